@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volmar.base import WeightedClusterer
+from volmar.base.views import ViewsMixin
 from volmar.margin.clusterer import MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.feature_space.linear import LinearSpace, linear_space
 from volmar.margin.guided import GuidedMarginMixin
 
 
-class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
+class CPMMC(ViewsMixin, GuidedMarginMixin, WeightedClusterer, MarginClusterer):
     r"""Cutting-plane maximum margin clustering, linear (Wang et al. 2010; Wu and Zhang, SKMMC).
 
     Finds the hyperplane with the widest soft margin over all labels:
@@ -66,11 +67,11 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         objective at C = 1.2 goes on, on at most 2000 rows; k-means also with clusters of its own
         sizes where `balance` is not given (see Notes). "k-means": that one alone. "random":
         random directions. Or the labels to start from. For more than two clusters "auto" is
-        "k-means", with centres from at most 2000 rows, and "random" is refused. With
-        mode="paper" the fit begins at the labels themselves: those given, of one run of k-means
-        ("auto", too), or half of the rows drawn at random ("random"). A fitted clusterer of the
-        same columns: the clusters that it predicts are the start, where there are `n_clusters`,
-        and clusters keep its numbers where they match.
+        "k-means", with centres from 2000 rows or 100 for each cluster, and "random" is refused.
+        With mode="paper" the fit begins at the labels themselves: those given, of one run of
+        k-means ("auto", too), or half of the rows drawn at random ("random"). A fitted clusterer
+        of the same columns: the clusters that it predicts are the start, where there are
+        `n_clusters`, and clusters keep its numbers where they match.
     n_init : int, optional
         Starts to compare, 4 if not given. With more than two clusters runs of k-means, 10 if not
         given, of which the one with the smallest sum of squares is the start.
@@ -104,6 +105,14 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
     max_clusters : int, optional
         Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
         strongest splits are made first, and a warning is given where others are left.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine": the method, `coef_` included, sees rows of unit length; sparse X of more than
+        1000 columns as text (idf, singular vectors). See the page *Embeddings and text*.
+    text_components : int or None, default=100
+        Singular vectors to which metric="cosine" reduces text; None keeps it sparse.
+    views : list of column groups, optional
+        Several views of each row: slices, column numbers or names, or masks, as in scikit-learn's
+        ColumnTransformer. Each view counts the same (see `row_map_` and *Embeddings and text*).
     random_state : int, RandomState or None, default=None
         Seed of the starts.
 
@@ -138,6 +147,8 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         Steps.
     previous_clusters_ : ndarray of shape (n_clusters,)
         Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
+    row_map_ : RowMap or ViewMap
+        The map of rows with metric="cosine" or `views`; only then.
     n_features_in_ : int
         Number of features.
 
@@ -233,6 +244,9 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         max_cluster_size: float | ArrayLike | None = None,
         alpha: float = 0.05,
         max_clusters: int | None = None,
+        metric: str = "euclidean",
+        text_components: int | None = 100,
+        views: Sequence[Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -253,6 +267,9 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         self.max_cluster_size = max_cluster_size
         self.alpha = alpha
         self.max_clusters = max_clusters
+        self.metric = metric
+        self.text_components = text_components
+        self.views = views
         self.random_state = random_state
 
     def _splits_by_hyperplanes(self) -> bool:

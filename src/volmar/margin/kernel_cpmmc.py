@@ -19,6 +19,10 @@ from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.margin.guided import GuidedMarginMixin
 
+# Rows times clusters up to which method="auto" takes the whole kernel matrix.
+EXACT_UP_TO = 5000
+LANDMARKS_OF_A_CLUSTER = 10
+
 
 class KernelCPMMC(
     GuidedMarginMixin, GammaWidth, KernelRepresentation, WeightedClusterer, MarginClusterer
@@ -54,12 +58,13 @@ class KernelCPMMC(
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
         Further arguments of a callable kernel.
-    method : {"exact", "nystroem"}, default="exact"
-        "exact": the whole kernel matrix, quadratic in the number of rows (2500 rows take a
-        second or two). "nystroem": `n_landmarks` rows, drawn at random, represent the feature
-        space; linear.
-    n_landmarks : int, default=100
-        Landmarks of method="nystroem".
+    method : {"auto", "exact", "nystroem"}, default="auto"
+        "exact": the whole kernel matrix, quadratic in the number of rows. "nystroem":
+        `n_landmarks` rows, drawn at random, represent the feature space; linear. "auto": exact
+        where rows times clusters are at most 5,000 (2,500 rows of two clusters), for a
+        precomputed kernel and for mode="paper", landmarks otherwise.
+    n_landmarks : int, optional
+        Landmarks; if not given 100, and at least ten for each cluster.
     C : float, optional
         Weight of margin errors; if None, 2 (the paper's 10 with mode="paper"). With the adaptive
         threshold at least 1 / (1 - balance); about 1 / C of the rows are inside the margin there.
@@ -80,8 +85,8 @@ class KernelCPMMC(
         component where the kernel is precomputed) and ``n_init - 1`` random directions, of which
         the one with the lowest objective at C = 1.2 goes on. "k-means": that one alone. "random":
         random directions. Or the labels to start from. For more than two clusters "auto" is
-        "k-means", with centres from at most 2000 rows (of the leading kernel principal components
-        where the kernel is precomputed), and "random" is refused. With
+        "k-means", with centres from 2000 rows or 100 for each cluster (of the leading kernel
+        principal components where the kernel is precomputed), and "random" is refused. With
         mode="paper" the fit begins at the labels themselves: those given, of one run of k-means
         ("auto", too), or half of the rows drawn at random ("random"). A fitted clusterer of the
         same columns: the clusters that it predicts are the start, where there are `n_clusters`,
@@ -118,6 +123,14 @@ class KernelCPMMC(
     max_clusters : int, optional
         Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
         strongest splits are made first, and a warning is given where others are left.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine": the method sees rows of unit length; sparse X of more than 1000 columns as text
+        (idf, singular vectors). See the page *Embeddings and text*.
+    text_components : int or None, default=100
+        Singular vectors to which metric="cosine" reduces text; None keeps it sparse.
+    views : list of column groups, optional
+        Several views of each row: slices, column numbers or names, or masks, as in scikit-learn's
+        ColumnTransformer. Each view counts the same (see `row_map_` and *Embeddings and text*).
     random_state : int, RandomState or None, default=None
         Seed of starts and landmarks.
 
@@ -153,6 +166,8 @@ class KernelCPMMC(
         Steps.
     previous_clusters_ : ndarray of shape (n_clusters,)
         Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
+    row_map_ : RowMap or ViewMap
+        The map of rows with metric="cosine" or `views`; only then.
     n_features_in_ : int
         Number of features (of training rows, with kernel="precomputed").
 
@@ -205,6 +220,7 @@ class KernelCPMMC(
     """
 
     _takes_blocks = True
+    _methods = ("auto", "exact", "nystroem")
 
     def __init__(
         self,
@@ -215,8 +231,8 @@ class KernelCPMMC(
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        method: str = "exact",
-        n_landmarks: int = N_LANDMARKS,
+        method: str = "auto",
+        n_landmarks: int | None = None,
         C: float | None = None,
         threshold: str = "adaptive",
         balance: float | None = None,
@@ -234,6 +250,9 @@ class KernelCPMMC(
         max_cluster_size: float | ArrayLike | None = None,
         alpha: float = 0.05,
         max_clusters: int | None = None,
+        metric: str = "euclidean",
+        text_components: int | None = 100,
+        views: Sequence[Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -261,6 +280,9 @@ class KernelCPMMC(
         self.max_cluster_size = max_cluster_size
         self.alpha = alpha
         self.max_clusters = max_clusters
+        self.metric = metric
+        self.text_components = text_components
+        self.views = views
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
@@ -272,8 +294,22 @@ class KernelCPMMC(
         is_paper = self.mode == "paper" and is_gaussian
         return "rms" if is_paper and self._is_width_open() else super()._gamma_rule()
 
-    def _adopts_trial(self) -> bool:
-        return self.method == "exact"
+    def _adopts_trial(self, n: int) -> bool:
+        return self._is_exact(n)
+
+    def _n_clusters_at_once(self) -> int:
+        return int(self.n_clusters) if self._is_joint() else 2
+
+    def _is_exact(self, n: int) -> bool:
+        if self.method != "auto":
+            return self.method == "exact"
+        is_small = n * self._n_clusters_at_once() <= EXACT_UP_TO
+        return is_small or self.mode == "paper" or self.kernel == "precomputed"
+
+    def _count_of_landmarks(self) -> int:
+        if self.n_landmarks is not None:
+            return self.n_landmarks
+        return max(N_LANDMARKS, LANDMARKS_OF_A_CLUSTER * self._n_clusters_at_once())
 
     def _is_linear(self) -> bool:
         return False  # kernel="linear" has dual coefficients, too
@@ -281,12 +317,12 @@ class KernelCPMMC(
     def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
         if self.method == "exact":
             name = "KernelCPMMC(method='exact')"
-            require_in_memory(X, name, "it needs the whole kernel matrix")
+            require_in_memory(X, name, "it needs the whole kernel matrix; use method='auto'")
         return super()._feature_space(X, weights)
 
     def _publish(self, inputs: MarginInputs, result: MarginResult) -> None:
         super()._publish(inputs, result)
-        if self.method == "exact":
+        if isinstance(inputs.space, KernelSpace):
             self.dual_coef_ = self._hyperplane.coef
             self.intercept_ = np.atleast_1d(self._hyperplane.intercept)
         else:

@@ -112,6 +112,11 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
     max_clusters : int, optional
         Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
         strongest splits are made first, and a warning is given where others are left.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine": the method sees rows of unit length; sparse X of more than 1000 columns as text
+        (idf, singular vectors). See the page *Embeddings and text*.
+    text_components : int or None, default=100
+        Singular vectors to which metric="cosine" reduces text; None keeps it sparse.
     random_state : int, RandomState or None, default=None
         Seed of starts and searches.
 
@@ -152,6 +157,8 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         Steps.
     previous_clusters_ : ndarray of shape (n_clusters,)
         Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
+    row_map_ : RowMap
+        The map of rows with metric="cosine"; only then.
     n_features_in_ : int
         Number of features.
 
@@ -255,6 +262,8 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         max_cluster_size: float | ArrayLike | None = None,
         alpha: float = 0.05,
         max_clusters: int | None = None,
+        metric: str = "euclidean",
+        text_components: int | None = 100,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -277,6 +286,8 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         self.max_cluster_size = max_cluster_size
         self.alpha = alpha
         self.max_clusters = max_clusters
+        self.metric = metric
+        self.text_components = text_components
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
@@ -340,7 +351,7 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
             gamma = self.gamma_ = float(f"{gamma:.{GAMMA_DIGITS}g}")
         return gamma
 
-    def _adopts_trial(self) -> bool:
+    def _adopts_trial(self, n: int) -> bool:  # noqa: ARG002 -- the same for any number
         return False
 
     def _at_width(self, gamma: float, widest: float) -> dict[str, Any]:

@@ -70,6 +70,11 @@ class CutPool:
         w = self.problem.space.combination([cut.a for cut in self.cuts], found.weights)
         return w, float(found.weights @ self.gram @ found.weights)
 
+    def active(self) -> tuple[list[MarginCut], list[Plane | None]]:
+        """Return the cuts with weight in the last solution but the first, and their planes."""
+        some = [i for i, idle in enumerate(self._idle) if i > 0 and idle == 0]
+        return [self.cuts[i] for i in some], [self.planes[i] for i in some]
+
     def active_planes(self) -> list[Plane]:
         """Return the hyperplanes of the cuts with weight in the last solution."""
         known = zip(self.planes, self._idle, strict=True)

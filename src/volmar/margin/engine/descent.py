@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from volmar.margin.engine.cut_pool import CutPool
 from volmar.margin.engine.losses import Violated
-from volmar.margin.engine.problem import MarginCut, MarginProblem, Plane
+from volmar.margin.engine.problem import MarginCut, MarginProblem, Near, Plane
 from volmar.margin.engine.sample import Sample
 from volmar.solvers import CuttingPlaneResult, Result, Status
 
@@ -159,6 +159,7 @@ class _Descent:
     def __init__(self, problem: MarginProblem, tol: float, max_iter: int):
         self.problem, self.tol, self.max_iter = problem, tol, max_iter
         self.best: Iterate | None = None
+        self.last: Plane | None = None
         self.bound = -np.inf
         self.history: list[float] = []
         self.n_iter = 0
@@ -229,6 +230,16 @@ class _Descent:
             cuts.add(self.problem.cut(self.y, self.best.violated), plane)
         return cuts
 
+    def _carry(self, old: CutPool, before: NDArray) -> None:
+        """Take over the cuts with weight of the labels before, where that is cheap."""
+        best = self.best
+        if best is None:
+            return
+        cuts, planes = old.active()
+        now = Near(best.labels, best.violated)
+        for cut, plane in zip(self.problem.carried(cuts, before, now), planes, strict=False):
+            self.cuts.add(cut, plane)
+
     def run(self, C: float) -> Status:
         zero = self.problem.at_zero(self.y, C)
         self._rescale(C)
@@ -252,14 +263,12 @@ class _Descent:
             point = self._point(found, C)
             if point is None:
                 return Status.DEGENERATE
-            violated, of = None, point.labels
+            own = None
             is_serious = J - SERIOUS * room >= point.J
             if not is_serious:
-                violated = point.violated
-                if not np.array_equal(point.labels, self.y):
-                    of = self.y
-                    violated = self.problem.loss.violated(self.y, point.f, point.rho)
-                inner = self.problem.objective(point.square, point.rho, violated.xi, C)
+                near = Near(point.labels, point.violated)
+                own = self.problem.violated_by(self.y, point.f, point.rho, near)
+                inner = self.problem.objective(point.square, point.rho, own.violated.xi, C)
                 if inner - self.bound <= 0.5 * self.tol * size:
                     # The labels' own problem is solved.
                     if point.J >= J:
@@ -268,13 +277,15 @@ class _Descent:
                     is_serious = True
             if is_serious:
                 J, found_one = point.J, True
+                before, old = self.y, self.cuts
                 self.best, self.y = point, point.labels
                 self.cuts = self._first_cuts()
+                self._carry(old, before)
             self.history.append(J)
-            if violated is not None and not is_serious:
+            if own is not None and not is_serious:
                 self.cuts.drop_idle()
                 plane = Plane(point.normal, point.rho, point.t)
-                self.cuts.add(self.problem.cut(of, violated), plane)
+                self.cuts.add(self.problem.cut(own.labels, own.violated), plane)
 
     def _rescale(self, C: float) -> None:
         """Bring the best hyperplane to its best length at another C.
@@ -314,7 +325,10 @@ class _Descent:
             np.array_equal(labels, self.y)
             problem.cut(self.y, problem.loss.violated(self.y, f, found.rho))
 
-        f, t, labels, is_allowed = problem.placed(problem.space.scores(w), found, look_ahead)
+        f, t, labels, is_allowed = problem.placed(
+            problem.space.scores(w), found, look_ahead, self.last
+        )
+        self.last = Plane(w, found.rho, t)
         violated = problem.loss.violated(labels, f, found.rho)
         J = problem.objective(square, found.rho, violated.xi, C) if is_allowed else np.inf
         return Iterate(w, square, found.rho, t, f, labels, violated, J)

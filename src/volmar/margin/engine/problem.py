@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Self
 
@@ -20,11 +20,15 @@ ROUNDINGS = 8.0
 
 
 class MarginCut(NamedTuple):
-    """A cut in the space of w: rho m - <w, a> - t s <= xi."""
+    """A cut in the space of w: rho m - <w, a> - t s <= xi.
 
-    a: object
+    `chosen` are its rows, where the problem can carry the cut over to other labels.
+    """
+
+    a: Any
     s: float
     m: float
+    chosen: Any = None
 
 
 class Plane(NamedTuple):
@@ -45,6 +49,13 @@ class Placed(NamedTuple):
     t: Any
     labels: NDArray
     is_allowed: bool = True
+
+
+class Near(NamedTuple):
+    """Labels, and the cut that they violate most at some scores."""
+
+    labels: NDArray
+    violated: Violated
 
 
 @dataclass(frozen=True)
@@ -141,10 +152,12 @@ class MarginProblem:
         f: NDArray,
         found: CuttingPlaneResult | Plane,
         look_ahead: Callable[[Any, Any], None],
+        last: Plane | None = None,  # noqa: ARG002 -- a start for more than two clusters
     ) -> Placed:
         """Return the scores of w with their shift t and their labels.
 
-        Where passes are expensive, one brings all that `look_ahead` asks for of scores and labels.
+        `last` is the hyperplane of the step before. Where passes are expensive, one brings all
+        that `look_ahead` asks for of scores and labels.
         """
         if found.t:
             f += f.dtype.type(found.t)
@@ -155,6 +168,21 @@ class MarginProblem:
             labels = self.start(sides)
         self.space.prefetch(lambda: look_ahead(f, labels))
         return Placed(f, found.t, labels)
+
+    def violated_by(self, labels: NDArray, f: NDArray, rho: float, near: Near) -> Near:
+        """Return the cut that labels violate most, where that of similar labels is known."""
+        if np.array_equal(near.labels, labels):
+            return near
+        return Near(labels, self.loss.violated(labels, f, rho))
+
+    def carried(
+        self,
+        cuts: Sequence[MarginCut],  # noqa: ARG002 -- for the problems that can
+        before: NDArray,  # noqa: ARG002
+        now: Near,  # noqa: ARG002
+    ) -> list[MarginCut]:
+        """Return cuts of the labels before as cuts of the labels now, where that is cheap."""
+        return []
 
     def shifted(self, f: NDArray, found: CuttingPlaneResult | Plane) -> NDArray:
         """Return the scores of w, changed in place, with their shift t."""

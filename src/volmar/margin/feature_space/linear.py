@@ -70,6 +70,8 @@ class LinearSpace(FeatureSpace):
     Without `center` they are as they are.
     """
 
+    combines_sparse = True
+
     def __init__(self, X: Any, weights: Any = None, *, center: bool = True):
         self._given, self.is_centered = X, center
         rows = as_rows(X, sample_weight=weights)
@@ -106,6 +108,13 @@ class LinearSpace(FeatureSpace):
         if np.linalg.norm(a) <= ROUNDINGS * self._eps_of_mean * float(np.abs(v).sum()):
             a[:] = 0.0
         return a
+
+    def vectors_of(self, index: NDArray, v: Any, k: int) -> NDArray:
+        """Return combinations of some rows: of coefficients (m, j k) those of each k columns."""
+        some = as_rows(take_rows(self.X, index))
+        some.offset = self.rows.offset
+        combined = some.combine(v)
+        return combined.reshape(len(combined), -1, k).swapaxes(0, 1)
 
     def inner(self, vector: NDArray, others: Sequence[NDArray]) -> NDArray:
         """Return the inner products of a vector with others."""

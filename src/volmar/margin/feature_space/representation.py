@@ -12,7 +12,7 @@ from volmar.base.kernel import EXACT_KERNEL_UP_TO, KernelMixin
 from volmar.base.validation import check_choice, check_count
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LandmarkSpace, LinearSpace
-from volmar.rows import NystroemMap, drawn_rows, features_of
+from volmar.rows import NystroemMap, drawn_rows, features_of, is_in_memory
 
 
 class KernelRepresentation(KernelMixin):
@@ -26,13 +26,13 @@ class KernelRepresentation(KernelMixin):
 
     random_state: Any
     method: str
-    n_landmarks: int
+    n_landmarks: int | None
 
     def _check_representation(self) -> None:
         """Check the kernel, and whether it can be represented as asked for."""
         self._check_kernel()
         check_choice("method", self.method, self._methods)
-        check_count("n_landmarks", self.n_landmarks, low=2)
+        check_count("n_landmarks", self._count_of_landmarks(), low=2)
         if self.method == "nystroem" and self.kernel == "precomputed":
             raise ValueError(
                 "method='nystroem' needs rows to take landmarks from, and kernel is "
@@ -49,6 +49,9 @@ class KernelRepresentation(KernelMixin):
             return n <= EXACT_KERNEL_UP_TO or self.kernel == "precomputed"
         return self.method == "exact"
 
+    def _count_of_landmarks(self) -> Any:
+        return self.n_landmarks
+
     def _centers(self) -> bool:
         """Whether rows are centred in the feature space."""
         return True
@@ -61,7 +64,7 @@ class KernelRepresentation(KernelMixin):
         if self._is_linear():
             return LinearSpace(X, weights, center=self._centers())
         n = X.shape[0]
-        if self._is_exact(n):
+        if self._is_exact(n) and is_in_memory(X):
             require_memory(
                 3.0 * 8 * n**2,
                 f"the kernel matrix of {n} rows",
@@ -70,7 +73,7 @@ class KernelRepresentation(KernelMixin):
             K, expansion = self._kernel_matrix(X.astype(np.float64, copy=False), weights)
             return KernelSpace(K, weights, expansion, center=self._centers())
         n_counted = n if weights is None else int(np.count_nonzero(weights))
-        count = min(self.n_landmarks, n_counted)
+        count = min(self._count_of_landmarks(), n_counted)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         feature_map = NystroemMap(
             landmarks=drawn_rows(n, weights, count, rng), **self._kernel_arguments(X, weights)

@@ -32,6 +32,9 @@ class VectorSpace(ABC):
     #: Whether the z_i have the mean zero; otherwise they are the phi(x_i).
     is_centered: bool = True
 
+    #: Whether `vector` takes sparse coefficients of rows in memory, and there is `vectors_of`.
+    combines_sparse: bool = False
+
     def full(self, value: float) -> Any:
         """Return a vector with the same value for every row."""
         return np.full(self.n_rows, value, dtype=self.dtype)
@@ -59,6 +62,10 @@ class VectorSpace(ABC):
     @abstractmethod
     def scores(self, w: Any) -> NDArray:
         """Return <w, z_i> of every row: one pass, where they are not known."""
+
+    def vectors_of(self, index: NDArray, v: Any, k: int) -> NDArray:
+        """Return combinations of some rows: of coefficients (m, j k) those of each k columns."""
+        raise NotImplementedError(f"{type(self).__name__} does not combine some of its rows.")
 
     def refreshed(self, w: Any) -> Any:
         """Return w without the rounding of the sums that led to it."""

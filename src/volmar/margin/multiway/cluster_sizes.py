@@ -20,11 +20,14 @@ from volmar.rows import (
 # Rises of prices, for each cluster, after which sizes are given up.
 MAX_RISES = 10
 # Rounds of lower prices: of few rows, where they end by themselves, and after a guess.
-MAX_LOWERED, LOWERED_AFTER_GUESS = 50, 3
-# Rows from twice as many on, prices are those of this many.
-MANY_ROWS = 5000
+MAX_LOWERED, LOWERED_AFTER_GUESS = 50, 1
+# Rows from twice as many on, offsets are those of this many, and at least so many of a cluster of
+# the minimum size, up to a limit: what a sample adds to it is then a fifth.
+MANY_ROWS, MANY_OF_SMALLEST, MOST_ROWS = 5000, 200, 50_000
 # Standard errors of the sizes of a sample by which its minimum size is raised, one after another.
 LIFTS = (3.0, 6.0)
+# Offsets whose changes are followed one by one; with more of them all rows are ranked again.
+FEW_MOVES = 8
 # Least rise of a price, as a share of the spread of the scores.
 LEAST_RISE = 1e-7
 # Share of a size that is rounding.
@@ -45,7 +48,11 @@ def shares_of_clusters(labels: Any, k: int, shares: Any) -> NDArray:
 
 
 def sized_labels(
-    f: Any, shares: Any, floor: float, look_ahead: Callable[[Any], Any] | None = None
+    f: Any,
+    shares: Any,
+    floor: float,
+    look_ahead: Callable[[Any], Any] | None = None,
+    guess: NDArray | None = None,
 ) -> SizedLabels | None:
     r"""Return the labels of the largest scores with which every cluster has its minimum size.
 
@@ -79,6 +86,8 @@ def sized_labels(
     look_ahead : callable, optional
         Asks for what will be needed of the labels, so that the pass over rows in blocks which
         counts the clusters brings it, too.
+    guess : ndarray of shape (k,), optional
+        Offsets of scores like these, to begin the auction at.
 
     Returns
     -------
@@ -87,19 +96,20 @@ def sized_labels(
     """
     n, k = f.shape
     least = floor * (1.0 - ROUNDING)
-    step = n // MANY_ROWS + 1 if n > 2 * MANY_ROWS else 1
+    of_smallest = MANY_OF_SMALLEST / floor if floor > 0 else 0.0
+    most = int(max(MANY_ROWS, min(of_smallest, MOST_ROWS)))
+    step = n // most + 1 if n > 2 * most else 1
     plain = SizedLabels(np.argmax(f, axis=1), np.zeros(k, dtype=f.dtype))
     if not is_in_memory(f):
-        _ask_ahead(f, shares, floor, step, plain, look_ahead)
+        _ask_ahead(f, shares, floor, step, plain, look_ahead, guess)
     if shares_of_clusters(plain.labels, k, shares).min() >= least:
         return plain
     if step == 1:
         few, p = _sample(f, shares, 1)
-        b = _prices(few, p, least, None)
+        b = _prices(few, p, least, guess)
         return None if b is None else _at(f, b)
-    guess = None
     for lift in LIFTS:
-        found = _prices_of_sample(f, shares, floor, step, lift)
+        found = _prices_of_sample(f, shares, floor, step, lift, guess)
         if found is None:
             continue
         guess, labelled = found, _at(f, found)
@@ -111,13 +121,14 @@ def sized_labels(
 
 
 def _ask_ahead(
-    f: Any, shares: Any, floor: float, step: int, plain: SizedLabels, look_ahead: Any
+    f: Any, shares: Any, floor: float, step: int, plain: SizedLabels, look_ahead: Any, guess: Any
 ) -> None:
     """Have one pass count the clusters of the likely labels, and bring what comes next."""
     k, likely = f.shape[1], plain
     few, p = _sample(f, shares, step)
     if p is not None and shares_of_clusters(np.argmax(few, axis=1), k, p).min() < floor:
-        found = _prices_of_sample(f, shares, floor, step, LIFTS[0] if step > 1 else 0.0)
+        lift = LIFTS[0] if step > 1 else 0.0
+        found = _prices_of_sample(f, shares, floor, step, lift, guess)
         likely = plain if found is None else _at(f, found)
 
     def ask() -> None:
@@ -141,21 +152,22 @@ def _sample(f: Any, shares: Any, step: int) -> tuple[NDArray, NDArray | None]:
     return few, p / total if total > 0 else None
 
 
-def _prices_of_sample(f: Any, shares: Any, floor: float, step: int, lift: float) -> NDArray | None:
+def _prices_of_sample(
+    f: Any, shares: Any, floor: float, step: int, lift: float, guess: NDArray | None = None
+) -> NDArray | None:
     few, p = _sample(f, shares, step)
     if p is None:
         return None
     error = np.sqrt(floor * (1.0 - floor) * float(p @ p))
     raised = min(floor + lift * error, 1.0 / f.shape[1])
-    return _prices(few, p, raised * (1.0 - ROUNDING), None)
+    return _prices(few, p, raised * (1.0 - ROUNDING), guess)
 
 
 def _prices(f: Any, p: Any, least: float, guess: NDArray | None) -> NDArray | None:
     """Return the prices of an auction, from a guess if there is one."""
-    auction, rounds = _Auction(f, p, least), MAX_LOWERED
-    if guess is not None:
-        auction.set_prices(guess)
-        rounds = LOWERED_AFTER_GUESS
+    kind = _RankedAuction if is_in_memory(f) else _Auction
+    auction = kind(f, p, least, guess)
+    rounds = MAX_LOWERED if guess is None else LOWERED_AFTER_GUESS
     for step in range(MAX_RISES * f.shape[1]):
         if auction.sizes.min() >= least:
             break
@@ -164,14 +176,22 @@ def _prices(f: Any, p: Any, least: float, guess: NDArray | None) -> NDArray | No
 
 
 class _Auction:
-    def __init__(self, f: Any, p: Any, least: float):
+    def __init__(self, f: Any, p: Any, least: float, guess: NDArray | None):
         self.f, self.p, self.least = f, p, least
         self.least_rise = LEAST_RISE * float(np.ptp(f))
-        self.set_prices(np.zeros(f.shape[1], dtype=f.dtype))
+        self.set_prices(np.zeros(f.shape[1], f.dtype) if guess is None else guess.astype(f.dtype))
 
     def set_prices(self, b: NDArray) -> None:
         self.b, self.g = b, self.f + b
         self.sizes = sums_by_label(np.argmax(self.g, axis=1), self.p, b.size)
+
+    def lead(self, group: NDArray) -> Any:
+        """Return by how much the largest score of some clusters is above that of the others."""
+        return row_wise(_lead_of_columns, self.g, group)
+
+    def best_of_others(self, group: NDArray) -> Any:
+        """Return the cluster of the largest score among all but some."""
+        return row_wise(_best_column, self.g, ~group)
 
     def rise(self, *, alone: bool) -> None:
         """Raise the price of the smallest cluster, and unless `alone` those that go with it."""
@@ -193,9 +213,9 @@ class _Auction:
 
     def _asked(self, group: NDArray) -> tuple[float, NDArray]:
         """Return the rise that fills some clusters together, and those it leaves too small."""
-        rivals = row_wise(_best_column, self.g, ~group)
+        rivals = self.best_of_others(group)
         # Row i comes to the group where its prices rise by more than this.
-        asked = row_wise(_lead_of_columns, self.g, ~group)
+        asked = -self.lead(group)
         last = weighted_quantile(asked, self.p, self.least * np.count_nonzero(group))
         stays = asked > last
         left = sums_by_label(rivals, self.p * stays, self.b.size)
@@ -222,7 +242,7 @@ class _Auction:
         if not group.any() or self.sizes[group].sum() <= least:
             return
         # Row i goes where the prices fall by more than this.
-        held = row_wise(_lead_of_columns, self.g, group)
+        held = self.lead(group)
         last = -weighted_quantile(-held, self.p, least)
         goes = (held < last) & (held >= 0)
         most = float(self.b[group].min())
@@ -237,6 +257,62 @@ class _Auction:
         if self.sizes.min() < self.least:
             # Tied rows, that are too many to go.
             self.set_prices(before)
+
+
+class _RankedAuction(_Auction):
+    """An auction of rows in memory, which knows the first and the second cluster of each row.
+
+    A step that changes one offset costs n, not n k: a row is ranked again only where the cluster
+    is among its first two, or comes to be.
+    """
+
+    def set_prices(self, b: NDArray) -> None:
+        changed = np.flatnonzero(b != self.b) if hasattr(self, "b") else None
+        if changed is not None and changed.size <= FEW_MOVES:
+            for c in changed:
+                self._move(int(c), b[c])
+        else:
+            n = len(self.f)
+            self.g = self.f + b
+            self.first, self.second = np.empty(n, dtype=np.intp), np.empty(n, dtype=np.intp)
+            self.best, self.next = np.empty((2, n), dtype=self.f.dtype)
+            self._rank(np.arange(n))
+        self.b = b
+        self.sizes = sums_by_label(self.first, self.p, b.size)
+
+    def _move(self, c: int, price: float) -> None:
+        """Change one offset: rows for which the cluster may leave the first two are ranked."""
+        column = self.f[:, c] + price
+        self.g[:, c] = column
+        is_first, is_second = self.first == c, self.second == c
+        lost = np.flatnonzero((is_first | is_second) & (column < self.next))
+        self.best[is_first] = column[is_first]
+        passes = np.flatnonzero((column > self.best) & ~is_first)
+        nears = np.flatnonzero((column > self.next) & (column <= self.best) & ~is_first)
+        self.second[passes], self.next[passes] = self.first[passes], self.best[passes]
+        self.first[passes], self.best[passes] = c, column[passes]
+        self.second[nears], self.next[nears] = c, column[nears]
+        if lost.size:
+            self._rank(lost)
+
+    def _rank(self, rows: NDArray) -> None:
+        g, of = self.g[rows], np.arange(rows.size)
+        for ranks, values in ((self.first, self.best), (self.second, self.next)):
+            columns = np.argmax(g, axis=1)
+            ranks[rows], values[rows] = columns, g[of, columns]
+            g[of, columns] = -np.inf
+
+    def lead(self, group: NDArray) -> NDArray:
+        if np.count_nonzero(group) > 1:
+            return super().lead(group)
+        (c,) = np.flatnonzero(group)
+        return np.where(self.first == c, self.best - self.next, self.g[:, c] - self.best)
+
+    def best_of_others(self, group: NDArray) -> NDArray:
+        if np.count_nonzero(group) > 1:
+            return super().best_of_others(group)
+        (c,) = np.flatnonzero(group)
+        return np.where(self.first == c, self.second, self.first)
 
 
 def _even_shares(f: NDArray, n: int) -> NDArray:

@@ -22,6 +22,8 @@ from volmar.rows import sums_by_label
 # 28 kinds of artificial groups a quarter let more of them collapse, and a share of n / n_clusters
 # either did, too, or broke small groups up.
 MIN_SIZE = 0.5
+# Rows of a cluster, on average, in the sample of k-means.
+START_ROWS_OF_EACH = 100
 # Runs of k-means.
 N_INIT = 10
 # Parameters of two clusters that the joint problem has no place for, and what to do instead.
@@ -63,7 +65,8 @@ def joint_start(space: FeatureSpace, weights: Any, k: int, seed: int, n_init: in
     rows = space.start_rows()
     if rows is None:
         rows = principal_scores(space, k, np.random.default_rng(seed))
-    return k_way_start(rows, k, weights, seed, n_init=n_init or N_INIT, most_rows=SAMPLE)
+    most_rows = max(SAMPLE, START_ROWS_OF_EACH * k)
+    return k_way_start(rows, k, weights, seed, n_init=n_init or N_INIT, most_rows=most_rows)
 
 
 def cluster_jointly(

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from volmar.guidance.guide import Guide
 from volmar.margin.engine.guided_labels import clusters_allowed, has_limits
 from volmar.margin.engine.losses import Violated
-from volmar.margin.engine.problem import MarginCut, MarginProblem, Placed, Plane
+from volmar.margin.engine.problem import MarginCut, MarginProblem, Near, Placed, Plane
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.margin.multiway.cluster_sizes import ROUNDING, shares_of_clusters, sized_labels
-from volmar.rows import row_wise
+from volmar.rows import is_in_memory, row_wise
 from volmar.solvers import CuttingPlaneResult
 
+# Clusters from which on cuts are carried over to new labels.
+MANY_CLUSTERS = 10
+# Share of the rows that may move while the cuts before are carried over.
+MOST_MOVED = 0.25
+# Offsets of sizes, in units of the margin, that are rounding.
+OFFSET_ROUNDING = 1e-4
+# Rows that are ranked at a time.
+TILE_ROWS = 4096
 # In the place of a rival: all of them, evenly.
 EVENLY = -1
 
@@ -43,6 +52,21 @@ class MultiwayHinge:
         chosen = row_wise(rival_if_short, lack, rivals)
         np.maximum(lack, 0.0, out=lack)
         return Violated(chosen, self.value(y, chosen), self._mean(lack))
+
+    def revised(self, y: NDArray, f: NDArray, rho: float, near: Near, moved: NDArray) -> Violated:
+        """Return `violated` from that of labels which differ for the rows `moved` only."""
+        if moved.size == 0:
+            return near.violated
+        p = 1.0 / y.size if self.shares is None else self.shares[moved]
+        chosen, m, xi = near.violated.chosen.copy(), near.violated.m, near.violated.xi
+        for labels, sign in ((near.labels[moved], -1.0), (y[moved], 1.0)):
+            rivals = nearest_rival(f[moved], labels)
+            lack = short_of_margin(f[moved], labels, rivals, float(rho))
+            chosen[moved] = rival_if_short(lack, rivals)
+            units = units_of_margin(labels, chosen[moved], self.offsets)
+            m += sign * float(np.sum(p * units))
+            xi += sign * float(np.sum(p * np.maximum(lack, 0.0)))
+        return Violated(chosen, m, xi)
 
     def first(self, y: Any, f: Any) -> Violated:  # noqa: ARG002 -- the same at all scores
         """Return the cut with the largest m: the one violated most where w = 0.
@@ -71,9 +95,14 @@ class MultiwayHinge:
 
 def nearest_rival(f: NDArray, y: NDArray) -> NDArray:
     """Return the cluster other than its own for which a row has the largest score."""
-    others = f.copy()
-    others[np.arange(y.size), y] = -np.inf
-    return np.argmax(others, axis=1)
+    # So small that the rivals of many cuts can be kept.
+    rivals = np.empty(y.size, dtype=np.min_scalar_type(-1 - f.shape[1]))
+    for begin in range(0, y.size, TILE_ROWS):
+        part = slice(begin, begin + TILE_ROWS)
+        others, own = f[part].copy(), y[part]
+        others[np.arange(own.size), own] = -np.inf
+        rivals[part] = np.argmax(others, axis=1)
+    return rivals
 
 
 def short_of_margin(f: NDArray, y: NDArray, rivals: NDArray, rho: float) -> NDArray:
@@ -84,7 +113,7 @@ def short_of_margin(f: NDArray, y: NDArray, rivals: NDArray, rho: float) -> NDAr
 
 def rival_if_short(lack: NDArray, rivals: NDArray) -> NDArray:
     """Return the rival r as r + 1 where a row is inside the margin, 0 elsewhere."""
-    return np.where(lack > 0, rivals + 1, 0)
+    return (rivals + 1) * (lack > 0)
 
 
 def all_rivals(y: NDArray) -> NDArray:
@@ -122,6 +151,20 @@ def cut_coefficients(
     return v
 
 
+def sparse_cut_coefficients(
+    y: NDArray, chosen: NDArray, shares: NDArray | float, k: int, dtype: str
+) -> sparse.csr_array:
+    """Return `cut_coefficients` of rows with one rival or none, two entries a row."""
+    taken = chosen > 0
+    (some,) = np.nonzero(taken)
+    starts = np.zeros(y.size + 1, dtype=np.int64)
+    np.cumsum(2 * taken, out=starts[1:])
+    columns = np.column_stack([y[some], chosen[some] - 1]).ravel()
+    p = np.broadcast_to(shares, y.shape)[some]
+    entries = np.column_stack([p, -p]).ravel().astype(dtype)
+    return sparse.csr_array((entries, columns, starts), shape=(y.size, k))
+
+
 def no_scores(y: NDArray, k: int, dtype: str) -> NDArray:
     """Return zeros for k clusters."""
     return np.zeros((y.size, k), dtype=dtype)
@@ -155,10 +198,10 @@ class MultiwayMarginProblem(MarginProblem):
     constraint, and without the minimum size clusters do empty.
 
     For given labels J is convex. The labels of given scores are those of the largest total score,
-    :math:`y_i = \arg\max_p f_{ip} + b_p`, with the prices b of `sized_labels`. Where no cluster is
-    too small b is 0, and relabelling never raises J; elsewhere it may, and the engine takes no
-    step that does. The prices belong to the labels and not to the scores of the hinge: so cuts do
-    not depend on them, and a row that is in a cluster for its size only counts as the margin
+    :math:`y_i = \arg\max_p f_{ip} + b_p`, with the offsets b of `sized_labels`. Where no cluster
+    is too small b is 0, and relabelling never raises J; elsewhere it may, and the engine takes no
+    step that does. The offsets b belong to the labels and not to the scores of the hinge: so cuts
+    do not depend on them, and a row that is in a cluster for its size only counts as the margin
     error that it is.
 
     `min_share` is s, at most 1/k, and `size_shares` are the rows' shares in it (1/n if not given).
@@ -178,11 +221,61 @@ class MultiwayMarginProblem(MarginProblem):
         return self.loss.offsets  # type: ignore[attr-defined]
 
     def _cut(self, labels: Any, violated: Violated) -> MarginCut:
-        space = self.space
+        space, chosen = self.space, violated.chosen
         shares = 1.0 / space.n_rows if space.shares is None else space.shares
-        k, dtype = self.offsets.size, space.dtype.str
-        v = row_wise(cut_coefficients, labels, violated.chosen, shares, k, dtype)
-        return MarginCut(space.vector(v), 0.0, violated.m)
+        of = (labels, chosen, shares, self.offsets.size, space.dtype.str)
+        if self._combines_sparse(labels) and chosen.min() != EVENLY:
+            return MarginCut(space.vector(sparse_cut_coefficients(*of)), 0.0, violated.m, chosen)
+        return MarginCut(space.vector(row_wise(cut_coefficients, *of)), 0.0, violated.m, chosen)
+
+    def _combines_sparse(self, labels: Any) -> bool:
+        is_hinge = isinstance(self.loss, MultiwayHinge)
+        return is_hinge and self.space.combines_sparse and is_in_memory(labels)
+
+    def violated_by(self, labels: Any, f: Any, rho: float, near: Near) -> Near:
+        """Return the cut that labels violate most: of rows with the same label it is known."""
+        if not isinstance(self.loss, MultiwayHinge) or not is_in_memory(f):
+            return super().violated_by(labels, f, rho, near)
+        (moved,) = np.nonzero(labels != near.labels)
+        return Near(labels, self.loss.revised(labels, f, rho, near, moved))
+
+    def carried(self, cuts: Sequence[MarginCut], before: Any, now: Near) -> list[MarginCut]:
+        r"""Return cuts of the labels before as cuts of the labels now.
+
+        Any choice of rivals makes a valid cut. A row keeps its rival in a cut where it keeps its
+        label, and takes that of the most violated cut of the new labels where it does not. So only
+        rows that moved change a cut,
+
+        .. math:: a' = a + \sum_{i: y'_i \ne y_i} p_i (v'_i - v_i) z_i,
+
+        which costs their share of a pass, where a new cut costs two. None where many rows moved,
+        of few clusters, which need few cuts, and of rows in blocks, whose rivals are not kept.
+        """
+        space, k = self.space, self.offsets.size
+        if not (cuts and k >= MANY_CLUSTERS and self._combines_sparse(before)):
+            return []
+        (moved,) = np.nonzero(before != now.labels)
+        if moved.size > MOST_MOVED * space.n_rows:
+            return []
+        if moved.size == 0:
+            return list(cuts)
+        p = 1.0 / space.n_rows if space.shares is None else space.shares[moved]
+        chosen = now.violated.chosen[moved]
+        of = now.labels[moved], chosen
+        new = sparse_cut_coefficients(*of, p, k, space.dtype.str)
+        m = units_of_margin(*of, self.offsets)
+        changes, carried = [], []
+        for cut in cuts:
+            old = (before[moved], cut.chosen[moved])
+            changes.append(new - sparse_cut_coefficients(*old, p, k, space.dtype.str))
+            gain = np.sum(p * (m - units_of_margin(*old, self.offsets)))
+            rivals = cut.chosen.copy()
+            rivals[moved] = chosen
+            carried.append(cut._replace(m=cut.m + float(gain), chosen=rivals))
+        vectors = space.vectors_of(moved, sparse.hstack(changes, format="csr"), k)
+        return [
+            cut._replace(a=cut.a + vector) for cut, vector in zip(carried, vectors, strict=True)
+        ]
 
     def labels(self, f: NDArray) -> NDArray:
         """Return the cluster of the largest score, the first of several."""
@@ -214,9 +307,13 @@ class MultiwayMarginProblem(MarginProblem):
         return f
 
     def placed(
-        self, f: Any, found: CuttingPlaneResult | Plane, look_ahead: Callable[[Any, Any], None]
+        self,
+        f: Any,
+        found: CuttingPlaneResult | Plane,
+        look_ahead: Callable[[Any, Any], None],
+        last: Plane | None = None,
     ) -> Placed:
-        """Return the scores with their offsets, those with the prices of the sizes, and labels."""
+        """Return the scores with their offsets, those that labels go by, and labels."""
         offsets = (found.rho * self.offsets).astype(f.dtype)
         f += offsets
         if self.guide is not None:
@@ -226,7 +323,12 @@ class MultiwayMarginProblem(MarginProblem):
             self.loss.first(labels, f)
             look_ahead(f, labels)
 
-        sized = sized_labels(f, self.size_shares, self.min_share, ahead)
+        guess = None
+        if last is not None:
+            # In units of the margin the offsets of the sizes change little from step to step.
+            guess = last.t / last.rho - self.offsets
+            guess = found.rho * np.where(guess > OFFSET_ROUNDING, guess, 0.0)
+        sized = sized_labels(f, self.size_shares, self.min_share, ahead, guess)
         if sized is None:
             labels = self.labels(f)
             self.space.prefetch(lambda: ahead(labels))
