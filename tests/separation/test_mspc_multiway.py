@@ -13,8 +13,8 @@ from volmar.base.recursion import PostponedSplitError, RecursiveResult
 from volmar.datasets import make_blobs
 from volmar.rows import as_rows, standardized
 from volmar.separation import race
+from volmar.separation.discriminants import refine_clusters
 from volmar.separation.gep import RegularizedCorrelation
-from volmar.separation.multiway import refine_clusters
 from volmar.separation.pairwise_machines import pairwise_machines
 from volmar.separation.problem import least_scores
 from volmar.separation.relabelling import MultiwaySeparationResult
@@ -232,10 +232,10 @@ def test_where_nothing_can_be_refined_the_tree_stays(monkeypatch, mixture):
     X, _ = mixture
     refined = MSPC(4, random_state=0).fit(X)
 
-    def refuse(z, regularized, labels, k, **_):
+    def refuse(z, regularized, labels, k, *_, **__):
         return refine_clusters(z, regularized, labels, k, min_weight=np.inf)
 
-    monkeypatch.setattr("volmar.separation.multiway.refine_clusters", refuse)
+    monkeypatch.setattr("volmar.separation.multiway.settle_clusters", refuse)
     model = MSPC(4, random_state=0).fit(X)
     assert isinstance(model.result_, RecursiveResult)
     np.testing.assert_array_equal(model.predict(X), model.labels_)

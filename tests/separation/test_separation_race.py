@@ -12,8 +12,8 @@ from volmar.evidence.modes.valleys import valleys_at
 from volmar.metrics import clustering_error, separation_score
 from volmar.rows import as_rows, standardized
 from volmar.separation.bound import best_split, best_splits
+from volmar.separation.discriminants import pooled_separation
 from volmar.separation.gep import RegularizedCorrelation
-from volmar.separation.multiway import pooled_separation
 from volmar.separation.race import race
 from volmar.separation.starts import StartRows, held_out_scores
 from volmar.separation.two_groups import normal_group_directions, two_means

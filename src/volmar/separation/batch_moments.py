@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from volmar.rows import Moments, RowSource, Standardized
 from volmar.rows.standardized import standardized_columns
 from volmar.separation.bound import bound
+from volmar.separation.discriminants import discriminants_of
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult
-from volmar.separation.multiway import discriminants_of
 from volmar.separation.relabelling import MultiwaySeparationResult
 
 
@@ -145,7 +145,7 @@ def _joined(one: tuple[float, NDArray, NDArray], other: tuple[float, NDArray, ND
 def clusters_from_moments(
     moments: BatchMoments, z: Standardized, reg: float
 ) -> MultiwaySeparationResult:
-    """Return the discriminants of more than two clusters (see `multiway.refine_from`)."""
+    """Return the discriminants of more than two clusters (see `discriminants.refine_from`)."""
     means = z.from_rows((moments.means - z.mean).T)
     regularized = RegularizedCorrelation(z.correlation, reg)
     shares = moments.weight / moments.total_weight

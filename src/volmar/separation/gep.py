@@ -67,13 +67,16 @@ class SeparationResult(Result):
 
 
 class RegularizedCorrelation:
-    """R + reg I of standardised rows, factorised once for the whole run."""
+    """R + reg I of standardised rows, factorised once for the whole run.
 
-    def __init__(self, correlation: NDArray, reg: float):
+    With `units` (p,) it is R + reg diag(units).
+    """
+
+    def __init__(self, correlation: NDArray, reg: float, units: NDArray | None = None):
         self.reg = reg
         self.correlation = correlation
         self.matrix = correlation.copy()
-        self.matrix[np.diag_indices_from(self.matrix)] += reg
+        self.matrix[np.diag_indices_from(self.matrix)] += reg if units is None else reg * units
         # LAPACK itself: the matrices are small, and the checks of cho_solve cost more than it.
         self._factor, info = lapack.dpotrf(self.matrix, lower=1)
         if info != 0:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from volmar.guidance.guide import EmptyClusterError, Guide
 from volmar.rows import ClusterSums, RowSource, Standardized, cluster_sums
 from volmar.separation.bound import best_split_between, bound_of_sides
+from volmar.separation.discriminants import refine_from
 from volmar.separation.gep import ScanCut, SeparationResult, mean_difference, separation_gep
-from volmar.separation.multiway import refine_from
 from volmar.separation.problem import SeparationRows
 from volmar.separation.relabelling import MultiwaySeparationResult
 

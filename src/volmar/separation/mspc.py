@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from numbers import Integral
 from typing import Any, ClassVar
@@ -12,12 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from volmar.base.blocks import refuse_blocks
 from volmar.base.guided import GuidedMixin
-from volmar.base.validation import (
-    check_choice,
-    check_cluster_size,
-    check_count,
-    check_number,
-)
+from volmar.base.validation import check_choice, check_cluster_size, check_count, check_number
+from volmar.base.views import ViewsMixin
 from volmar.base.warn import warn_user
 from volmar.rows import (
     Moments,
@@ -35,6 +31,7 @@ from volmar.rows import (
 from volmar.separation.gep import check_reg
 from volmar.separation.guided import guided_clusters
 from volmar.separation.partial_fit import BatchSeparation
+from volmar.separation.polish import check_polish, polished
 from volmar.separation.problem import SeparationRows, check_features, planes_of
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.two_way import TwoWaySolver, describe_split
@@ -44,7 +41,7 @@ from volmar.solvers import Status
 DEFAULT_SHARE = 0.04
 
 
-class MSPC(GuidedMixin, BatchSeparation):
+class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
     r"""Maximin separation probability clustering (Huang et al., AAAI 2015).
 
     Finds the hyperplane whose two sides can be told apart with the highest probability, whatever
@@ -115,8 +112,7 @@ class MSPC(GuidedMixin, BatchSeparation):
         few far rows would otherwise make the best-separated cluster. Clusters that `fit` is given
         labels of have no minimum then.
     max_cluster_size : int, float or array of shape (n_clusters,), optional
-        Maximum size of a cluster, a count or a fraction of the weight of all rows, or one for
-        each.
+        Maximum size of a cluster, a count or a fraction of the rows' weight, or one for each.
     max_iter : int, optional
         Maximum number of iterations. If None, 100; with mode="paper" there is no limit.
     tol : float, optional
@@ -129,12 +125,23 @@ class MSPC(GuidedMixin, BatchSeparation):
         `min_cluster_size` that are not given are those of the paper. Its lambda was chosen by
         the true labels among 1e-4, 1e-3, ..., 1e4; `reg` is 1, the middle of these, where it is
         not given. See Notes.
+    polish : {None, "density"}, default=None
+        "density": where held-out rows show a gap along the direction of two clusters, the
+        hyperplane moves to the minimum of the density near it, if the valley is deeper there
+        (`volmar.MinimumDensityHyperplane`). Of more than two clusters the splits are polished.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Level of the tests of n_clusters="auto": the probability of any split too many. From 0.001,
+        for which tests take longer, to 0.5.
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters, only with n_clusters="auto"; the strongest splits are made
+        first, and a warning is given where others are left.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine": the method, `coef_` included, sees rows of unit length; sparse X of more than
+        1000 columns as text (idf, singular vectors). See the page *Embeddings and text*.
+    text_components : int or None, default=100
+        Singular vectors to which metric="cosine" reduces text; None keeps it sparse.
+    views : list of column groups, optional
+        Views of each row, which count the same: slices, column numbers or names, or masks.
     random_state : int, RandomState or None, default=None
         Seed of starts, sample and landmarks.
 
@@ -147,9 +154,8 @@ class MSPC(GuidedMixin, BatchSeparation):
     broken_links_ : ndarray of shape (n_pairs, 2)
         Pairs of `cannot_link` in one cluster; only where `fit` was given any.
     tree_ : SplitTree
-        The splits, where there are more than two clusters or "auto" was asked for, found by
-        splitting again; not where `fit` was given labels or links. Rows may have changed clusters
-        since (`labels_`): those at the borders, and more where a split went through a cluster.
+        The splits, of more than two clusters or "auto", found by splitting again; not where `fit`
+        was given labels or links. Rows may have changed clusters since (`labels_`).
     coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
         Direction, scaled so that the clusters' means are 1 apart; of more than two clusters their
         discriminants. Only for kernel="linear", and not for multiway="pairwise", nor for more than
@@ -164,17 +170,16 @@ class MSPC(GuidedMixin, BatchSeparation):
     side_probability_ : ndarray of shape (2,)
         Worst-case probability, over all distributions with the cluster's mean and covariance,
         that cluster 0 and cluster 1 lie on their sides of the hyperplane (Chebyshev's bound along
-        `coef_`, not regularised). It speaks about the moments of the labels found, not about the
-        truth.
+        `coef_`, not regularised): about the moments of the labels found, not about the truth.
+    polished_ : bool
+        Whether `polish` has moved the hyperplane.
     kept_variance_ : float
-        Share of the variance of the standardised features in the directions that were searched: 1
-        but for very many features (see Notes).
+        Share of the standardised features' variance that was searched (see Notes), mostly 1.
     min_cluster_weight_ : float
-        Minimum weight of a cluster (number of rows without `sample_weight`). NaN where clusters
-        were found by splitting again without a `min_cluster_size`: then each split has its own.
+        Minimum weight of a cluster. NaN where clusters were found by splitting again without a
+        `min_cluster_size`: then each split has its own.
     gamma_ : float or None
-        Coefficient of the kernel that was used, None for kernels without one; not set where there
-        is one cluster.
+        Coefficient of the kernel, None for kernels without one; not set for one cluster.
     reg_ : float
         The `reg` that was used; of more than two clusters that of their discriminants or machines.
     status_ : Status
@@ -184,14 +189,16 @@ class MSPC(GuidedMixin, BatchSeparation):
         leading eigenvalue ("eig"). Of more than two clusters minus their separation :math:`tr((R +
         \lambda I)^{-1} B)`, or with multiway="pairwise" minus the mean p of the pairs.
     result_ : SeparationResult, MultiwaySeparationResult or RecursiveResult
-        The solver's certified result; of the splits alone where "auto" finds fewer than three
-        clusters, or the discriminants would leave one below `min_cluster_size` at once.
+        The certified result; of the splits alone where "auto" finds fewer than three clusters,
+        or the discriminants would leave one below `min_cluster_size` at once.
     n_iter_ : int
         Iterations.
+    row_map_ : RowMap or ViewMap
+        The map of rows with metric="cosine" or `views`; only then.
     n_features_in_ : int
         Number of features.
     previous_clusters_ : ndarray of shape (n_clusters,)
-        Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
+        Cluster of the model `init`, where that is one, that each continues; -1 for a new one.
     n_samples_seen_ : int
         Rows of all batches, after `partial_fit` only.
     batch_moments_ : BatchMoments
@@ -199,47 +206,36 @@ class MSPC(GuidedMixin, BatchSeparation):
 
     Notes
     -----
-    `decision_function` is the signed distance to the hyperplane in units of the distance between
-    the clusters' means along it; of more than two clusters the discriminants, or with
-    multiway="pairwise" the least of a cluster's distances to its rivals.
+    `decision_function` is the signed distance to the hyperplane over that of the clusters' means;
+    of more than two clusters the discriminants, or the least distances (multiway="pairwise").
 
-    Of 20,000 dense rows or more in memory (20 a feature times five, if that is more) a twentieth,
-    and 4,000 at least, is clustered first. The alternation then goes on with all rows until no
-    more than `tol` of them switch sides, as it does without; where groups overlap, the last rows
-    at the border may be others.
+    Of 20,000 dense rows or more in memory (100 a feature, if that is more) a twentieth, and 4,000
+    at least, is clustered first. Then all rows alternate until no more than `tol` switch sides.
 
-    Probabilities are plug-in values of the same rows that chose the split, and optimistic: with
-    as many features as rows any labels are separable. `volmar.metrics.separation_score` with
-    ``cross_fit=True`` is the honest one.
+    Probabilities are plug-in values of the rows that chose the split, and optimistic; use
+    `volmar.metrics.separation_score` with ``cross_fit=True``.
 
     *Labels and links.* With labels of some rows or links between rows (see `fit`), clusters are
     found without them first, by `solver`, `multiway`, `scan` and `mode`. From there, or from the
     labels as they spread along a graph of neighbours, whichever predicts held-out labels better,
     the bound of two clusters ascends and discriminants of more alternate with labels, as without,
-    among the labels that are allowed; `reg_` stays. The fit ends after the first step
-    (`n_iter_` 1) where that predicts more of the held-out labels than where the steps settle.
-    Rows in blocks take labels, but no links: a sample with up to 10,000 labels comes first.
+    among the labels that are allowed; `reg_` stays. The fit ends after the first step where that
+    predicts more held-out labels. Rows in blocks take labels (a sample of 10,000), but no links.
 
     *EIG.* The relaxed labels of Theorem 3 are the leading left singular vector q of the
-    standardised rows, for every `reg`. The paper takes the sign of q or, in its experiments, of
-    "the predict vector" XX'q, which it equates with Xw*. It is not: :math:`w^* = (\Sigma +
-    \lambda\Lambda)^{-1} X'q`, and Xw* is proportional to q. So the default takes the sign of q,
-    which does not depend on the units of the features; mode="paper" takes that of XX'q, X in its
-    own units, as printed. They differ in few rows (australian: errors of 16.7 and 17.2 %).
+    standardised rows, for every `reg`. The default takes the sign of q, to which Xw* is
+    proportional; mode="paper" that of "the predict vector" XX'q, as printed.
 
     *Where the paper cannot run as printed.* MSPC-MPM stops before a step that would empty a
     cluster (`status_` DEGENERATE) and where labels come back (CYCLE): its sign step is no ascent.
-    Rows of equal projection are never cut apart. Constant features, whose :math:`\Lambda` is 0,
-    are left out.
+    Rows of equal projection stay together. Constant features are left out.
 
     *More features than rows.* Directions lie in the span of the standardised rows: with d > n a
     fit works with their Gram matrix, in O(n² d + n³) and without a d × d matrix, and has the same
     answer. Of more than 2000 such rows (500 sparse ones), and where a d × d matrix does not fit in
     memory, the hyperplane is searched among the 100 leading principal directions of the
-    standardised rows, with coefficients for all features. `kept_variance_` is the share of their
-    variance, and a warning is given where the next directions are more than noise. What is in
-    single features of little correlation with others is lost then. mode="paper" always takes the
-    whole span.
+    standardised rows. `kept_variance_` is the share of their variance, and a warning is given
+    where the next directions are more than noise. mode="paper" always takes the whole span.
 
     Examples
     --------
@@ -282,8 +278,12 @@ class MSPC(GuidedMixin, BatchSeparation):
         max_iter: int | None = None,
         tol: float | None = None,
         mode: str = "default",
+        polish: str | None = None,
         alpha: float = 0.05,
         max_clusters: int | None = None,
+        metric: str = "euclidean",
+        text_components: int | None = 100,
+        views: Sequence[Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -303,8 +303,12 @@ class MSPC(GuidedMixin, BatchSeparation):
         self.max_iter = max_iter
         self.tol = tol
         self.mode = mode
+        self.polish = polish
         self.alpha = alpha
         self.max_clusters = max_clusters
+        self.metric = metric
+        self.text_components = text_components
+        self.views = views
         self.random_state = random_state
 
     # ------------------------------------------------------------------ parameters
@@ -317,10 +321,10 @@ class MSPC(GuidedMixin, BatchSeparation):
         if self.reg is not None:
             check_reg(self.reg)
         self._check_kernel()
-        if self.n_init is not None:
-            check_count("n_init", self.n_init)
-        if self.max_iter is not None:
-            check_count("max_iter", self.max_iter)
+        check_polish(self)
+        for name in ("n_init", "max_iter"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
         if self.tol is not None:
             check_number("tol", self.tol, low=0.0, high=1.0)
         if isinstance(self.init, str):
@@ -329,6 +333,8 @@ class MSPC(GuidedMixin, BatchSeparation):
             check_cluster_size(self.min_cluster_size)
 
     def _check_blocks_parameters(self) -> None:
+        if self.polish is not None:
+            refuse_blocks(f"MSPC(polish={self.polish!r})", "it goes over the rows many times")
         if self.multiway == "pairwise" and self.n_clusters != "auto" and self.n_clusters > 2:
             refuse_blocks(
                 f"MSPC(n_clusters={self.n_clusters!r}, multiway='pairwise')",
@@ -411,7 +417,8 @@ class MSPC(GuidedMixin, BatchSeparation):
 
             size = self.min_cluster_size
             return machines_from_start(rows, self.n_clusters, seed, self._solver(), size)
-        return self._solver().solve(rows, seed, hurdle=self._hurdle)
+        found = self._solver().solve(rows, seed, hurdle=self._hurdle, n_halves=self._n_halves)
+        return polished(self.polish, rows, found, seed)
 
     def _finish(self, rows: SeparationRows, result: Any, weights: Any) -> None:
         if isinstance(result, MultiwaySeparationResult):
@@ -440,7 +447,7 @@ class MSPC(GuidedMixin, BatchSeparation):
         z = rows.z
         found = describe_split(z, rows.with_reg(result.reg), result, sides)
         self._state_loss(z)
-        self.reg_ = result.reg
+        self.reg_, self.polished_ = result.reg, "gradient" in result.residuals
         self.msp_, self.msp_lower_bound_ = found.msp, found.msp_lower_bound
         self.side_probability_ = found.side_probability
         self.min_cluster_weight_ = rows.min_weight

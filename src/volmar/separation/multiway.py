@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base.splitting import CellSplit
 from volmar.metrics import separation_along
-from volmar.rows import (
-    ClusterSums,
-    Standardized,
-    cluster_sums,
-    drawn_rows,
-    sums_by_discriminants,
-)
-from volmar.separation.gep import RegularizedCorrelation, SeparationResult
+from volmar.rows import ClusterSums, RowSpace, Standardized, drawn_rows, sums_by_discriminants
+from volmar.rows.standardized import relative_scale
+from volmar.separation.discriminants import pooled_separation, refine_clusters, refine_from
+from volmar.separation.exchange import exchange_clusters, settle_clusters
+from volmar.separation.gep import LARGEST_REG, RegularizedCorrelation, SeparationResult
 from volmar.separation.problem import SeparatingPlanes, SeparationRows
-from volmar.separation.relabelling import MultiwaySeparationResult, Step, relabel_until_settled
+from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.starts import has_one_unit
 
-# Rows and restarts of k-means, a start of more than two clusters.
-MEANS_ROWS, MEANS_STARTS = 4000, 3
+# From so many clusters on, single starts matter less: clusters are exchanged between them.
+MANY_CLUSTERS = 20
+# Rows of k-means, a start of k clusters, at least so many for each cluster, and its restarts; of
+# many clusters there are none.
+MEANS_ROWS, ROWS_A_CLUSTER, MEANS_STARTS = 4000, 40, 3
+# So many of the best separated results are searched for exchanges of clusters.
+N_EXCHANGED = 3
 # Share of its rows that each cluster of "auto" keeps where all compete for all rows.
 KEPT = 0.8
 # Regularisation with which starts are compared: that of `volmar.metrics.separation_score`.
@@ -61,17 +62,28 @@ def k_means_starts(rows: SeparationRows, k: int, seed: int) -> list[NDArray]:
     """
     z, weights = rows.z, rows.z.rows.weights
     rng = np.random.default_rng(seed)
-    chosen = drawn_rows(z.rows.n_rows, weights, MEANS_ROWS, rng)
+    chosen = drawn_rows(z.rows.n_rows, weights, max(MEANS_ROWS, ROWS_A_CLUSTER * k), rng)
     seed = int(rng.integers(2**31 - 1))
+    n_init = MEANS_STARTS if k < MANY_CLUSTERS else 1
     starts: list[NDArray] = []
     for own_units in (True, False):
         if starts and has_one_unit(z):
             break
         seen = rows.given if own_units else rows.scaled
-        labels = k_means_labels(seen, k, weights, n_init=MEANS_STARTS, seed=seed, chosen=chosen)
+        labels = k_means_labels(seen, k, weights, n_init=n_init, seed=seed, chosen=chosen)
         if np.count_nonzero(np.bincount(labels, weights, k)) == k:
             starts.append(labels.astype(np.int64))
     return starts
+
+
+class Refined(NamedTuple):
+    """Clusters that their discriminants give back, and whether these have the rows' own units.
+
+    See `regularized_by`.
+    """
+
+    result: MultiwaySeparationResult
+    in_own_units: bool = False
 
 
 def refine_leaves(
@@ -81,26 +93,72 @@ def refine_leaves(
     k: int,
     *,
     keeps: bool,
+    seed: int | None = None,
     **ends: Any,
-) -> MultiwaySeparationResult | None:
+) -> Refined | None:
     """Let all clusters compete for all rows by their discriminants, and take the best start.
 
     The first of `starts` are the leaves of a tree, whose numbers the clusters get. With `keeps`
     the leaves are the answer where one would lose many of its rows; where they are, None is
-    returned.
+    returned. With a `seed` the search is wider: discriminants are regularised in the rows' own
+    units as well (`regularized_by`), clusters that become too small are replaced
+    (`settle_clusters`), and of the best separated results clusters are exchanged
+    (`exchange_clusters`).
     """
     z, leaves = rows.z, starts[0]
-    regularized = RegularizedCorrelation(z.correlation, reg)
-    found = [
-        refine_clusters(z, regularized, labels, k, min_weight=rows.min_weight, **ends)
-        for labels in starts
-    ]
-    results = [result for result in found if result.history]
-    if not results or (keeps and not _are_kept(leaves, results[0].labels, k)):
-        return None
     judge = RegularizedCorrelation(z.correlation, JUDGED_REG)
-    best = max(results, key=lambda one: pooled_separation(z, judge, one.labels, k))
-    return best.renumbered(_matched(leaves, best.labels, z.rows.weights, k))
+    ends["min_weight"] = rows.min_weight
+
+    def score(result: MultiwaySeparationResult) -> float:
+        return pooled_separation(z, judge, result.labels, k)
+
+    found: list[Refined] = []
+    for own in (False, True) if seed is not None and has_own_units(z) else (False,):
+        metric = regularized_by(z, reg, in_own_units=own)
+        for labels in starts:
+            if seed is None:
+                result = refine_clusters(z, metric, labels, k, **ends)
+            else:
+                result = settle_clusters(z, metric, labels, k, seed, **ends)
+            found += [Refined(result, own)] if result.history else []
+    if not found or (keeps and not _are_kept(leaves, found[0].result.labels, k)):
+        return None
+    ranked = sorted(((score(one.result), i) for i, one in enumerate(found)), reverse=True)
+    if seed is not None:
+        for _, i in ranked[:N_EXCHANGED]:
+            result, own = found[i]
+            metric = regularized_by(z, reg, in_own_units=own)
+            other = exchange_clusters(z, metric, result, k, seed, **ends)
+            if other is not result:
+                found.append(Refined(other, own))
+                ranked.append((score(other), len(found) - 1))
+    # Of equals the first: the leaves come before other starts.
+    best = found[max(ranked, key=lambda one: (one[0], -one[1]))[1]]
+    matched = _matched(leaves, best.result.labels, z.rows.weights, k)
+    return best._replace(result=best.result.renumbered(matched))
+
+
+def has_own_units(z: Standardized) -> bool:
+    """Return whether own units are others than those of z, and its coordinates are columns."""
+    return not isinstance(z, RowSpace) and not has_one_unit(z)
+
+
+def regularized_by(
+    z: Standardized, reg: float, *, in_own_units: bool = False
+) -> RegularizedCorrelation:
+    r"""Return :math:`R + \lambda\Lambda` for discriminants, in z.
+
+    :math:`\Lambda` is the variance of each feature, the identity in z, as the paper has it. In own
+    units it is the mean of these variances for all features: in z :math:`\bar v / v_j`, with v the
+    variances. Columns of one unit, such as pixels or the coordinates of an embedding, may have
+    small variances because they hold little, and are not magnified then.
+    """
+    if not in_own_units:
+        return RegularizedCorrelation(z.correlation, reg)
+    variances = relative_scale(z.scale[z.kept]) ** 2
+    mean = float(variances.mean())
+    units = np.minimum(mean / np.maximum(variances, mean / LARGEST_REG), LARGEST_REG)
+    return RegularizedCorrelation(z.correlation, reg, units)
 
 
 def _are_kept(labels: NDArray, refined: NDArray, k: int) -> bool:
@@ -133,71 +191,21 @@ def hyperplane_in_valley(z: Standardized, split: CellSplit, reg: float) -> Separ
     )
 
 
-def _means(z: Standardized, found: ClusterSums) -> tuple[NDArray, NDArray]:
-    """Return shares (k,) and means (p, k) of clusters in z."""
-    means = z.from_rows((found.vectors / found.weight[:, None]).T)
-    return found.weight / z.rows.total_weight, means
-
-
-def refine_clusters(
-    z: Standardized, regularized: RegularizedCorrelation, labels: Any, k: int, **ends: Any
-) -> MultiwaySeparationResult:
-    """Alternate linear discriminants of k clusters and their labels, from given labels.
-
-    See `refine_from`; the sums of the start take another pass.
-    """
-    return refine_from(z, regularized, cluster_sums(z.rows, labels, k), **ends)[0]
-
-
-def refine_from(
-    z: Standardized,
-    regularized: RegularizedCorrelation,
-    start: ClusterSums,
-    relabel: Callable[..., ClusterSums] = sums_by_discriminants,
-    **ends: Any,
-) -> tuple[MultiwaySeparationResult, ClusterSums]:
-    r"""Alternate linear discriminants of k clusters and their labels.
-
-    For a pair of clusters, Theorem 2's bound is largest along :math:`(S + \lambda I)^{-1}
-    (\mu_i - \mu_j)`, S the covariance within them. Pooled over all clusters S is one matrix for
-    all pairs, and the side of a row that most pairs agree on is the largest of
-
-    .. math:: \delta_j(z) = \mu_j' (S + \lambda I)^{-1} (z - \tfrac12 \mu_j).
-
-    S is the correlation R less the covariance of the means, :math:`U U'` with :math:`U = (\sqrt{
-    r_j} \mu_j)`, so that :math:`(S + \lambda I)^{-1} U = (R + \lambda I)^{-1} U (I - U'(R +
-    \lambda I)^{-1} U)^{-1}` takes k solves with the one factor that there is. One pass over the
-    rows a step. `relabel_until_settled` takes `ends`, and says how the iteration ends. The sums
-    of the labels that hold are returned as well. `relabel` gives labels by the discriminants, and
-    their sums (as `sums_by_discriminants`).
-    """
-    found = [start]
-
-    def step(labels: Any) -> Step:
-        shares, means = _means(z, found[-1])
-        directions, offsets, separation = discriminants_of(regularized, shares, means)
-        new = relabel(z.rows, z.of_rows(directions), offsets, labels)
-        found[:] = [found[-1], new]
-        moves = new.moved / z.rows.n_rows
-        return Step(directions, offsets, separation, new.labels, new.weight, moves, new.key)
-
-    result = relabel_until_settled(step, start.labels, **ends)
-    return result, found[-1] if result.labels is found[-1].labels else found[0]
-
-
 def refine_on_all(
     sampled: SeparationRows,
     rows: SeparationRows,
     reg: float,
-    best: MultiwaySeparationResult,
+    found: Refined,
     **ends: Any,
 ) -> tuple[MultiwaySeparationResult, ClusterSums]:
     """Go on with discriminants of a sample on all rows: one pass for the start, and one a step."""
+    best = found.result
     coefficients = sampled.z.coefficients(best.directions)
     offsets = best.offsets + (rows.z.mean - sampled.z.mean) @ coefficients
     directions = rows.z.direction(coefficients)
     start = sums_by_discriminants(rows.z.rows, rows.z.of_rows(directions), offsets, None)
-    matrix = RegularizedCorrelation(rows.z.correlation, reg)
+    own = found.in_own_units and has_own_units(rows.z)
+    matrix = regularized_by(rows.z, reg, in_own_units=own)
     result, sums = refine_from(rows.z, matrix, start, min_weight=rows.min_weight, **ends)
     if result.history:
         return result, sums
@@ -214,49 +222,3 @@ class LargestDiscriminant:
     def __call__(self, X: Any) -> NDArray:
         """Return the clusters of rows, dense or CSR."""
         return np.argmax(self.planes(X), axis=1)
-
-
-def pooled_separation(
-    z: Standardized, regularized: RegularizedCorrelation, labels: NDArray, k: int
-) -> float:
-    r"""Return how well k clusters are separated, each from its worst rival.
-
-    `volmar.metrics.separation_score` with one covariance S within all clusters in place of one for
-    each pair: with :math:`\delta_{ij}^2 = (\mu_i - \mu_j)'(S + \lambda I)^{-1}(\mu_i - \mu_j)`
-    Theorem 2's bound of a pair is :math:`\kappa_{ij}^2 = \tfrac12 \delta_{ij}^2 \min(r_i, r_j) /
-    (r_i + r_j)`, and the mean over clusters, by size, of the smallest :math:`\kappa_{ij}^2 / (1 +
-    \kappa_{ij}^2)` is returned. One pass over the rows, whatever k is.
-    """
-    shares, means = _means(z, cluster_sums(z.rows, labels, k))
-    directions, _ = _discriminants(regularized, shares, means)
-    inner = means.T @ directions
-    square = inner.diagonal()
-    distance = np.maximum(square[:, None] + square - inner - inner.T, 0.0)
-    smaller = np.minimum(shares[:, None], shares) / (shares[:, None] + shares)
-    kappa2 = 0.5 * distance * smaller
-    np.fill_diagonal(kappa2, np.inf)
-    worst = kappa2.min(axis=1)
-    return float(shares @ (worst / (1.0 + worst)))
-
-
-def discriminants_of(
-    regularized: RegularizedCorrelation, shares: NDArray, means: NDArray
-) -> tuple[NDArray, NDArray, float]:
-    """Return directions (p, k) and offsets (k,) of discriminants, and the separation.
-
-    See `refine_from` for the formula; `shares` (k,) and `means` (p, k) are those of clusters in z.
-    """
-    directions, separation = _discriminants(regularized, shares, means)
-    return directions, -0.5 * np.einsum("pj,pj->j", means, directions), separation
-
-
-def _discriminants(
-    regularized: RegularizedCorrelation, shares: NDArray, means: NDArray
-) -> tuple[NDArray, float]:
-    """Return (S + reg I)^-1 of the means, and the separation tr((R + reg I)^-1 B)."""
-    roots = np.sqrt(shares)
-    U = means * roots
-    image = regularized.solve(U)
-    inner = U.T @ image
-    inside = np.eye(shares.size) - inner
-    return linalg.solve(inside, image.T, assume_a="sym").T / roots, float(np.trace(inner))

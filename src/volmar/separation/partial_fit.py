@@ -28,7 +28,13 @@ from volmar.separation.tree import SeparationTree
 from volmar.solvers import Status
 
 # What is needed of parameters: batches are clustered by linear discriminants of moments.
-NEEDED = {"kernel": "linear", "multiway": "recursive", "solver": "gep", "mode": "default"}
+NEEDED = {
+    "kernel": "linear",
+    "multiway": "recursive",
+    "solver": "gep",
+    "mode": "default",
+    "polish": None,
+}
 
 
 class BatchSeparation(SeparationTree):
@@ -131,8 +137,8 @@ class BatchSeparation(SeparationTree):
 
     def _begin(self, X: Any, sample_weight: Any) -> None:
         """Keep the moments of the first batch."""
-        k, d = int(self.n_clusters), self.n_features_in_
-        rows = self._validate(X, reset=False)
+        k, rows = int(self.n_clusters), self._validate(X, reset=False)
+        d = rows.shape[1]
         require_memory(
             (4.0 if k > 2 else 6.0) * 8 * d**2,
             f"the second moments of {d} columns",
@@ -166,7 +172,7 @@ class BatchSeparation(SeparationTree):
         rows = self._validate(X, reset=False)
         weights = check_sample_weight(sample_weight, rows.shape[0])
         with quiet():
-            labels = self._predicted(rows)
+            labels = self._predicted(X)
             source = as_rows(rows, sample_weight=weights)
             moments = before.joined(BatchMoments.of_rows(source, labels, k))
             new = object.__new__(type(self))
@@ -174,7 +180,7 @@ class BatchSeparation(SeparationTree):
             vars(new).pop("tree_", None)
             new._set_moments(moments)
             # The clusters of the updated model are those that `predict` gives.
-            after = new._predicted(rows)
+            after = new._predicted(X)
         moved = float(np.count_nonzero(after != labels)) / labels.size
         status = Status.CONVERGED if moved <= self._value_of("tol") else Status.MAX_ITER
         new._set_result(

@@ -86,6 +86,7 @@ def race(
     seed: int,
     numbers: NDArray | None = None,
     hurdle: float = 0.0,
+    n_halves: int = 2,
 ) -> Winner:
     """Alternate from many directions on each half of the rows; return what the other prefers.
 
@@ -101,12 +102,13 @@ def race(
 
     Without a `reg` it is 1, or 0.1 where only that finds a valley. `numbers` (n,) tells which row
     each row of the sample is; copies of a row go to the same half. Raises `PostponedSplitError`
-    after the first half, where the race is unlikely to have a score of `hurdle`.
+    after the first half, where the race is unlikely to have a score of `hurdle`. With `n_halves`
+    of 1 directions are learnt on one half only, in half of the time.
     """
     rng = np.random.default_rng(seed)
     first = REG if reg is None else max(reg, LEAST_REG)
     halves, found = [], []
-    for learn, judge in _halves(rows, rng, numbers):
+    for learn, judge in _halves(rows, rng, numbers)[:n_halves]:
         correlation = np.asarray(learn.Z.T @ learn.Z, dtype=np.float64) / len(learn.Z)
         regularized = RegularizedCorrelation(correlation, first)
         starts = start_directions(learn, regularized, n_starts, rng, min_share)
@@ -146,11 +148,12 @@ def separation_by_race(
     seed: int,
     numbers: NDArray | None = None,
     hurdle: float = 0.0,
+    n_halves: int = 2,
 ) -> SeparationResult:
     """Race directions on a sample of the rows; the best goes on with all of them.
 
     `gep` is `separation_gep` of all rows, from R + reg I and a direction. `numbers` tells which
-    rows are copies of one row, and `hurdle` when it is left early, as in `race`.
+    rows are copies of one row, and `hurdle` and `n_halves` are those of `race`.
     """
     sample, chosen = start_rows(rows.X, rows.z, np.random.default_rng(seed))
     share, R = rows.min_share, rows.z.correlation
@@ -158,7 +161,7 @@ def separation_by_race(
         numbers = chosen if numbers is None else numbers[chosen]
     elif numbers is not None:
         numbers = numbers[chosen]
-    winner = race(sample, reg, n_starts, share, seed, numbers, hurdle)
+    winner = race(sample, reg, n_starts, share, seed, numbers, hurdle, n_halves)
     result = gep(rows.with_reg(winner.reg) if reg is None else rows.regularized, winner.w)
     if reg is None and winner.reg > SMALL_REG and is_lost(sample, R, winner.w, result.w, share):
         looser = gep(rows.with_reg(SMALL_REG), winner.w)

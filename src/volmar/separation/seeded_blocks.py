@@ -18,6 +18,7 @@ from volmar.rows import (
     reweighted,
 )
 from volmar.separation.bound import edge_split
+from volmar.separation.discriminants import refine_from
 from volmar.separation.gep import (
     N_BINS,
     RegularizedCorrelation,
@@ -26,7 +27,6 @@ from volmar.separation.gep import (
     scan_edges,
     separation_gep,
 )
-from volmar.separation.multiway import refine_from
 from volmar.separation.problem import SeparatingPlanes, SeparationRows
 
 # Rows that are drawn for the sample, and at most so many with a label beside them.

@@ -34,12 +34,14 @@ from volmar.rows import (
 )
 from volmar.rows.tiled import TILE_ROWS
 from volmar.separation.multiway import (
+    MANY_CLUSTERS,
     LargestDiscriminant,
     hyperplane_in_valley,
     k_means_starts,
     refine_leaves,
     refine_on_all,
 )
+from volmar.separation.polish import polished
 from volmar.separation.problem import SeparatingPlanes, SeparationRows
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.seeded_blocks import seeded_clusters, seeded_sample
@@ -55,6 +57,7 @@ OF_A_SPLIT = (
     "reg_",
     "msp_",
     "msp_lower_bound_",
+    "polished_",
     "side_probability_",
     "kept_variance_",
 )
@@ -65,6 +68,9 @@ class SeparationTree(KernelMixin, WeightedClusterer):
 
     _postpones = True
     _hurdle: float = 0.0
+    polish: str | None
+    _cluster_floor: float = 0.0
+    _n_halves: int = 2
     min_cluster_size: float | ArrayLike | None
     min_cluster_weight_: float
     _planes: SeparatingPlanes
@@ -105,7 +111,11 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         """
         n = X.shape[0]
         self.min_cluster_weight_ = self._minimum_in_tree(n, weights)
-        grown = super()._fit_tree(X, weights, steps)
+        self._cluster_floor = self._smallest_leaf(n, weights)
+        try:
+            grown = super()._fit_tree(X, weights, steps)
+        finally:
+            del self._cluster_floor
         k, sample = self.tree_.n_leaves, grown.sample
         if len(self.tree_.leaves()) == 2:
             if not sample.is_whole and hasattr(self.tree_.root.model, "coef_"):
@@ -120,22 +130,23 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         models = [node.model for node in self.tree_.splits()]
         regs = [model.reg_ for model in models if hasattr(model, "reg_")]
         reg = min(regs, default=rows.reg)
-        starts, solver = [grown.sample_labels()], self._solver()
+        starts, solver, seed = [grown.sample_labels()], self._solver(), None
         if k == self.n_clusters and solver.races and not self._is_pairwise():
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             starts += k_means_starts(rows, k, seed)
         if self._previous is not None:
             old = self._previous.labels[sample.numbers]
             starts += [old] if np.array_equal(np.unique(old), np.arange(k)) else []
-        best = refine_leaves(rows, reg, starts, k, keeps=is_tested, **solver.steps)
-        if best is None:
+        found = refine_leaves(rows, reg, starts, k, keeps=is_tested, seed=seed, **solver.steps)
+        if found is None:
             return grown
+        best = found.result
         if sample.is_whole:
             order = self._cluster_order(best.labels, sample.weights, k)
             counts = np.bincount(best.labels, minlength=k)
         else:
             everything = self._problem(X, weights, k, feature_map=rows.feature_map)
-            best, sums = refine_on_all(rows, everything, reg, best, **solver.steps)
+            best, sums = refine_on_all(rows, everything, reg, found, **solver.steps)
             rows, counts = everything, sums.n_rows
             order = order_by_size(sums.weight, sums.first)
             if self._previous is not None:
@@ -201,6 +212,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         cut = float(planes.threshold + planes.coefficients @ (planes.mean - z.mean))
         if sampled.result_.history:
             result = solver.solve_from(rows, w, cut, sampled.reg_)
+            result = polished(self.polish, rows, result, int(sampled.random_state))
         else:
             result = replace(sampled.result_, labels=z.scores(w) > cut, w=w, threshold=cut)
         second = result.labels.astype(bool)
@@ -234,9 +246,28 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         count = int(size) if isinstance(size, Integral) else int(np.ceil(float(size) * n))
         return float(count) if weights is None else count / n * float(weights.sum())
 
+    def _smallest_leaf(self, n: int, weights: Any) -> float:
+        """Return the weight that a leaf must have to be one of a given number of clusters.
+
+        Without a `min_cluster_size` each split has its own minimum, a share of its part, and many
+        clusters would be single rows of small parts. 0 for "auto", whose splits are tested.
+        """
+        is_chosen = self.min_cluster_size is not None or self._solver().mode == "paper"
+        if isinstance(self.n_clusters, str) or is_chosen:
+            return 0.0
+        total = float(n if weights is None else weights.sum())
+        return self._minimum_share(n, self.n_clusters) * total
+
     def _minimum_in_part(self, part: PartRows) -> float | None:
         if np.isnan(self.min_cluster_weight_):
-            return None
+            share = self._cluster_floor / part.weight
+            if share > 0.5:
+                raise ValueError(
+                    f"{part.X.shape[0]} rows are too few for two clusters of at least "
+                    f"{self._cluster_floor:.3g} rows each. Lower min_cluster_size or n_clusters."
+                )
+            own = self._minimum_share(part.X.shape[0], 2)
+            return share if share > own else None
         share = self.min_cluster_weight_ / part.weight
         if share > 0.5:
             raise ValueError(
@@ -247,6 +278,11 @@ class SeparationTree(KernelMixin, WeightedClusterer):
 
     def _fit_part(self, part: PartRows, **params: Any) -> Any:
         return super()._fit_part(part, min_cluster_size=self._minimum_in_part(part), **params)
+
+    def _of_part(self, part: PartRows) -> dict[str, Any]:
+        """Of many clusters the splits are one of several starts: races are on one half only."""
+        is_one_start = not isinstance(self.n_clusters, str) and self.n_clusters >= MANY_CLUSTERS
+        return super()._of_part(part) | ({"_n_halves": 1} if is_one_start else {})
 
     def _make_split(self, part: PartRows, outcome: HeldOutTest) -> Any:
         split = super()._make_split(part, outcome)

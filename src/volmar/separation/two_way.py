@@ -80,8 +80,10 @@ class TwoWaySolver:
             why = "k-means takes rows in memory"
             require_in_memory(X, "MSPC with a start by k-means", why)
 
-    def solve(self, rows: SeparationRows, seed: int, *, hurdle: float = 0.0) -> SeparationResult:
-        """Return the hyperplane and its labels; a race may be left early (see `race`)."""
+    def solve(
+        self, rows: SeparationRows, seed: int, *, hurdle: float = 0.0, n_halves: int = 2
+    ) -> SeparationResult:
+        """Return the hyperplane and its labels; a race may be shorter (see `race`)."""
         if self.solver == "eig":
             found = separation_eig(rows.z, unscaled=self.mode == "paper")
             return replace(found, reg=self.usual_reg)
@@ -91,7 +93,7 @@ class TwoWaySolver:
                 return self._mpm(rows, labels, self.usual_reg)
             start = rows.regularized.solve(mean_difference(rows.z, labels))
             return self._gep(rows, rows.regularized, start)
-        raced = self._raced(rows, seed, hurdle)
+        raced = self._raced(rows, seed, hurdle=hurdle, n_halves=n_halves)
         if self.solver == "gep":
             return raced
         return replace(
@@ -100,17 +102,17 @@ class TwoWaySolver:
             held_out_score=raced.held_out_score,
         )
 
-    def _raced(self, rows: SeparationRows, seed: int, hurdle: float) -> SeparationResult:
+    def _raced(self, rows: SeparationRows, seed: int, **race: Any) -> SeparationResult:
         """Race starts; the best goes on with all rows.
 
         Of many rows it goes on with a twentieth of them first. What is left to do with all is the
         pass that the moments take, which in memory sums those of the two sides, and a scan or a
         few.
         """
-        first = self._first_of_sample(rows, seed, hurdle)
+        first = self._first_of_sample(rows, seed, **race)
         if first is None:
             gep = partial(self._gep, rows)
-            return separation_by_race(rows, gep, self.reg, self.n_init, seed, hurdle=hurdle)
+            return separation_by_race(rows, gep, self.reg, self.n_init, seed, **race)
         found, planes = first
         start, difference = rows.cut_first(planes)
         regularized = rows.with_reg(found.reg)
@@ -120,7 +122,7 @@ class TwoWaySolver:
         )
 
     def _first_of_sample(
-        self, rows: SeparationRows, seed: int, hurdle: float
+        self, rows: SeparationRows, seed: int, **race: Any
     ) -> tuple[SeparationResult, SeparatingPlanes] | None:
         """Return what is found in a sample of many rows, or None.
 
@@ -144,7 +146,7 @@ class TwoWaySolver:
                 self.n_init,
                 seed,
                 chosen,
-                hurdle=hurdle,
+                **race,
             )
         except ValueError:  # all rows of the sample are the same, say
             return None
