@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.rivals import kmeans
 from benchmarks.table import Table
+from volmar.baselines import MinimumDensityHyperplane
 from volmar.datasets import data_folder, load
 from volmar.margin import CPMMC
 from volmar.metrics import clustering_error
@@ -37,7 +38,7 @@ TWO_CLASS = (
 WITHOUT_FOLDER = {"digits"}
 MOST_ROWS = 1000
 TARGET = 0.75
-OURS = ("MSPC", "MSPC (mpm)", "CPMMC")
+OURS = ("MSPC", "MSPC (mpm)", "MSPC (polish)", "CPMMC", "MinimumDensityHyperplane")
 
 
 def run(*, full: bool) -> Table:
@@ -105,7 +106,7 @@ def _methods():
             2, covariance_type=covariance_type, reg_covar=1e-3, random_state=0
         ).fit_predict
 
-    ours, ours_too, margin = OURS
+    ours, ours_too, polished, margin, density = OURS
     return {
         kmeans.NAME: lambda X: kmeans.fit_predict(X, 2, 0),
         "GaussianMixture (full)": mixture("full"),
@@ -116,7 +117,9 @@ def _methods():
         "AgglomerativeClustering (Ward)": AgglomerativeClustering(2).fit_predict,
         ours: MSPC(random_state=0).fit_predict,
         ours_too: MSPC(solver="mpm", random_state=0).fit_predict,
+        polished: MSPC(polish="density", random_state=0).fit_predict,
         margin: CPMMC(random_state=0).fit_predict,
+        density: MinimumDensityHyperplane(random_state=0).fit_predict,
     }
 
 
