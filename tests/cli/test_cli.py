@@ -1,7 +1,5 @@
 """The command line as a person uses it, the pictures and the page it writes."""
 
-import csv
-import re
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -14,46 +12,7 @@ from scipy import sparse
 
 import volmar
 from volmar.cli import console
-from volmar.cli.demo import SEMI_DEFINITE, page_of
 from volmar.plots import ClusterDisplay
-from volmar.table_clusterer import clusterer_names
-
-
-def test_demo_writes_labels_picture_and_report(tmp_path):
-    result = invoke("demo", "--out", str(tmp_path / "demo"), "--n-samples", "60")
-    assert result.exit_code == 0
-    assert "error %" in result.output
-    methods = ["KMeans (sklearn)"] + [
-        name for name in clusterer_names() if name not in SEMI_DEFINITE
-    ]
-    with (tmp_path / "demo" / "labels.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["data", "row", "truth", *methods]
-    assert len(rows) == 3 * 60 + 357
-    assert {row["NormalizedCut"] for row in rows} == {"0", "1"}
-    assert (tmp_path / "demo" / "clusters.png").read_bytes()[:4] == b"\x89PNG"
-    page = (tmp_path / "demo" / "report.html").read_text()
-    assert "data:image/png;base64," in page
-    assert not re.search(r"(src|href)=\"(?!data:)", page)  # nothing is fetched
-    for method in methods:
-        assert method in page
-
-
-def test_demo_refuses_what_it_cannot_do(tmp_path):
-    assert invoke("demo", "--n-samples", "3").exit_code == 2
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    result = invoke("demo", "--out", str(blocked))
-    assert result.exit_code == 2
-    assert re.search(r"is a\W+file", result.output)
-
-
-def test_demo_ends_with_a_line_where_it_cannot_write(tmp_path):
-    assert invoke("demo", "--seed", "-1").exit_code == 2
-    (tmp_path / "demo" / "labels.csv").mkdir(parents=True)
-    result = invoke("demo", "--out", str(tmp_path / "demo"), "--n-samples", "40")
-    assert result.exit_code == 2
-    assert result.output.splitlines()[-1].startswith("volmar demo: ")
 
 
 def test_version_and_help():
@@ -132,14 +91,6 @@ def test_many_clusters_never_share_colour_and_shape():
     looks = {(tuple(c.get_facecolor()[0]), c.get_paths()[0].vertices.tobytes()) for c in drawn}
     assert len(looks) == 30
     mpl.pyplot.close("all")
-
-
-def test_page_escapes_what_it_is_given():
-    table = {"header": ("name", "error %"), "rows": [("<script>", 1.5)]}
-    page = page_of({"heading": "<b>A</b> & B", "text": "x < y", "table": table})
-    assert "<script>" not in page
-    assert "&lt;b&gt;A&lt;/b&gt; &amp; B" in page
-    assert '<td class="number">1.5</td>' in page
 
 
 def test_stages_are_numbered_with_an_estimate(monkeypatch):

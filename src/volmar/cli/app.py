@@ -477,11 +477,15 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder to write into.", file_okay=False)] = Path(
         "demo"
     ),
-    n_samples: Annotated[int, typer.Option(min=20, max=5000, help="Rows of each set.")] = 500,
+    n_samples: Annotated[int, typer.Option(min=20, max=5000, help="Rows of the table.")] = 600,
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
-    """Cluster built-in data and write labels.csv, clusters.png and report.html."""
+    """Cluster a built-in table, and compare methods on shapes.
+
+    Runs volmar cluster on customers.csv, which it makes, and writes labels.csv, report.html,
+    model.volmar and clusters.png. methods.png shows k-means and others beside our methods.
+    """
     with _clean("demo", context):
         from volmar.cli.demo import run_demo
 

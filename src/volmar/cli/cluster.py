@@ -34,7 +34,15 @@ if TYPE_CHECKING:
     from volmar.report import Outcome
     from volmar.table_clusterer import TableClusterer
 
-__all__ = ["ClusterFiles", "cluster_file", "command_for_two", "named"]
+__all__ = [
+    "ClusterFiles",
+    "cluster_file",
+    "command_for_two",
+    "fitted",
+    "named",
+    "outcome_of",
+    "write_cluster_labels",
+]
 
 # Parameters that a report shows where they are given.
 GIVEN = (
@@ -168,7 +176,7 @@ def _cluster(
     sizes = np.bincount(used, minlength=clusterer.n_clusters_)
     print_found(source, clusterer, heading, sizes, files)
     if files.out is not None:
-        _write_labels(files.out, files, clusterer, table)
+        write_cluster_labels(files.out, files, clusterer, table)
         files.done(files.out)
     files.keep(clusterer)
     if files.is_explained:
@@ -206,7 +214,10 @@ def outcome_of(source: str, clusterer: TableClusterer, stages: Stages, command: 
     )
 
 
-def _write_labels(path: Path, files: ClusterFiles, clusterer: TableClusterer, table: Any) -> None:
+def write_cluster_labels(
+    path: Path, files: ClusterFiles, clusterer: TableClusterer, table: Any
+) -> None:
+    """Write the labels of the rows, or with `append` the rows with their clusters."""
     rows = clusterer._rows()
     labels = named(clusterer, clusterer.labels_[rows.kept])
     if files.append:

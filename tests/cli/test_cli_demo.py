@@ -1,0 +1,131 @@
+"""The demo: the main job on a built-in table, and the picture of methods."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+from helpers.cli import invoke
+from sklearn.metrics import adjusted_rand_score
+
+from volmar import TableClusterer
+from volmar.cli import demo_methods
+from volmar.cli.demo import FILES
+from volmar.cli.demo_table import GROUPS, make_customers
+from volmar.models import load_model
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    out = tmp_path_factory.mktemp("demo")
+    result = invoke("demo", "--out", str(out))
+    assert result.exit_code == 0, result.output
+    return out, result.output
+
+
+def test_demo_writes_its_files_and_nothing_else(demo):
+    out, _ = demo
+    assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
+    for name in ("clusters.png", "methods.png"):
+        assert (out / name).read_bytes()[:4] == b"\x89PNG"
+    page = (out / "report.html").read_text()
+    assert not re.search(r"(src|href)=\"(?!data:|#)", page)  # nothing is fetched
+
+
+def test_demo_finds_the_groups_of_its_table(demo):
+    out, _ = demo
+    with (out / "labels.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0]["customer_id"] == "C00001"
+    labels = [int(row["label"]) for row in rows]
+    assert adjusted_rand_score(make_customers(600, 0).groups, labels) > 0.98
+
+
+def test_the_model_of_the_demo_predicts_its_table(demo):
+    out, _ = demo
+    model = load_model(out / "model.volmar").model
+    with (out / "labels.csv").open(newline="") as file:
+        labels = [int(row["label"]) for row in csv.DictReader(file)]
+    np.testing.assert_array_equal(model.predict(out / "customers.csv"), labels)
+
+
+def test_demo_prints_at_most_ten_lines_with_commands(demo):
+    out, printed = demo
+    lines = printed.splitlines()
+    assert len(lines) <= 10
+    (command,) = (line for line in lines if line.startswith("Ran: volmar cluster"))
+    assert f"{out / 'customers.csv'} --id customer_id" in command
+    assert any("3 clusters by MSPC: 330, 180, 90 rows." in line for line in lines)
+    assert any(line.startswith("  volmar cluster your_table.csv") for line in lines)
+
+
+def test_the_command_that_the_demo_prints_runs(demo, tmp_path):
+    out, printed = demo
+    (command,) = (line for line in printed.splitlines() if line.startswith("Ran: volmar"))
+    words = command.removeprefix("Ran: volmar ").replace(f"-o {out}", f"-o {tmp_path}")
+    words = words.replace(f"--save {out}", f"--save {tmp_path}")
+    words = words.split(" --report")[0].split()
+    assert invoke(*words).exit_code == 0
+    assert (tmp_path / "labels.csv").read_bytes() == (out / "labels.csv").read_bytes()
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_groups_of_other_tables_are_found(seed):
+    table = make_customers(400, seed)
+    rows = [line.split(",") for line in table.text.splitlines()]
+    frame = dict(zip(rows[0], zip(*rows[1:], strict=True), strict=True))
+    columns = {
+        name: [float(value) if value else np.nan for value in frame[name]]
+        for name in ("age", "income", "basket", "visits", "shoe_size")
+    }
+    pandas = pytest.importorskip("pandas")
+    model = TableClusterer(random_state=0).fit(pandas.DataFrame(columns))
+    assert adjusted_rand_score(table.groups, model.labels_) > 0.95
+
+
+def test_the_table_is_like_a_users():
+    table = make_customers(1000, 3)
+    lines = table.text.splitlines()
+    assert len(lines) == 1001
+    assert len({line.split(",")[0] for line in lines[1:]}) == 1000  # an id
+    assert ",," in table.text  # missing values
+    shares = np.bincount(table.groups) / 1000
+    np.testing.assert_allclose(shares, [group[1] for group in GROUPS], atol=0.01)
+    assert make_customers(1000, 3).text == table.text
+
+
+def test_noise_is_one_cluster_for_auto_only():
+    draw, k = demo_methods.SHAPES["noise"]
+    X = draw(np.random.default_rng(0))
+    found = {name: make(k, 0).fit(X).labels_.max() for name, make in demo_methods.METHODS.items()}
+    assert found['MSPC("auto")'] == 0
+    assert found["KMeans"] == found["MSPC"] == 1
+
+
+def test_colours_are_matched_and_noise_is_left():
+    first, labels = np.array([0, 0, 1, 1]), np.array([1, 1, 0, -1])
+    assert demo_methods._numbered_as(first, labels).tolist() == [0, 0, 1, -1]
+    assert demo_methods._numbered_as(first, np.full(4, -1)).tolist() == [-1] * 4
+
+
+def test_demo_refuses_what_it_cannot_do(tmp_path):
+    assert invoke("demo", "--n-samples", "3").exit_code == 2
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    result = invoke("demo", "--out", str(blocked))
+    assert result.exit_code == 2
+    assert re.search(r"is a\W+file", result.output)
+
+
+def test_demo_ends_with_a_line_where_it_cannot_write(tmp_path):
+    assert invoke("demo", "--seed", "-1").exit_code == 2
+    (tmp_path / "demo" / "labels.csv").mkdir(parents=True)
+    result = invoke("demo", "--out", str(tmp_path / "demo"), "--n-samples", "40")
+    assert result.exit_code == 2
+    assert result.output.splitlines()[-1].startswith("volmar demo: ")
+
+
+def test_a_small_table_runs_through(tmp_path):
+    """Few rows may hold too little evidence for three clusters; the demo says what it found."""
+    result = invoke("demo", "--out", str(tmp_path), "--n-samples", "20")
+    assert result.exit_code == 0, result.output
