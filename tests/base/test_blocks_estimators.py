@@ -190,7 +190,8 @@ def test_a_second_fit_of_rows_in_blocks_leaves_nothing_of_the_first():
         (MSPC(mode="paper"), "k-means takes rows in memory"),
         (MSPC(kernel="precomputed"), "needs all rows at once"),
         (CPMMC(mode="paper"), "give init, the labels to start from"),
-        (KernelCPMMC(), "whole kernel matrix"),
+        (KernelCPMMC(method="exact"), "whole kernel matrix"),
+        (KernelCPMMC(mode="paper", init=np.zeros(3)), "whole kernel matrix"),
         (KernelCPMMC(kernel="precomputed"), "needs all rows at once"),
     ],
 )

@@ -133,8 +133,12 @@ def test_bad_values(name, directions):
         kind(metric="angle").fit(X)
     with pytest.raises(ValueError, match="text_components"):
         kind(metric="cosine", text_components=0).fit(X)
-    with pytest.raises(TypeError, match="text_components"):
+    with pytest.raises(ValueError, match="text_components must be one of 'auto'"):
         kind(metric="cosine", text_components="all").fit(X)
+    with pytest.raises(ValueError, match="text_components=5 has no meaning with metric='eucl"):
+        kind(text_components=5).fit(X)
+    with pytest.raises(ValueError, match="text_components=5 is for sparse rows"):
+        kind(metric="cosine", text_components=5).fit(X)
     X[3, 2] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         kind(metric="cosine").fit(X)

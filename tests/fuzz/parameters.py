@@ -107,7 +107,7 @@ GOOD = {
     "shift": ("None", "0.0", "{-3:3}"),
     "sigma": ("None", "1.0", "'mean'", "'2*rms'", "'0.3*range'", "{-3:3}", "1e-160"),
     "solver": ("'gep'", "'mpm'", "'eig'"),
-    "text_components": ("None", *FEW),
+    "text_components": ("None", "'auto'", *FEW),
     "threshold": ("None", "'adaptive'", "'fixed'"),
     "tol": ("1e-3", "1e-6", "0.5", "{-12:0}"),
     "triangle": ("True", "False"),

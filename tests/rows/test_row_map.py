@@ -52,11 +52,16 @@ def test_other_entries_are_taken_as_weighted(counts, factor):
     assert found.idf is None
 
 
-def test_few_columns_are_no_text(counts):
+def test_few_columns_are_no_text_unless_a_number_is_given(counts):
     few = counts[:, :1000]
+    for components in ("auto", None):
+        found = fit_row_map(few, text_components=components)
+        assert found.idf is None
+        assert found.components is None
     found = fit_row_map(few, text_components=5)
-    assert found.idf is None
-    assert found.components is None
+    assert found.idf is not None
+    assert found.components.shape == (5, 1000)
+    assert fit_row_map(counts, text_components="auto").components.shape == (100, 1200)
 
 
 def test_dense_rows_are_no_text(counts):

@@ -479,9 +479,8 @@ class WeightedClusterer(Clusterer):
         Parameters
         ----------
         X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR; with kernel="precomputed" kernel values of all pairs of rows. A
-            dask array or DataFrame where the method needs sums over rows only (`MSPC`, `CPMMC`,
-            `SKMMC`, and `KernelCPMMC` with method="nystroem").
+            Rows, dense or CSR; with kernel="precomputed" kernel values of all pairs of rows.
+            `MSPC`, `CPMMC`, `SKMMC` and `KernelCPMMC` take dask arrays and DataFrames, too.
         y : ignored
             For compatibility with scikit-learn.
         sample_weight : array of shape (n_samples,), optional

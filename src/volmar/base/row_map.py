@@ -6,9 +6,11 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from volmar._checks import check_random_state
 from volmar._weights import rescaled_sample_weight
@@ -22,7 +24,7 @@ __all__ = ["METRICS", "check_row_map", "column_names", "row_map", "through_row_m
 
 METRICS = ["euclidean", "cosine"]
 #: Parameters of the row map, with their values where rows are used as they are.
-WITHOUT: dict[str, Any] = {"metric": "euclidean", "views": None}
+WITHOUT: dict[str, Any] = {"metric": "euclidean", "views": None, "text_components": "auto"}
 
 
 def check_row_map(model: Any) -> None:
@@ -30,8 +32,15 @@ def check_row_map(model: Any) -> None:
     if not hasattr(model, "metric"):
         return
     check_choice("metric", model.metric, METRICS)
-    if model.text_components is not None:
+    if isinstance(model.text_components, str):
+        check_choice("text_components", model.text_components, ["auto"])
+    elif model.text_components is not None:
         check_count("text_components", model.text_components)
+        if model.metric == "euclidean":
+            raise ValueError(
+                f"text_components={model.text_components} has no meaning with "
+                "metric='euclidean'. Use metric='cosine', or leave text_components out."
+            )
     if not model._is_pairwise():
         return
     if model.metric != "euclidean":
@@ -107,6 +116,11 @@ def _fitted_to_view(model: Any, sample_weight: Any, X: Any) -> RowMap:
                 "weights of words and singular vectors need all rows at once",
             )
         return RowMap()
+    if isinstance(model.text_components, Integral) and not sparse.issparse(X):
+        raise ValueError(
+            f"text_components={model.text_components} is for sparse rows, and X is dense. Leave "
+            "text_components out, or reduce X first (sklearn.decomposition.TruncatedSVD)."
+        )
     rng = copy.deepcopy(check_random_state(model.random_state))
     return fit_row_map(
         X,

@@ -108,8 +108,9 @@ class CPMMC(ViewsMixin, GuidedMarginMixin, WeightedClusterer, MarginClusterer):
     metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine": the method, `coef_` included, sees rows of unit length; sparse X of more than
         1000 columns as text (idf, singular vectors). See the page *Embeddings and text*.
-    text_components : int or None, default=100
-        Singular vectors to which metric="cosine" reduces text; None keeps it sparse.
+    text_components : int, "auto" or None, default="auto"
+        Singular vectors to which metric="cosine" reduces sparse rows. "auto": 100 for more than
+        1000 columns, otherwise no reduction. None: no reduction.
     views : list of column groups, optional
         Several views of each row: slices, column numbers or names, or masks, as in scikit-learn's
         ColumnTransformer. Each view counts the same (see `row_map_` and *Embeddings and text*).
@@ -245,7 +246,7 @@ class CPMMC(ViewsMixin, GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         alpha: float = 0.05,
         max_clusters: int | None = None,
         metric: str = "euclidean",
-        text_components: int | None = 100,
+        text_components: int | str | None = "auto",
         views: Sequence[Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:

@@ -126,8 +126,9 @@ class KernelCPMMC(
     metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine": the method sees rows of unit length; sparse X of more than 1000 columns as text
         (idf, singular vectors). See the page *Embeddings and text*.
-    text_components : int or None, default=100
-        Singular vectors to which metric="cosine" reduces text; None keeps it sparse.
+    text_components : int, "auto" or None, default="auto"
+        Singular vectors to which metric="cosine" reduces sparse rows. "auto": 100 for more than
+        1000 columns, otherwise no reduction. None: no reduction.
     views : list of column groups, optional
         Several views of each row: slices, column numbers or names, or masks, as in scikit-learn's
         ColumnTransformer. Each view counts the same (see `row_map_` and *Embeddings and text*).
@@ -221,6 +222,7 @@ class KernelCPMMC(
 
     _takes_blocks = True
     _methods = ("auto", "exact", "nystroem")
+    _chooses_landmarks = True
 
     def __init__(
         self,
@@ -251,7 +253,7 @@ class KernelCPMMC(
         alpha: float = 0.05,
         max_clusters: int | None = None,
         metric: str = "euclidean",
-        text_components: int | None = 100,
+        text_components: int | str | None = "auto",
         views: Sequence[Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -315,9 +317,12 @@ class KernelCPMMC(
         return False  # kernel="linear" has dual coefficients, too
 
     def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
-        if self.method == "exact":
-            name = "KernelCPMMC(method='exact')"
-            require_in_memory(X, name, "it needs the whole kernel matrix; use method='auto'")
+        is_paper = self.mode == "paper" and self.method == "auto"
+        if is_paper or self.method == "exact":
+            name = "KernelCPMMC(mode='paper')" if is_paper else "KernelCPMMC(method='exact')"
+            remedy = "nystroem" if is_paper else "auto"
+            why = f"it needs the whole kernel matrix; use method={remedy!r}"
+            require_in_memory(X, name, why)
         return super()._feature_space(X, weights)
 
     def _publish(self, inputs: MarginInputs, result: MarginResult) -> None:

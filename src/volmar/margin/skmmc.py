@@ -115,8 +115,9 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
     metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine": the method sees rows of unit length; sparse X of more than 1000 columns as text
         (idf, singular vectors). See the page *Embeddings and text*.
-    text_components : int or None, default=100
-        Singular vectors to which metric="cosine" reduces text; None keeps it sparse.
+    text_components : int, "auto" or None, default="auto"
+        Singular vectors to which metric="cosine" reduces sparse rows. "auto": 100 for more than
+        1000 columns, otherwise no reduction. None: no reduction.
     random_state : int, RandomState or None, default=None
         Seed of starts and searches.
 
@@ -263,7 +264,7 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         alpha: float = 0.05,
         max_clusters: int | None = None,
         metric: str = "euclidean",
-        text_components: int | None = 100,
+        text_components: int | str | None = "auto",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters

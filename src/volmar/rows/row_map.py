@@ -17,6 +17,8 @@ __all__ = ["RowMap", "fit_row_map", "is_text", "unit_rows"]
 
 # Sparse rows of more columns than this are text; of fewer they could be dense as well.
 TEXT_COLUMNS = 1000
+# Singular vectors to which text is reduced, unless a number is given.
+TEXT_COMPONENTS = 100
 # Power iterations of the randomised decomposition, as in scikit-learn's TruncatedSVD.
 N_ITER = 5
 
@@ -68,7 +70,11 @@ def is_text(X: Any) -> bool:
 
 
 def fit_row_map(
-    X: Any, *, text_components: int | None = None, weights: NDArray | None = None, seed: int = 0
+    X: Any,
+    *,
+    text_components: int | str | None = None,
+    weights: NDArray | None = None,
+    seed: int = 0,
 ) -> RowMap:
     r"""Return the map to rows of unit length, fitted to rows in memory.
 
@@ -85,9 +91,10 @@ def fit_row_map(
     ----------
     X : array or CSR matrix of shape (n, d)
         The rows.
-    text_components : int, optional
-        Number of leading right singular vectors of the rows of unit length to which text is
-        reduced, at most as many as there are. All directions are kept if not given.
+    text_components : int, "auto" or None, default=None
+        Number of leading right singular vectors of the rows of unit length to which sparse rows
+        are reduced, at most as many as there are. With a number all sparse rows are handled as
+        text. "auto" is 100 for text, and None keeps all directions.
     weights : ndarray of shape (n,), optional
         Weights of the rows; 2 is the same as writing the row twice, up to the accuracy of the
         singular vectors.
@@ -106,13 +113,16 @@ def fit_row_map(
     if weights is not None:
         counted = np.flatnonzero(weights > 0)
         X, weights = X[counted], np.asarray(weights)[counted]
-    idf = _idf(X, weights) if is_text(X) and _are_counts(X.data) else None
-    if text_components is None or not is_text(X):
+    count = TEXT_COMPONENTS if isinstance(text_components, str) else text_components
+    is_asked = count is text_components and count is not None
+    as_text = is_text(X) or (is_asked and sparse.issparse(X))
+    idf = _idf(X, weights) if as_text and _are_counts(X.data) else None
+    if count is None or not as_text:
         return RowMap(idf)
     rows = RowMap(idf).transform(X)
     if weights is not None:
         rows = sparse.diags_array(np.sqrt(weights).astype(rows.dtype)) @ rows
-    most = min(text_components, *rows.shape)
+    most = min(count, *rows.shape)
     components = randomized_svd(rows, most, n_iter=N_ITER, random_state=seed)[2]
     return RowMap(idf, components.astype(np.float64))
 

@@ -138,8 +138,8 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
     metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine": the method, `coef_` included, sees rows of unit length; sparse X of more than
         1000 columns as text (idf, singular vectors). See the page *Embeddings and text*.
-    text_components : int or None, default=100
-        Singular vectors to which metric="cosine" reduces text; None keeps it sparse.
+    text_components : int, "auto" or None, default="auto"
+        Singular vectors to which metric="cosine" reduces sparse rows. "auto": 100 for text only.
     views : list of column groups, optional
         Views of each row, which count the same: slices, column numbers or names, or masks.
     random_state : int, RandomState or None, default=None
@@ -282,7 +282,7 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         alpha: float = 0.05,
         max_clusters: int | None = None,
         metric: str = "euclidean",
-        text_components: int | None = 100,
+        text_components: int | str | None = "auto",
         views: Sequence[Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:

@@ -139,8 +139,9 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
     metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine": the method sees rows of unit length; sparse X of more than 1000 columns as text
         (idf, singular vectors). See the page *Embeddings and text*.
-    text_components : int or None, default=100
-        Singular vectors to which metric="cosine" reduces text; None keeps it sparse.
+    text_components : int, "auto" or None, default="auto"
+        Singular vectors to which metric="cosine" reduces sparse rows. "auto": 100 for more than
+        1000 columns, otherwise no reduction. None: no reduction.
     random_state : int, RandomState or None, default=None
         Seed of k-means at the start of more than two clusters. Two are found without chance.
 
@@ -299,7 +300,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         min_cluster_size: float | ArrayLike | None = None,
         max_cluster_size: float | ArrayLike | None = None,
         metric: str = "euclidean",
-        text_components: int | None = 100,
+        text_components: int | str | None = "auto",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters

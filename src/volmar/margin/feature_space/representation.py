@@ -23,6 +23,8 @@ class KernelRepresentation(KernelMixin):
 
     #: Values of `method`.
     _methods: ClassVar[tuple[str, ...]] = ("exact", "nystroem")
+    #: Whether n_landmarks=None is allowed.
+    _chooses_landmarks: ClassVar[bool] = False
 
     random_state: Any
     method: str
@@ -32,7 +34,8 @@ class KernelRepresentation(KernelMixin):
         """Check the kernel, and whether it can be represented as asked for."""
         self._check_kernel()
         check_choice("method", self.method, self._methods)
-        check_count("n_landmarks", self._count_of_landmarks(), low=2)
+        if self.n_landmarks is not None or not self._chooses_landmarks:
+            check_count("n_landmarks", self.n_landmarks, low=2)
         if self.method == "nystroem" and self.kernel == "precomputed":
             raise ValueError(
                 "method='nystroem' needs rows to take landmarks from, and kernel is "
