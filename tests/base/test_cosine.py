@@ -158,10 +158,10 @@ def test_pairs_of_rows_have_no_length(name, directions):
 
 def test_a_fit_that_fails_leaves_its_parameters(directions):
     X = directions[0].copy()
-    model = CPMMC(metric="cosine", text_components=2)
+    model = CPMMC(metric="cosine", text_components=None)
     with pytest.raises(ValueError, match="sample_weight"):
         model.fit(X, sample_weight=-np.ones(len(X)))
-    assert (model.metric, model.text_components) == ("cosine", 2)
+    assert (model.metric, model.text_components) == ("cosine", None)
     assert not hasattr(model, "row_map_")
 
 
