@@ -1,6 +1,6 @@
 """
-Clusters on a cluster
-=====================
+Large data on a dask cluster
+============================
 
 Fit to rows that lie in files, on a cluster of two worker processes: nothing of them is ever in
 this process but a sample of some thousand rows. Run it as ``python clusters_on_a_cluster.py``.

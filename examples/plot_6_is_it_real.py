@@ -1,6 +1,6 @@
 """
-Is it real?
-===========
+Is there any structure?
+=======================
 
 A clusterer that is asked for three clusters returns three, of noise as well. A split that was
 learnt on one half of the rows and looked at on the other half is not so obliging.
