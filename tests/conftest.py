@@ -6,7 +6,7 @@ import pytest
 from helpers.pages import browser  # noqa: F401 -- a fixture
 from helpers.pictures import figures  # noqa: F401 -- a fixture
 
-# Two workers on two cores: BLAS threads on top of that only get in each other's way.
+# With two workers on two cores, further BLAS threads only slow each other down.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -30,7 +30,7 @@ def put(tmp_path):
 
 @pytest.fixture
 def benchmarks_here(monkeypatch):
-    """Run the draws of the benchmarks in this process, and import them anew."""
+    """Run the draws of the benchmarks in this process, and import them again."""
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
     yield
     for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:

@@ -1,4 +1,4 @@
-"""Docs with the code: examples run as printed, and every public name is in the reference."""
+"""Documentation: examples run as printed, and every public name is in the reference."""
 
 import doctest
 import importlib
@@ -71,7 +71,7 @@ def test_every_public_name_is_in_the_api_reference(room):
     listed = set(re.findall(r"^   (\w+)$", section.group(1), re.MULTILINE))
     public = {name for name in module.__all__ if not name.startswith("__")}
     if room != "volmar":
-        public -= set(volmar.__all__)  # estimators stand under volmar itself
+        public -= set(volmar.__all__)  # estimators are listed under volmar itself
     assert listed == public
 
 
@@ -88,7 +88,7 @@ def test_every_public_name_has_a_docstring(room):
 
 
 def test_every_page_stands_in_one_section():
-    """Sections are what the header and the sidebars show; a page in none has an empty sidebar."""
+    """The header and the sidebars show sections; a page outside of them has an empty sidebar."""
 
     def entries(page):
         text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Eigenpairs and singular values: another routine where the first one fails, and no NaN."""
+"""Eigenpairs and singular values: a fallback if the first routine fails, and no NaN."""
 
 import numpy as np
 import pytest

@@ -50,13 +50,13 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
     },
 }
 
-# Checks that scikit-learn skips by itself, each with the reason why that hides nothing.
+# Checks that scikit-learn itself skips, each with the reason why this hides no defect.
 EXPECTED_SKIPS = {
     "check_array_api_input": "no estimator claims array API support",
 }
 
-# How many checks there are for a clusterer in the pinned scikit-learn. A lower number means that
-# checks have silently gone; a higher one is welcome.
+# Number of checks of a clusterer in the pinned scikit-learn. A lower number means that checks
+# were silently dropped; a higher one is fine.
 AT_LEAST = 40
 
 
@@ -64,7 +64,7 @@ AT_LEAST = 40
 def test_scikit_learn_checks(name):
     estimator = getattr(volmar, name)(random_state=0)
     with warnings.catch_warnings():
-        # Checks fit on noise and constants, where honest methods warn.
+        # Checks fit to noise and constants, for which the methods warn.
         warnings.simplefilter("ignore")
         results = check_estimator(
             estimator,

@@ -1,4 +1,4 @@
-"""Files written whole or not at all."""
+"""Files are written completely or not at all."""
 
 import os
 import stat
@@ -124,7 +124,7 @@ def test_a_pipe_stays_one_by_force(tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="files of a process have no names")
 def test_a_pipe_without_a_name_is_written(tmp_path):
-    # What a shell calls >(command) is such a path, and leads to no file.
+    # A shell's >(command) is such a path, and does not lead to a file.
     reader, writer = os.pipe()
     try:
         write_atomically(f"/proc/self/fd/{writer}", "x", force=True)
@@ -162,8 +162,8 @@ def test_a_link_to_itself_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a\0b", "~nobody_of_this_name/a", "\ud800"])
-def test_what_is_no_path_is_told(name):
-    with pytest.raises(ValueError, match="is no path"):
+def test_invalid_paths_are_refused(name):
+    with pytest.raises(ValueError, match="is not a valid path"):
         write_atomically(name, "x")
 
 
@@ -226,9 +226,9 @@ def test_a_pipe_whose_reader_has_gone_is_an_error_of_the_file(tmp_path):
     assert not isinstance(caught.value, BrokenPipeError)
 
 
-def test_a_folder_that_is_gone_is_told(tmp_path, monkeypatch):
+def test_a_removed_working_directory_is_reported(tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(FileNotFoundError, match="runs in is gone"):
+    with pytest.raises(FileNotFoundError, match="working directory was removed"):
         write_atomically("a.txt", "x")

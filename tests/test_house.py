@@ -1,4 +1,4 @@
-"""The house itself: what an import costs and what a stranger installs."""
+"""The package: the cost of an import, and the contents of an installation."""
 
 import os
 import pickle
@@ -50,7 +50,7 @@ def test_import_brings_nothing_heavy():
 
 
 def test_estimators_bring_nothing_heavier_than_scikit_learn():
-    """scikit-learn itself imports pandas where it is installed; that much is not ours."""
+    """scikit-learn itself imports pandas if it is installed, which is not counted."""
     ours = loaded_by(f"from volmar import {', '.join(ESTIMATORS)}")
     assert not (ours - loaded_by("import sklearn.cluster")) & HEAVY
 
@@ -107,7 +107,7 @@ def test_threads_are_left_to_the_user(name, small_data):
 
 @pytest.mark.slow
 def test_wheel_and_sdist_install_into_an_empty_environment(tmp_path):
-    """Build both, unpack neither by hand: pip installs the wheel where only pip is."""
+    """Build both, and let pip install the wheel in an environment with only pip."""
     subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, ROOT],
         check=True,
@@ -121,7 +121,7 @@ def test_wheel_and_sdist_install_into_an_empty_environment(tmp_path):
         python = home / "bin" / "python"
         flags = ["--no-deps", "--quiet", "--disable-pip-version-check", "--no-index"]
         if package is sdist:
-            # No index: what builds the sdist is lent from this environment, nothing else is.
+            # Without an index, only the build backend is taken from this environment.
             flags.append("--no-build-isolation")
         subprocess.run(
             [python, "-m", "pip", "install", *flags, package],

@@ -1,4 +1,4 @@
-"""Rows and labels at the boundary: what scikit-learn and NumPy would not say clearly."""
+"""Checks of rows and labels for which scikit-learn and NumPy have unclear messages."""
 
 import warnings
 
@@ -42,14 +42,14 @@ def test_many_classes_are_no_reason_for_scikit_learns_warning():
 
 @pytest.mark.parametrize("Q", [True, type, lambda W: None, np.ones(4)])
 def test_a_matrix_q_that_is_none_is_named(Q):
-    with pytest.raises(ValueError, match=r"^Q is no symmetric positive definite matrix: "):
+    with pytest.raises(ValueError, match=r"^Q is not a symmetric positive definite matrix: "):
         SoftLabelMVC(Q=Q).fit(np.random.default_rng(0).normal(size=(9, 2)))
 
 
 @pytest.mark.parametrize("kernel", ["chi2", "additive_chi2"])
-def test_kernels_that_take_no_sparse_rows_say_so(kernel):
+def test_kernels_without_sparse_support_are_refused(kernel):
     X = sparse.csr_array(np.random.default_rng(0).uniform(size=(12, 2)))
-    with pytest.raises(TypeError, match=f"kernel='{kernel}' takes no sparse X"):
+    with pytest.raises(TypeError, match=f"kernel='{kernel}' does not support sparse X"):
         KernelKMeans(kernel=kernel, gamma=1.0).fit(X)
 
 

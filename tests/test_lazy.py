@@ -1,4 +1,4 @@
-"""Public names of the rooms: listed once, imported when they are used."""
+"""Public names of the subpackages: listed once, imported on first use."""
 
 import ast
 import importlib
@@ -13,7 +13,7 @@ ROOMS = ["volmar", *(f"volmar.{room.name}" for room in pkgutil.iter_modules(volm
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_listed_name_is_found(room):
-    """The regular expression that reads the list sees what the parser sees."""
+    """The regular expression that reads the list finds the same names as the parser."""
     module = importlib.import_module(room)
     if "_homes" not in vars(module):
         return

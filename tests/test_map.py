@@ -1,4 +1,4 @@
-"""Who imports whom: exactly what the table of docs/design.md says, room by room."""
+"""Imports between subpackages are exactly those in the table of docs/design.md."""
 
 import ast
 import re
@@ -7,25 +7,25 @@ from helpers import ROOT
 
 SOURCE = ROOT / "src" / "volmar"
 DESIGN = ROOT / "docs" / "design.md"
-# Files beside the rooms that any room may import, and that import no room.
+# Files outside of the subpackages that each may import, and that import none of them.
 GROUND = {path.stem for path in SOURCE.glob("_*.py")} - {"__init__", "__main__"}
 FAMILIES = {"volume", "margin", "separation", "baselines"}
 
 
 def drawn_map(text):
-    """Return the rooms of the table in its order, each with the rooms it imports."""
+    """Return the subpackages of the table in its order, each with those it imports."""
     rows = re.findall(r"^\| `(\w+)(?:/|\.py)` \|.*\| ([^|]*) \|$", text, flags=re.MULTILINE)
     return {room: set(re.findall(r"`(\w+)`", imports)) for room, imports in rows}
 
 
 def room_of(path):
-    """Return the room of a file: its folder, or its own name beside the rooms."""
+    """Return the subpackage of a file: its folder, or its own name outside of the folders."""
     inside = path.relative_to(SOURCE)
     return inside.parts[0] if len(inside.parts) > 1 else inside.stem
 
 
 def imported_rooms(code):
-    """Return the names below volmar that some code imports, wherever it does so."""
+    """Return the names below volmar that code imports, at the top level or in functions."""
     found = set()
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom):
@@ -40,7 +40,7 @@ def imported_rooms(code):
 
 
 def built_map():
-    """Return what each room imports; the ground and the package's own names left out."""
+    """Return the imports of each subpackage, without shared files and top-level names."""
     built = {}
     for path in SOURCE.rglob("*.py"):
         room = room_of(path)
@@ -49,7 +49,7 @@ def built_map():
     return {room: found - GROUND - {room, "__version__"} for room, found in built.items()}
 
 
-def test_rooms_import_what_the_map_says():
+def test_imports_are_those_of_the_map():
     built = built_map()
     assert not [name for name in GROUND if built.pop(name)]
     drawn = drawn_map(DESIGN.read_text("utf-8"))
@@ -66,7 +66,7 @@ def test_rooms_import_what_the_map_says():
 
 
 def test_the_map_has_an_order():
-    """A room imports rooms above it only, and no family imports another."""
+    """A subpackage imports only those above it in the table, and no family imports another."""
     drawn = drawn_map(DESIGN.read_text("utf-8"))
     order = list(drawn)
     for place, (room, imports) in enumerate(drawn.items()):
@@ -83,7 +83,7 @@ def test_the_reading_of_code_and_map():
 
 
 def test_only_rows_looks_at_the_type_of_blocks():
-    """Elsewhere `in_one_pass` and the functions of `rows/` serve memory and blocks alike."""
+    """Elsewhere `in_one_pass` and the functions of `rows/` handle rows in memory and in blocks."""
     flags = r"\b(passes_are_dear|is_asking)\b|\btogether\("
     words = flags + r"|isinstance\([^)]*\b(BlockTable|RowVector)\b"
     found = [

@@ -1,4 +1,4 @@
-"""What memory is free, the refusal that names size and remedy, and fits that run out of it."""
+"""The available memory, refusals that name size and remedy, and fits that run out of memory."""
 
 import subprocess
 import sys
@@ -64,7 +64,7 @@ def test_the_own_cgroup_and_all_its_parents_count(tree):
 
 
 def test_a_containers_limit_at_the_root_of_its_mount(tree):
-    # Without a namespace of its own, a container names a path that it cannot see.
+    # Without a cgroup namespace, a container names a path that it cannot see.
     for path in ("/", "/docker/0123abc", "/../../outside"):
         is_in(tree, f"0::{path}")
         write_group(tree, "", max=3000, current=1000)
@@ -152,10 +152,10 @@ try:
 except MemoryError as error:
     print(type(error).__name__, error)
 """
-    told = run_limited(code, 500 * 2**20)
-    assert told.startswith("MemoryError"), told
-    assert "GiB are available" in told
-    assert "Unable to allocate" not in told
+    printed = run_limited(code, 500 * 2**20)
+    assert printed.startswith("MemoryError"), printed
+    assert "GiB are available" in printed
+    assert "Unable to allocate" not in printed
 
 
 @needs_proc
@@ -170,10 +170,10 @@ try:
 except MemoryError as error:
     print(type(error).__name__, error)
 """
-    told = run_limited(code, 500 * 2**20)
-    assert told.startswith("MemoryError Hungry.fit on X of shape (50, 3) ran out of memory")
-    assert "Unable to allocate 4.00 GiB" in told
-    assert "Use fewer rows" in told
+    printed = run_limited(code, 500 * 2**20)
+    assert printed.startswith("MemoryError Hungry.fit on X of shape (50, 3) ran out of memory")
+    assert "Unable to allocate 4.00 GiB" in printed
+    assert "Use fewer rows" in printed
 
 
 # ---------------------------------------------------------------------- messages
@@ -191,18 +191,18 @@ def test_refusal_names_size_and_remedy(monkeypatch):
     monkeypatch.setattr(_memory, "available_memory", lambda: GIB)
     _memory.require_memory(2**29, "a small thing", "Nothing to do.")
     with pytest.raises(
-        MemoryError, match=r"a big thing needs 4\.0 GiB and 1\.0 GiB are avail.* Do"
+        MemoryError, match=r"a big thing needs 4\.0 GiB, but 1\.0 GiB are avail.* Do"
     ):
         _memory.require_memory(2**32, "a big thing", "Do less.")
     monkeypatch.setattr(_memory, "available_memory", lambda: 3 * 2**20)
-    with pytest.raises(MemoryError, match=r"needs 50\.0 MiB and 3\.0 MiB are available"):
+    with pytest.raises(MemoryError, match=r"needs 50\.0 MiB, but 3\.0 MiB are available"):
         _memory.require_memory(50 * 2**20, "a big thing", "Do less.")
 
 
-def test_an_error_that_says_nothing_names_what_ran_out():
-    told = explained_memory(MemoryError(), "the command")
-    assert type(told) is MemoryError
-    assert str(told).startswith("the command ran out of memory: ")
+def test_an_error_without_a_message_names_the_operation():
+    error = explained_memory(MemoryError(), "the command")
+    assert type(error) is MemoryError
+    assert str(error).startswith("the command ran out of memory: ")
     ours = MemoryError("the kernel matrix needs 4 GiB.")
     assert explained_memory(ours, "the command") is ours
 
@@ -220,7 +220,7 @@ def raise_memory_error(*args, **kwargs):
     raise MemoryError
 
 
-def test_the_command_line_never_says_only_memory_error(monkeypatch, tmp_path):
+def test_the_command_line_explains_memory_errors(monkeypatch, tmp_path):
     table = tmp_path / "rows.csv"
     table.write_text("a,b\n" + "".join(f"{i**0.5},{i % 7}\n" for i in range(40)))
     monkeypatch.setattr(volmar.MSPC, "_check_parameters", raise_memory_error)

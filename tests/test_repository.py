@@ -1,4 +1,4 @@
-"""The repository: what is recorded in it, and the environments and tests that its tools name."""
+"""The repository: its files, and the environments and tests that its tools name."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ from wheels import install
 
 import volmar
 
-# Folders of a person's machine (a made-up /home/me is none), and hosts of package registries.
+# Folders of a personal machine (except the example /home/me), and hosts of package registries.
 OF_A_MACHINE = re.compile(
     r"(?<![\w.])/(?:work|root|home(?!/me\b)|Users|opt|mnt)/[\w.]|\b[A-Z]:\\\\?Users\b"
 )
@@ -21,7 +21,7 @@ OF_A_REGISTRY = re.compile(r"\b(?:pypi|pythonhosted|anaconda)\.(?:org|com|io)\b"
 
 
 def tracked_files():
-    """Files of the repository that git knows; skips where there is no repository."""
+    """Files of the repository that git tracks; skips without a repository."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -100,12 +100,12 @@ def test_make_quick_has_tests_of_every_room():
     assert rooms <= {path.parts[1] for path in paths}
 
 
-def test_ci_runs_what_contributors_are_told_to_run():
+def test_ci_runs_the_targets_of_the_contributing_guide():
     run = (ROOT / ".ci/run").read_text(encoding="utf-8")
-    told = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     targets = re.findall(r"^\s*make (\w+)$", run, re.MULTILINE)
     assert {"lint", "wheels", "test", "docs"} <= set(targets)
-    assert not [name for name in targets if f"    make {name} " not in told]
+    assert not [name for name in targets if f"    make {name} " not in guide]
     assert targets.index("wheels") < targets.index("test")
 
 
@@ -118,7 +118,7 @@ def test_wheels_are_tried_on_the_versions_that_are_claimed():
 
 
 def test_a_python_that_does_not_run_is_not_found(tmp_path, monkeypatch):
-    """The shim of a version manager is on the path for versions that are not chosen."""
+    """The shim of a version manager is on the path also for versions that are not active."""
     shim = tmp_path / "python3.12"
     shim.write_text("#!/bin/sh\nexit 127\n")
     shim.chmod(0o755)

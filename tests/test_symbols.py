@@ -1,4 +1,4 @@
-"""The page *Symbols* has the values that parameters at None take, and no others."""
+"""The page *Symbols* lists exactly the values that are used for parameters set to None."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WITH_TABLE = ["CPMMC", "KernelCPMMC", "SKMMC", "MultivariateMMC", "LGMMC", "MSPC
 
 
 def rows_of_values():
-    """Return (estimator, parameter) -> (default mode, paper mode) of the page's first table."""
+    """Return (estimator, parameter) -> (default mode, paper mode) of the first table."""
     text = PAGE.read_text(encoding="utf-8").split("## Values that the papers set")[1]
     rows = {}
     for line in text.split("Other parameters")[0].splitlines():

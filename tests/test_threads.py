@@ -1,4 +1,4 @@
-"""One thread inside a fit, and all as before after it."""
+"""A fit uses one thread, and restores the numbers of threads afterwards."""
 
 import os
 import subprocess
@@ -21,12 +21,12 @@ from volmar.diagnostics import stability
 from volmar.evidence import split_test
 from volmar.metrics import msp_score
 
-# Libraries that have one thread whatever is asked of them.
+# Libraries that always have one thread.
 FIXED = set()
 
 
 def numbers():
-    """Return the threads of the libraries that fits use; others of the tests' own have theirs."""
+    """Return the numbers of threads of the libraries that fits use, without those of the tests."""
     ours = {library.filepath for library in (*_threads._pools().blas, *_threads._pools().openmp)}
     return {
         (one["filepath"], one["user_api"]): one["num_threads"]
@@ -37,7 +37,7 @@ def numbers():
 
 @pytest.fixture
 def two_threads():
-    """Libraries with two threads each, whatever the environment says."""
+    """Set two threads per library, regardless of the environment."""
     with threadpool_limits(2):
         FIXED.update(path for (path, _), n in numbers().items() if n != 2)
         before = numbers()
@@ -71,7 +71,7 @@ def test_restored_after_errors(two_threads, error):
 
 @pytest.mark.parametrize("interrupted", range(8))
 def test_restored_after_an_interrupt_while_limits_are_set(two_threads, interrupted, monkeypatch):
-    """Ctrl-C at any setting of a library, of those on the way in and of those on the way out."""
+    """Ctrl-C at any call that sets the threads of a library, on entry and on exit."""
     set_numbers, n_calls = _threads._set, 0
 
     def stopping(wanted):
@@ -94,7 +94,7 @@ def test_restored_after_an_interrupt_while_limits_are_set(two_threads, interrupt
 
 
 def test_two_python_threads_share_the_limit_of_blas(two_threads):
-    """The first one to leave restores nothing that the other needs; the last restores all."""
+    """The first thread to leave keeps the limits that the other needs; the last restores all."""
     is_inside, may_leave = threading.Event(), threading.Event()
     blas = {key for key in two_threads if key[1] == "blas"}
 
@@ -164,7 +164,7 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 50)) + 3 * rng.normal(size=(3, 50))[rng.integers(3, size=600)]
 new = X + 0.01
 
-def tell(name, *arrays):
+def show(name, *arrays):
     digest = hashlib.sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in arrays))
     print(name, digest.hexdigest())
 
@@ -175,12 +175,12 @@ for name in (
     rows = X[:200] if name in ("SDPMMC", "GMMC") else X
     model = getattr(volmar, name)(random_state=0).fit(rows)
     own = [getattr(model, one) for one in ("coef_", "dual_coef_") if hasattr(model, one)]
-    tell(name, model.labels_, np.float64(model.objective_), model.decision_function(new), *own)
+    show(name, model.labels_, np.float64(model.objective_), model.decision_function(new), *own)
 labels = X[:, 0] > 0
-tell("msp_score", np.float64(msp_score(X, labels)))
-tell("label_free_scores", np.array([score.value for score in label_free_scores(X, labels)]))
+show("msp_score", np.float64(msp_score(X, labels)))
+show("label_free_scores", np.array([score.value for score in label_free_scores(X, labels)]))
 W = np.exp(-np.abs(np.subtract.outer(X[:, 0], X[:, 0])))
-tell("normalized_cut", np.float64(normalized_cut(W, labels)))
+show("normalized_cut", np.float64(normalized_cut(W, labels)))
 print(*sorted({one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}))
 """
 
@@ -201,7 +201,7 @@ def test_results_are_the_same_to_the_last_bit_on_one_and_two_threads():
     assert len(one) == 17
     assert one[-1] == "1"
     if two[-1] == "1":
-        pytest.skip("BLAS has one thread whatever is asked of it")
+        pytest.skip("BLAS always has one thread")
     assert one[:-1] == two[:-1]
 
 

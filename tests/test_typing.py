@@ -1,4 +1,4 @@
-"""What a type checker sees of the package: constructors, `fit`, labels and predictions."""
+"""Types inferred for the package: constructors, `fit`, labels and predictions."""
 
 import inspect
 import subprocess
@@ -60,7 +60,7 @@ def test_constructors_and_fit_are_annotated(name):
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory):
-    """Return what `mypy --strict` says of a user's file."""
+    """Return the output of `mypy --strict` for a user's file."""
     if find_spec("mypy") is None:
         pytest.skip("mypy is not installed")
     folder = tmp_path_factory.mktemp("typing")

@@ -1,8 +1,9 @@
 """volmar: discriminative clustering.
 
 Find the split of unlabelled data that a good classifier would be most confident in: by maximum
-volume, maximum margin or maximin separation probability. ``from volmar import KernelKMeans`` and
-the like give the estimators; everything else is in the modules named in the documentation.
+volume, maximum margin or maximin separation probability. Estimators are imported from the top
+level, as in ``from volmar import KernelKMeans``. Everything else is in the modules named in the
+documentation.
 """
 
 from typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from volmar.volume import SoftLabelMVC as SoftLabelMVC
     from volmar.volume import VolumeRegularizedClassifier as VolumeRegularizedClassifier
 
-# By their names: none of them is imported before it is used.
+# Names rather than classes, so that no estimator is imported before it is used.
 CLUSTERERS = (
     "CPMMC",
     "GMMC",

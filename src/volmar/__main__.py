@@ -1,4 +1,4 @@
-"""``python -m volmar``."""
+"""Entry point of ``python -m volmar``."""
 
 from volmar.cli import main
 

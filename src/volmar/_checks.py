@@ -1,4 +1,7 @@
-"""Checks of parameters and arrays whose messages name argument, value and remedy; signs."""
+"""Checks of parameters and arrays, and a sign convention for eigenvectors.
+
+Every message names the argument, the value and a remedy.
+"""
 
 from __future__ import annotations
 
@@ -26,25 +29,25 @@ __all__ = [
     "shown",
 ]
 
-# Rows of a dense matrix that are compared with their columns at a time.
+# Number of rows of a dense matrix that are compared with their columns at a time.
 _BLOCK_ROWS = 256
-# Largest count: what C code takes for an int.
+# Maximum of a count: the largest C int.
 _MAX_COUNT = 2**31 - 1
-# Longest value that a message shows.
+# Maximum length of a value in a message.
 _SHOWN = 100
 
 
 def shown(value: Any) -> str:
-    """Return a value for a message: its repr, shortened, on one line, whatever it is."""
+    """Return the repr of any value for a message, shortened and on one line."""
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # integers of more than 4300 digits, and whatever a user's class does
+    except Exception:  # integers of more than 4300 digits, and classes with a failing __repr__
         return f"a value of type {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def check_choice(name: str, value: Any, options: Iterable[str]) -> str:
-    """Return `value` if it is one of `options`."""
+    """Return `value` if it is one of `options`; raise a ValueError otherwise."""
     options = tuple(options)
     if not isinstance(value, str) or value not in options:
         raise ValueError(
@@ -54,7 +57,7 @@ def check_choice(name: str, value: Any, options: Iterable[str]) -> str:
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return `value` if it is True or False."""
+    """Return `value` as a bool if it is True or False; raise a TypeError otherwise."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False, got {shown(value)}.")
     return bool(value)
@@ -78,14 +81,14 @@ def check_number(
 ) -> float:
     """Return `value` as a float if it is finite and between `low` and `high`.
 
-    `open_low` leaves out `low` itself.
+    With `open_low`, `low` itself is refused.
     """
     if not is_number(value):
         raise TypeError(f"{name} must be a number, got {shown(value)}.")
     number = as_float(value)
     if isinstance(value, Integral) and abs(number) >= 2.0**63 and np.isfinite(number):
-        raise ValueError(  # NumPy takes such integers for objects
-            f"{name}={shown(value)} is an integer of more than 64 bits. Give it as a float."
+        raise ValueError(  # NumPy converts such integers to dtype object
+            f"{name}={shown(value)} is an integer of more than 64 bits. Pass it as a float."
         )
     inside = (low < number if open_low else low <= number) and number <= high
     if not np.isfinite(number) or not inside:
@@ -100,13 +103,13 @@ def check_number(
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a float or an integer, of NumPy or not; no truth value, no fraction."""
+    """Return whether a value is a float or an integer of Python or NumPy, but not a bool."""
     kinds = (float, int, np.floating, np.integer)
     return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def as_float(value: Any) -> float:
-    """Return a number as a float; infinity for integers beyond its range."""
+    """Return a number as a float; integers beyond its range become infinite."""
     try:
         return float(value)
     except OverflowError:
@@ -114,9 +117,9 @@ def as_float(value: Any) -> float:
 
 
 def check_random_state(random_state: Any) -> np.random.RandomState:
-    """Return the generator of a `random_state`, as scikit-learn does.
+    """Return the RandomState of a `random_state`, as scikit-learn does.
 
-    Refused are Generators too, of which scikit-learn takes none.
+    Like scikit-learn, it does not accept a `numpy.random.Generator`.
     """
     try:
         return _check_random_state(random_state)
@@ -128,7 +131,10 @@ def check_random_state(random_state: Any) -> np.random.RandomState:
 
 
 def is_finite(values: NDArray) -> bool:
-    """Whether an array has neither NaN nor infinity; one pass without a copy settles most."""
+    """Return whether an array contains neither NaN nor infinity.
+
+    In most cases a finite sum decides it, in one pass and without a copy.
+    """
     with np.errstate(all="ignore"):
         return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
 
@@ -136,10 +142,10 @@ def is_finite(values: NDArray) -> bool:
 def check_magnitude(
     X: Any, *, name: str = "X", dtype: Any = None, may_be_small: bool = False
 ) -> None:
-    """Refuse rows so large or so small that their squares leave the range of their dtype.
+    """Refuse values so large or so small that their squares overflow or underflow.
 
-    `dtype` is that in which they will be squared, if another. Rows that are compared with others
-    `may_be_small`: beside these they are zero.
+    `dtype` is the type in which they will be squared, by default that of `X`. New rows that are
+    compared with training rows `may_be_small`: they then count as zero.
     """
     values = X.data if sparse.issparse(X) else X
     dtype = np.dtype(X.dtype if dtype is None else dtype)
@@ -147,7 +153,7 @@ def check_magnitude(
     # Squares of sums over many features must fit, with room to divide by them.
     high, low = np.sqrt(float(limits.max)) * 1e-4, np.sqrt(float(limits.tiny)) * 1e4
     with np.errstate(all="ignore"):
-        # peak^2 <= sum of squares <= size peak^2: one fast pass settles nearly every X.
+        # peak^2 <= sum of squares <= size peak^2: one fast pass accepts nearly every X.
         flat = values.ravel(order="K")
         squares = float(flat @ flat)
     if values.size * low**2 < squares < high**2:
@@ -164,8 +170,8 @@ def check_magnitude(
 def fix_signs(vectors: NDArray) -> NDArray:
     """Flip a vector, or each column, so that its entry of largest magnitude is positive.
 
-    Entries within 1e-6 of the largest count as equal and the first of them decides: rounding
-    must not choose between the two ends of a symmetric eigenvector.
+    Magnitudes within a relative 1e-6 of the largest count as equal, and the first of these entries
+    decides. Otherwise rounding would choose between the two ends of a symmetric eigenvector.
     """
     magnitude = np.abs(vectors)
     leader = np.argmax(magnitude >= (1 - 1e-6) * magnitude.max(axis=0), axis=0)
@@ -174,28 +180,28 @@ def fix_signs(vectors: NDArray) -> NDArray:
 
 
 def check_symmetric(matrix: Any, name: str, *, what: str = "", tol: float = 1e-6) -> float:
-    """Return the largest |A_ij - A_ji|; refuse one above `tol` times the largest entry.
+    """Return the largest |A_ij - A_ji|; raise if it exceeds `tol` times the largest magnitude.
 
-    A dense matrix is compared block by block: no second n x n array is allocated. `name` is the
-    argument in the message, `what` a longer name of it.
+    A dense matrix is compared block by block, so no second n x n array is allocated. `name` is the
+    name of the argument in the message, and `what` an optional longer name.
     """
     difference, i, j = _largest_asymmetry(matrix)
     if difference > tol * abs(matrix).max():
         raise ValueError(
-            f"{what or name} must be symmetric, got {name}[{i}, {j}] and {name}[{j}, {i}] that "
-            f"differ by {difference:.3g}. Use ({name} + {name}.T) / 2."
+            f"{what or name} must be symmetric, but {name}[{i}, {j}] and {name}[{j}, {i}] differ "
+            f"by {difference:.3g}. Use ({name} + {name}.T) / 2."
         )
     return difference
 
 
 def _largest_asymmetry(matrix: Any) -> tuple[float, int, int]:
     if sparse.issparse(matrix):
-        gaps = sparse.coo_array(abs(matrix - matrix.T))
-        if gaps.nnz == 0:
+        differences = sparse.coo_array(abs(matrix - matrix.T))
+        if differences.nnz == 0:
             return 0.0, 0, 0
-        at = int(np.argmax(gaps.data))
-        i, j = sorted((int(gaps.row[at]), int(gaps.col[at])))
-        return float(gaps.data[at]), i, j
+        at = int(np.argmax(differences.data))
+        i, j = sorted((int(differences.row[at]), int(differences.col[at])))
+        return float(differences.data[at]), i, j
     worst, where = 0.0, (0, 0)
     for start in range(0, matrix.shape[0], _BLOCK_ROWS):
         stop = start + _BLOCK_ROWS

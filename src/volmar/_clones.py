@@ -1,4 +1,4 @@
-"""Copies of a clusterer that are fitted to parts of the rows."""
+"""Clones of a clusterer that are fitted to subsets of the rows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["fitted_labels", "refuse_pairwise", "seeded", "silent_clone"]
 
 
 def silent_clone(estimator: Any) -> Any:
-    """Clone without the callbacks, which hear of the whole fit and not of each of its parts."""
+    """Clone without callbacks, which are called for the whole fit and not for each subset."""
     if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
         what = f"the class {estimator.__name__}" if isinstance(estimator, type) else ""
         raise TypeError(
-            f"estimator must be a clusterer with scikit-learn's interface, such as MSPC(), got "
+            "estimator must be a clusterer with scikit-learn's interface, such as MSPC(), got "
             f"{what or type(estimator).__name__}."
         )
     copy = clone(estimator)
@@ -24,7 +24,7 @@ def silent_clone(estimator: Any) -> Any:
 
 
 def fitted_labels(estimator: Any, X: Any) -> NDArray:
-    """Fit a clone without callbacks and return the labels of the rows."""
+    """Fit a clone without callbacks and return its label of each row."""
     model = silent_clone(estimator)
     if hasattr(model, "fit_predict"):  # pipelines and mixtures have no labels_
         return np.asarray(model.fit_predict(X))
@@ -38,7 +38,7 @@ def fitted_labels(estimator: Any, X: Any) -> NDArray:
 
 
 def seeded(estimator: Any, seed: int) -> Any:
-    """Clone without callbacks; every random_state in it, nested ones too, that is None is set."""
+    """Clone without callbacks, with `seed` for each random_state that is None, nested or not."""
     model = silent_clone(estimator)
     unset = [
         name
@@ -49,10 +49,10 @@ def seeded(estimator: Any, seed: int) -> Any:
 
 
 def refuse_pairwise(estimator: Any) -> None:
-    """Raise where rows of X would be pairs of rows, which parts of the rows would break."""
+    """Raise if the estimator takes a precomputed matrix, which cannot be split by rows."""
     tags = None if isinstance(estimator, type) else getattr(estimator, "__sklearn_tags__", None)
     if tags is not None and tags().input_tags.pairwise:
         raise ValueError(
-            f"estimator {type(estimator).__name__} takes a precomputed matrix, and parts of the "
-            "rows are clustered. Pass the rows, with a kernel or an affinity by name."
+            f"estimator {type(estimator).__name__} takes a precomputed matrix, which cannot be "
+            "split into subsets of rows. Pass the rows, and give the kernel or affinity by name."
         )

@@ -1,4 +1,4 @@
-"""Eigenpairs and singular values that neither fail nor hang, and are the same every time."""
+"""Eigenpairs and singular values, reproducible and with a fallback if LAPACK fails."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = [
 
 
 def _seeded(routine: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a routine of ARPACK that gives the same bits for the same problem.
+    """Return a routine of ARPACK that gives bitwise equal results for the same problem.
 
-    Where a Krylov space is exhausted, ARPACK goes on from a random vector, whatever `v0` is. From
-    SciPy 1.17 on that is drawn from `rng`, without which it is another in every call.
+    When a Krylov space is exhausted, ARPACK continues from a random vector, even if `v0` is given.
+    Since SciPy 1.17 this vector is drawn from `rng`, and differs between calls without it.
     """
     if "rng" not in inspect.signature(routine).parameters:
         return routine
@@ -45,9 +45,9 @@ def eigenpairs(
 ) -> tuple[NDArray, NDArray]:
     """Return eigenvalues of a symmetric matrix in ascending order, and their eigenvectors.
 
-    `subset` are the numbers of the first and the last that are wanted; `options` are those of
-    `scipy.linalg.eigh`. Its default, relatively robust representations, fails on some clusters of
-    eigenvalues (the identity with rounding on it): QR iterations take their place.
+    `subset` holds the indices of the first and the last eigenvalue to return; `options` are those
+    of `scipy.linalg.eigh`. Its default, relatively robust representations, fails for some clusters
+    of eigenvalues (the identity with rounding errors). QR iterations are used then.
     """
     require_finite(matrix)
     try:
@@ -57,7 +57,7 @@ def eigenpairs(
 
 
 def eigenvalues(matrix: NDArray, subset: tuple[int, int] | None = None) -> NDArray:
-    """Return eigenvalues of a symmetric matrix in ascending order, as `eigenpairs` does."""
+    """Return the eigenvalues of `eigenpairs` without the eigenvectors."""
     require_finite(matrix)
     try:
         return linalg.eigvalsh(matrix, subset_by_index=subset, check_finite=False)
@@ -66,7 +66,10 @@ def eigenvalues(matrix: NDArray, subset: tuple[int, int] | None = None) -> NDArr
 
 
 def thin_svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """Return the thin singular value decomposition; divide and conquer hangs on infinity."""
+    """Return the thin singular value decomposition.
+
+    Infinite entries are refused, since LAPACK's divide and conquer hangs on them.
+    """
     require_finite(matrix)
     try:
         return np.linalg.svd(matrix, full_matrices=False)
@@ -84,7 +87,7 @@ def singular_values(matrix: NDArray) -> NDArray:
 
 
 def require_finite(matrix: NDArray) -> None:
-    """Refuse numbers that have left the range of floating point."""
+    """Refuse a matrix that contains NaN or infinity."""
     if not np.isfinite(matrix).all():
         raise ValueError(
             "numbers computed from X left the range of floating point (NaN or infinity in an "
@@ -94,7 +97,7 @@ def require_finite(matrix: NDArray) -> None:
 
 
 def _by_qr(matrix: NDArray, subset: tuple[int, int] | None) -> tuple[NDArray, NDArray]:
-    """Return eigenpairs of the matrix made exactly symmetric, of entries of at most 1."""
+    """Return eigenpairs by QR iterations, after scaling to entries of at most 1."""
     unit = float(np.abs(matrix).max(initial=0.0)) or 1.0
     scaled = matrix / unit
     values, vectors = linalg.eigh(0.5 * (scaled + scaled.T), driver="ev", check_finite=False)

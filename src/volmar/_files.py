@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and names of files as messages show them."""
+"""Atomic writes of files, and names of files for messages."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ __all__ = [
 AnyPath = str | os.PathLike[str]
 _Input = TypeVar("_Input", bound=AnyPath)
 
-# Files that are being written. Whatever a signal leaves of them, `remove_parts` removes.
+# Temporary files that are being written. After a signal, `remove_parts` removes them.
 _PARTS: set[Path] = set()
-# Control characters, those that change the direction of text or end a line, and surrogates.
+# Control characters, characters that change the text direction or end a line, and surrogates.
 _HIDDEN = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 
 
 def printable(text: Any, keep: str = "") -> str:
-    r"""Return text that cannot steer a terminal: control characters are written as ``\x1b``.
+    r"""Return text with control characters escaped, as in ``\x1b``.
 
-    Names of files, sheets and columns may hold them: codes that move the cursor or hide text, line
-    feeds, halves of surrogate pairs. Those in `keep` stay.
+    Names of files, sheets and columns may contain codes that move the cursor or hide text, line
+    feeds and unpaired surrogates. Characters in `keep` are not escaped.
     """
     return _HIDDEN.sub(
         lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], str(text)
@@ -46,28 +46,28 @@ def printable(text: Any, keep: str = "") -> str:
 
 
 def expanded_path(path: AnyPath) -> Path:
-    """Return a path with the folder of a user in place of ``~``; refuse what is no path."""
+    """Return a path with ``~`` replaced by the home folder; refuse an invalid path."""
     try:
         expanded = Path(path).expanduser()
         with suppress(OSError):
             os.lstat(expanded)
     except (RuntimeError, ValueError) as error:
-        # A user that is not known, a NUL, characters that no file system has.
+        # An unknown user, a NUL, or characters that no file system allows.
         raise ValueError(
-            f"'{printable(path)}' is no path: {printable(error)}. Check its name."
+            f"'{printable(path)}' is not a valid path: {printable(error)}. Check the name."
         ) from None
     return expanded
 
 
 def real_path(path: AnyPath) -> Path:
-    """Return where a path leads, through ``~`` and symbolic links."""
+    """Return the target of a path, with ``~`` and symbolic links resolved."""
     expanded = expanded_path(path)
     try:
         return Path(os.path.realpath(expanded))
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"{printable(path)} leads nowhere: the folder that this program runs in is gone; "
-            "change to another one"
+            f"{printable(path)} cannot be resolved: the current working directory was removed. "
+            "Change to another directory."
         ) from None
 
 
@@ -81,19 +81,20 @@ def write_atomically(
     force: bool = False,
     error: type[Exception] | None = None,
 ) -> None:
-    """Write a file whole or not at all; text is written as UTF-8.
+    """Write a file completely or not at all.
 
     Parameters
     ----------
-    path : path
-        The file. A symbolic link is written through, a pipe or a device is written to. A file
-        that is replaced passes on its mode.
+    path : str or path-like
+        The file. Symbolic links are followed. Pipes and devices are written to directly. The mode
+        of a replaced file is kept.
     content : bytes or str
-        Its content.
+        The content. Text is written as UTF-8.
     force : bool, default=False
-        Whether an existing file may be replaced. Pipes and character devices need no force.
+        Whether an existing file may be replaced. Pipes and character devices are always written.
     error : type of exception, default=None
-        Raised in place of an `OSError`, with the same message.
+        Exception to raise in place of an `OSError`, with the same message. If None, the `OSError`
+        is raised.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     with open_atomically(path, force=force, error=error) as file:
@@ -104,9 +105,9 @@ def write_atomically(
 def open_atomically(
     path: AnyPath, *, force: bool = False, error: type[Exception] | None = None
 ) -> Iterator[BinaryIO]:
-    """Open a new file beside `path`, and rename it when the context is left without an error.
+    """Open a temporary file next to `path`, and rename it if the context exits without an error.
 
-    Parameters are those of `write_atomically`.
+    The parameters are those of `write_atomically`.
     """
     given = expanded_path(path)
     target = real_path(given)
@@ -120,7 +121,7 @@ def open_atomically(
             return
         _PARTS.add(beside)
         try:
-            # What a private file will hold must not be readable on the way.
+            # The temporary file must not expose the content of a private file.
             mode = 0o666 if found is None else 0o600
             number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             with os.fdopen(number, "wb") as file:
@@ -134,16 +135,16 @@ def open_atomically(
             _remove(beside)
     except OSError as reason:
         if reason.filename is not None and Path(reason.filename) not in (given, target, beside):
-            raise  # of another file, which is read while this one is written
-        # A program takes a broken pipe for that of its screen.
+            raise  # the error of another file, which is read while this one is written
+        # A program would take a BrokenPipeError for a closed standard output.
         kind = OSError if isinstance(reason, BrokenPipeError) else type(reason)
         raise (error or kind)(_message(target, reason)) from reason
 
 
 def refuse_existing(path: AnyPath, force: bool) -> os.stat_result | None:
-    """Return the status of what is at `path`, or None where there is nothing.
+    """Return the status of the file at `path`, or None if there is none.
 
-    Raises an `OSError` where it is a folder, or holds what must be kept.
+    Raises an `OSError` if `path` is a folder, or an existing file and `force` is False.
     """
     path = expanded_path(path)
     try:
@@ -151,14 +152,14 @@ def refuse_existing(path: AnyPath, force: bool) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(found.st_mode):
-        raise IsADirectoryError(f"{printable(path)} is a folder; give the name of a file in it")
+        raise IsADirectoryError(f"{printable(path)} is a folder. Give the name of a file in it.")
     if not force and not stat.S_ISFIFO(found.st_mode) and not stat.S_ISCHR(found.st_mode):
         raise _exists(path)
     return found
 
 
 def remove_parts() -> None:
-    """Remove what is left of files that were being written, before a program ends."""
+    """Remove the temporary files of unfinished writes, before a program ends."""
     for beside in list(_PARTS):
         with suppress(OSError):
             _remove(beside)
@@ -171,7 +172,7 @@ def _remove(beside: Path) -> None:
 
 
 def _take_over(beside: Path, found: os.stat_result) -> None:
-    """Give a new file the owner, where that is allowed, and the mode of the one it replaces."""
+    """Give a new file the mode and, if permitted, the owner of the file that it replaces."""
     with suppress(OSError, AttributeError):
         os.chown(beside, found.st_uid, found.st_gid)
     os.chmod(beside, stat.S_IMODE(found.st_mode))
@@ -179,12 +180,12 @@ def _take_over(beside: Path, found: os.stat_result) -> None:
 
 def _rename(beside: Path, target: Path, force: bool) -> None:
     if not force:
-        # A link fails where a file has appeared since; a rename would replace it.
+        # A link fails if a file has appeared in the meantime; a rename would replace it.
         try:
             os.link(beside, target)
         except FileExistsError:
             raise _exists(target) from None
-        except (AttributeError, OSError):  # no links on this system
+        except (AttributeError, OSError):  # hard links are not supported here
             if target.exists():
                 raise _exists(target) from None
         else:
@@ -194,7 +195,7 @@ def _rename(beside: Path, target: Path, force: bool) -> None:
 
 def _exists(path: Path) -> FileExistsError:
     return FileExistsError(
-        f"{printable(path)} exists already; give another name, or force=True to replace it"
+        f"{printable(path)} exists already. Give another name, or force=True to replace it."
     )
 
 
@@ -204,19 +205,19 @@ def _message(target: Path, reason: OSError) -> str:
     name = printable(target)
     if not os.path.isdir(target.parent):
         folder = printable(target.parent)
-        return f"{name} cannot be written: there is no folder {folder}; make it first"
+        return f"{name} cannot be written: there is no folder {folder}. Create it first."
     why = "permission denied" if isinstance(reason, PermissionError) else reason.strerror
-    return f"{name} cannot be written: {why or reason}; choose another name or folder"
+    return f"{name} cannot be written: {why or reason}. Choose another name or folder."
 
 
-# ---------------------------------------------------------------------- what is read
+# ---------------------------------------------------------------------- inputs
 
 
 def input_at(path: AnyPath, inputs: Iterable[_Input]) -> _Input | None:
     """Return the input that writing to `path` would change, or None.
 
-    That is an input file by any of its names (symbolic and hard links), a folder that `path` is
-    in, or a folder that holds the same file by another name.
+    Such an input is the file itself (also through symbolic or hard links), a folder that contains
+    `path`, or a folder that contains the same file under another name.
     """
     real = real_path(path)
     itself = _identity(real)
@@ -231,16 +232,16 @@ def input_at(path: AnyPath, inputs: Iterable[_Input]) -> _Input | None:
 
 
 def refuse_input(path: AnyPath, inputs: Iterable[AnyPath]) -> None:
-    """Raise a `ValueError` where writing to `path` would change a file that was read."""
+    """Raise a `ValueError` if writing to `path` would change a file that was read."""
     if input_at(path, inputs) is not None:
         raise ValueError(
-            f"{printable(path)} is the table that was read, and that is never written to; give "
-            "another name."
+            f"{printable(path)} is the table that was read. Input files are never written to. "
+            "Give another name."
         )
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what all names of a file have in common."""
+    """Return the device and inode of a file, which all its names share."""
     try:
         found = os.stat(path)
     except OSError:

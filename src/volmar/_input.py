@@ -1,4 +1,4 @@
-"""Rows as a user gives them: checked once, never edited, copied only where that is needed."""
+"""Checks of rows given by a user. Input is never modified, and copied only if necessary."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = [
     "refuse_masked",
 ]
 
-#: Types that are kept; others become the first.
+#: Supported dtypes; others are converted to the first.
 FLOATS = [np.float64, np.float32]
-# Characters of a message of scikit-learn that are shown.
-_LONGEST = 600
-# How messages begin that NumPy has for values that are no numbers: they name no argument.
-_NO_NUMBERS = (
+# Maximum length of a message of scikit-learn that is passed on.
+_MAX_LENGTH = 600
+# Prefixes of NumPy's messages about values that are not numbers. They do not name the argument.
+_NOT_NUMBERS = (
     "could not convert",
     "setting an array element",
     "float() argument",
@@ -48,10 +48,10 @@ def check_rows(
 ) -> Any:
     """Return the rows of an estimator, dense or CSR, in float64 or float32.
 
-    They are finite and of a size that can be squared. CSR is sorted, without duplicates, with
-    32-bit indices where these suffice. What is so already is not copied, nothing is edited, and
-    the memory may be read-only. `reset` sets the estimator's number and names of features, and
-    compares them otherwise.
+    Values must be finite, and their squares must fit the dtype. A CSR matrix is returned sorted,
+    without duplicates, with 32-bit indices if they suffice. Input that meets these conditions is
+    not copied. The input is not modified and may be read-only. If `reset` is True, the number and
+    names of features are set on the estimator; otherwise they are compared with those it has.
     """
     with checking(X, "X"):
         rows = validate_data(estimator, X, reset=reset, **_options(accept_sparse, min_rows))
@@ -61,7 +61,7 @@ def check_rows(
 def check_labelled_rows(
     X: Any, y: Any, *, estimator: Any, accept_sparse: bool = True, min_rows: int = 1
 ) -> tuple[Any, NDArray]:
-    """Return rows, as `check_rows` does, and a label for each."""
+    """Return rows as `check_rows` does, and one label per row."""
     refuse_masked(y, "y")
     with checking(X, "X"):
         rows, y = validate_data(estimator, X, y, **_options(accept_sparse, min_rows))
@@ -77,9 +77,10 @@ def check_matrix(
     is_scaled: bool = True,
     may_be_small: bool = False,
 ) -> Any:
-    """Return a matrix that is no estimator's, as `check_rows` does.
+    """Check a matrix as `check_rows` does, without an estimator.
 
-    Without `is_scaled` entries may be of any size, and `may_be_small` is for new rows.
+    If `is_scaled` is False, entries may have any magnitude. `may_be_small` accepts small entries,
+    as in rows to predict.
     """
     with checking(X, name):
         matrix = check_array(X, input_name=name, **_options(accept_sparse, min_rows))
@@ -87,9 +88,9 @@ def check_matrix(
 
 
 def kind_of_classes(y: Any) -> str:
-    """Return scikit-learn's name for the kind of labels that are classes, and refuse others.
+    """Return scikit-learn's type of a classification target, and refuse other targets.
 
-    Its warning that there may be too many classes is left out: the estimators say what they need.
+    Its warning about a large number of classes is suppressed, since the estimators check that.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -98,13 +99,13 @@ def kind_of_classes(y: Any) -> str:
 
 
 def refuse_masked(values: Any, name: str) -> None:
-    """Refuse a masked array with masked entries: what is hidden would be used."""
+    """Refuse a masked array with masked entries, whose hidden values would be used."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         n_masked = int(np.ma.count_masked(values))
         raise ValueError(
-            f"{name} is a masked array with {n_masked} masked entries, which would be used as if "
-            f"they were not. Fill them, by {name}.filled(...), or pass a table with missing "
-            "values to TableClusterer(missing=...)."
+            f"{name} is a masked array with {n_masked} masked entries. The mask would be ignored. "
+            f"Fill the entries with {name}.filled(...), or pass a table with missing values to "
+            "TableClusterer(missing=...)."
         )
 
 
@@ -118,32 +119,32 @@ def _options(accept_sparse: bool, min_rows: int) -> dict[str, Any]:
 
 @contextmanager
 def checking(X: Any, name: str) -> Iterator[None]:
-    """Refuse what scikit-learn does not see, and name the argument where NumPy does not."""
+    """Refuse input that scikit-learn would accept wrongly, and complete messages of NumPy."""
     refuse_masked(X, name)
     _check_indices(X, name)
     try:
-        with np.errstate(all="ignore"):  # wider types overflow to infinity, which is refused
+        with np.errstate(all="ignore"):  # wider dtypes overflow to infinity, which is refused
             yield
     except OverflowError as error:
         raise ValueError(f"{name} must hold numbers that fit float64: {error}.") from error
     except (TypeError, ValueError) as error:
         if str(error).startswith("Complex data"):  # followed by the whole matrix
             raise ValueError(
-                f"Complex data not supported: {name} must hold real numbers. Pass real and "
-                "imaginary parts as columns of their own."
+                f"Complex data not supported: {name} must hold real numbers. Pass the real and "
+                "imaginary parts as separate columns."
             ) from error
-        if type(error).__name__ == "DuplicateError":  # of narwhals, by which frames are read
+        if type(error).__name__ == "DuplicateError":  # from narwhals, which reads data frames
             raise ValueError(
                 f"{name} has several columns of the same name: {' '.join(str(error).split())}. "
-                f"Give each its own, or pass an array, such as {name}.to_numpy()."
+                f"Rename the columns, or pass an array, such as {name}.to_numpy()."
             ) from error
         kind, text = TypeError if isinstance(error, TypeError) else ValueError, str(error)
-        if len(text) > _LONGEST:  # it holds the whole of X
-            text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
-        if text.startswith(_NO_NUMBERS):
+        if len(text) > _MAX_LENGTH:  # it contains the whole of X
+            text = f"{text[: _MAX_LENGTH // 2]} ... {text[-_MAX_LENGTH // 2 :]}"
+        if text.startswith(_NOT_NUMBERS):
             raise kind(
-                f"{name} must be a table of real numbers: {text.splitlines()[0]}. A DataFrame of "
-                "other columns can be passed to TableClusterer."
+                f"{name} must be a table of real numbers: {text.splitlines()[0]}. Use "
+                "TableClusterer for a DataFrame with other columns."
             ) from error
         if text != str(error):
             raise kind(text) from error
@@ -151,24 +152,24 @@ def checking(X: Any, name: str) -> Iterator[None]:
 
 
 def _check_indices(X: Any, name: str) -> None:
-    """Refuse indices of a compressed matrix that are out of range: compiled code trusts them."""
+    """Refuse a compressed matrix with indices out of range, which compiled code does not check."""
     if not sparse.issparse(X) or X.format not in ("csr", "csc", "bsr"):
         return
     n_major, n_minor = X.shape if X.format != "csc" else X.shape[::-1]
     if X.format == "bsr":
         n_major, n_minor = n_major // X.blocksize[0], n_minor // X.blocksize[1]
     indices, indptr = X.indices, X.indptr
-    is_right = (
+    is_valid = (
         indptr.shape == (n_major + 1,)
         and indptr[0] == 0
         and indptr[-1] <= min(len(indices), len(X.data))
         and bool((indptr[1:] >= indptr[:-1]).all())
     )
-    used = indices[: indptr[-1]] if is_right else indices
-    if not is_right or (used.size and not (used.min() >= 0 and used.max() < n_minor)):
+    used = indices[: indptr[-1]] if is_valid else indices
+    if not is_valid or (used.size and not (used.min() >= 0 and used.max() < n_minor)):
         raise ValueError(
-            f"{name} is a sparse matrix with indices outside its shape {X.shape}: it was put "
-            "together from wrong arrays. Check data, indices and indptr."
+            f"{name} is a sparse matrix with indices outside its shape {X.shape}. Check its data, "
+            "indices and indptr."
         )
 
 
@@ -189,8 +190,8 @@ def _prepared(
 def _with_short_indices(X: Any) -> Any:
     """Return a CSR matrix with 32-bit indices if they fit, sharing its values.
 
-    Readers of svmlight files and products of matrices give 64-bit ones, which scikit-learn's
-    k-means does not take, and which need twice the memory.
+    Matrix products and readers of svmlight files return 64-bit indices, which scikit-learn's
+    k-means does not accept and which need twice the memory.
     """
     if X.indices.dtype == X.indptr.dtype == np.int32:
         return X

@@ -25,7 +25,7 @@ class _LazyPackage(ModuleType):
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Importing a module must not hide the public function of the same name.
+        # Importing a submodule must not hide the public function of the same name.
         if name not in self._homes or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 
@@ -34,18 +34,18 @@ class _LazyPackage(ModuleType):
 
 
 def attach(package: str) -> None:
-    """Make the public names of a package importable from it, and import none of them yet.
+    """Make the public names of a package importable on first use, and set ``__all__``.
 
     The names are those that the package imports under ``if TYPE_CHECKING``, one ``from module
-    import name as name`` each, where type checkers find them, too. It sets ``__all__``.
+    import name as name`` per name. Type checkers read the same statements.
 
     Parameters
     ----------
     package : str
         ``__name__`` of the package.
     """
-    room = sys.modules[package]
-    source = room.__spec__.loader.get_source(package)  # type: ignore[union-attr]
+    module = sys.modules[package]
+    source = module.__spec__.loader.get_source(package)  # type: ignore[union-attr]
     homes = {name: home for home, name in _IMPORT.findall(source)}
-    room.__dict__.update(_homes=homes, __all__=sorted(homes))
-    room.__class__ = _LazyPackage
+    module.__dict__.update(_homes=homes, __all__=sorted(homes))
+    module.__class__ = _LazyPackage

@@ -1,4 +1,4 @@
-"""What memory is free, a refusal before an allocation, and an error that names what ran out."""
+"""The available memory, a check before large allocations, and informative memory errors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 class _Controller(NamedTuple):
-    """Where a version of cgroups is mounted, and the names of its files."""
+    """Mount point and file names of a version of cgroups."""
 
     root: str
     limits: tuple[str, ...]
     usage: str
-    cache: str  # of memory.stat: file pages that the kernel gives up first
+    cache: str  # entry of memory.stat: file pages that the kernel reclaims first
 
 
 _V2 = _Controller("", ("memory.max", "memory.high"), "memory.current", "inactive_file")
@@ -33,10 +33,11 @@ _V1 = _Controller(
 
 
 def available_memory() -> int:
-    """Bytes that a new allocation may take.
+    """Return the number of bytes that can be allocated.
 
-    The smallest of the system's free memory, what the process's limits leave (``ulimit -v``,
-    ``ulimit -d``) and what its cgroup and all parents of that leave (versions 1 and 2).
+    This is the minimum of the system's free memory, of the memory left under the limits of the
+    process (``ulimit -v``, ``ulimit -d``), and of that left in its cgroup and in all parents of
+    the cgroup (versions 1 and 2).
     """
     free = _system_available()
     return max(min([free, *_process_limits(), *_cgroup_limits(free)]), 0)
@@ -49,33 +50,33 @@ def _system_available() -> int:
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
-    try:  # macOS and the BSDs tell only what is installed: half of it is a cautious guess
+    try:  # macOS and the BSDs report only the installed memory: half of it is a cautious guess
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (AttributeError, ValueError, OSError):
         return 4 * 2**30
 
 
 def _process_limits() -> Iterator[int]:
-    """Yield what the soft limits of this process leave; nothing where there are none."""
+    """Yield the memory left under each soft limit of this process."""
     try:
         import resource  # not on Windows
     except ImportError:
         return
-    # Places in /proc/self/statm: the address space, and data with the stack, in pages.
+    # Columns of /proc/self/statm, in pages: the address space, and data plus stack.
     for limit, place in ((resource.RLIMIT_AS, 0), (resource.RLIMIT_DATA, 5)):
         soft = resource.getrlimit(limit)[0]
         if soft == resource.RLIM_INFINITY:
             continue
         try:
             pages = int((_PROC / "self/statm").read_text().split()[place])
-        except OSError:  # macOS: the size of a process is not in a file
+        except OSError:  # macOS has no /proc
             pages = 0
         yield soft - pages * resource.getpagesize()
 
 
 def _cgroup_limits(free: int) -> Iterator[int]:
-    """Yield what each cgroup that this process is inside of leaves, where less than `free`."""
-    own = {"": "/", "memory": "/"}  # by controller; version 2 has one tree for all, without a name
+    """Yield the memory left in each cgroup of this process, if it is less than `free`."""
+    own = {"": "/", "memory": "/"}  # by controller; version 2 has a single tree without a name
     try:
         for line in (_PROC / "self/cgroup").read_text().splitlines():
             _, controllers, group = line.split(":", 2)
@@ -84,8 +85,8 @@ def _cgroup_limits(free: int) -> Iterator[int]:
         pass
     for controller in (_V2, _V1):
         root, path = _CGROUP / controller.root, PurePosixPath(own[controller.root])
-        # In a container the mount may show its own cgroup as the root: a folder that is not
-        # there has no limits. ".." is a cgroup outside of what is mounted.
+        # In a container, the container's own cgroup may be mounted as the root. Folders that do
+        # not exist there have no limits. ".." denotes a cgroup outside of the mount.
         inside = [path, *path.parents] if ".." not in path.parts else [PurePosixPath("/")]
         for folder in inside:
             yield from _left_in(Path(f"{root}{folder}"), controller, free)
@@ -113,21 +114,21 @@ def _cache_of(group: Path, names: _Controller) -> int:
 
 
 def require_memory(n_bytes: float, what: str, remedy: str) -> None:
-    """Raise `MemoryError` when `n_bytes` for `what` is more than is available.
+    """Raise a `MemoryError` if `n_bytes` exceeds the available memory.
 
     Parameters
     ----------
     n_bytes : float
-        What the allocation needs, temporaries included.
+        Size of the allocation in bytes, including temporary arrays.
     what : str
-        The thing to be allocated, as the subject of the message.
+        What is allocated, as the subject of the message.
     remedy : str
-        What the user can do instead, as a sentence.
+        A sentence on what the user can do instead.
     """
     available = available_memory()
     if n_bytes > available:
         raise MemoryError(
-            f"{what} needs {_size(n_bytes)} and {_size(available)} are available. {remedy}"
+            f"{what} needs {_size(n_bytes)}, but {_size(available)} are available. {remedy}"
         )
 
 
@@ -136,10 +137,10 @@ def _size(n_bytes: float) -> str:
 
 
 def explained_memory(error: MemoryError, what: str) -> MemoryError:
-    """Return the error of an allocation that failed, naming what was at work and a remedy.
+    """Return a memory error whose message names the failed operation and a remedy.
 
-    Errors of `require_memory` are returned as they are. Those of numpy are of a class of their
-    own, and those of Python say nothing.
+    Errors of `require_memory` are returned unchanged. Errors of NumPy, which are of a subclass,
+    and errors of Python, which have no message, are replaced.
     """
     if type(error) is MemoryError and str(error):
         return error
@@ -167,7 +168,7 @@ def explain_memory(call: Callable[Given, Found]) -> Callable[Given, Found]:
 
 
 def _described(name: str, estimator: Any, *given: Any) -> str:
-    """Return ``MSPC.fit on X of shape (100000, 50)``."""
+    """Return a description such as ``MSPC.fit on X of shape (100000, 50)``."""
     shape = getattr(given[0], "shape", None) if given else None
     on_rows = f" on X of shape {tuple(shape)}" if shape is not None else ""
     return f"{type(estimator).__name__}.{name.lstrip('_')}{on_rows}"

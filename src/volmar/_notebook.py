@@ -1,4 +1,4 @@
-"""Small pieces of HTML with which results show themselves in a notebook."""
+"""HTML representations of results for notebooks."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from html import escape
 
 __all__ = ["html_card"]
 
-# Rows of a table that are shown, the first of them.
+# Maximum number of rows of a table that are shown.
 MOST_ROWS = 50
-# Letters of a cell that are not broken into lines.
+# Maximum number of characters of a cell that is not wrapped.
 SHORT = 40
-# Colours are those of the page, so that light and dark themes have theirs.
+# Colours are inherited from the page, so that light and dark themes both work.
 STYLE = (
     ".volmar-card{color:inherit;font-size:.95em;line-height:1.45;max-width:60em;"
     "border-left:3px solid #6a8fbd;padding:.2em 0 .2em .9em;margin:.4em 0}"
     ".volmar-card p{margin:.25em 0}"
     ".volmar-card .volmar-kind{font-size:.85em;opacity:.7}"
     ".volmar-card table{border-collapse:collapse;margin:.5em 0;background:none;color:inherit}"
-    ".volmar-card th,.volmar-card td{padding:.15em .8em .15em 0;text-align:left;"
+    # Notebooks align cells of tables by rules of their own.
+    ".volmar-card th,.volmar-card td{padding:.15em .8em .15em 0;text-align:left!important;"
     "background:none;color:inherit;border:0;border-bottom:1px solid rgba(128,128,128,.35);"
     "white-space:pre;vertical-align:top}"
     ".volmar-card td.volmar-long{white-space:pre-wrap}"
-    ".volmar-card td.volmar-number{text-align:right;font-variant-numeric:tabular-nums}"
+    ".volmar-card td.volmar-number{text-align:right!important;"
+    "font-variant-numeric:tabular-nums}"
 )
 
 
@@ -32,18 +34,19 @@ def html_card(
     header: Sequence[str] = (),
     rows: Sequence[Sequence[str | int]] = (),
 ) -> str:
-    """Return sentences and a table as HTML that needs nothing else, in the colours of the page.
+    """Return sentences and a table as self-contained HTML, in the colours of the page.
 
     Parameters
     ----------
     kind : str
-        What it is, in small letters above.
+        Caption above the sentences, in a small font.
     sentences : iterable of str
-        Each becomes a paragraph. All text is escaped.
+        Sentences, one paragraph each. All text is escaped.
     header : sequence of str, default=()
         Names of the columns of the table.
-    rows : sequence of rows, default=()
-        Cells of the table; integers are written to the right. Rows beyond 50 are counted.
+    rows : sequence of sequence of str or int, default=()
+        Rows of the table. Integers are right-aligned. Only the first 50 rows are shown, with the
+        number of further rows below.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Arrays of NPY files and of the members of a zip, as long as their headers say they are."""
+"""Reader of NPY files and zip members that checks the size in the header first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 __all__ = ["ARRAY_KINDS", "read_array"]
 
-# Booleans, numbers, dates and strings. Objects and records are not among them.
+# Booleans, numbers, dates and strings; no objects and no records.
 ARRAY_KINDS = frozenset("biufcSUmM")
 _LAST_CODE_POINT = 0x10FFFF
 
@@ -20,26 +20,26 @@ _LAST_CODE_POINT = 0x10FFFF
 def read_array(file: Any, size: int) -> NDArray:
     """Return the array of a file or zip member of `size` bytes.
 
-    Nothing is allocated for a header that does not fit the size, and nothing is unpickled.
-    Raises ValueError, EOFError or OSError.
+    Nothing is allocated if the header does not match the size, and nothing is unpickled. Raises a
+    ValueError, EOFError or OSError if the array cannot be read.
     """
     version = npy.read_magic(file)
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:
         raise ValueError(f"version {version} of the npy format")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the literals in a header that is none
+        warnings.simplefilter("ignore")  # a malformed header may contain odd literals
         try:
             shape, fortran_order, dtype = readers[version](file)
         except OSError:
             raise
-        except Exception as error:  # of Python's tokenizer and compiler, which NumPy asks
+        except Exception as error:  # from Python's tokenizer and compiler, which NumPy uses
             detail = " ".join(str(error).split())[:100]
             raise ValueError(f"a header that cannot be read ({detail})") from error
     if dtype.kind not in ARRAY_KINDS or dtype.hasobject or dtype.itemsize == 0:
         raise ValueError(f"values of type {dtype!s:.40}")
     n_values = math.prod(shape)
-    # Before anything is allocated: the header may say what it likes.
+    # Check before anything is allocated: the header may be wrong.
     if min(shape, default=0) < 0 or n_values * dtype.itemsize != size - file.tell():
         raise ValueError(f"shape {shape!s:.60} of {dtype!s:.40} does not fit {size} bytes")
     values = np.empty(n_values, dtype)
@@ -51,20 +51,20 @@ def read_array(file: Any, size: int) -> NDArray:
             raise EOFError("ends too early")
         filled += n_read
     if file.read(1):
-        raise ValueError("is longer than it says")
+        raise ValueError("is longer than its header states")
     _check_values(values)
-    # As this machine has them: compiled code takes no others.
+    # Compiled code accepts only the native byte order.
     values = values.astype(dtype.newbyteorder("="), copy=False)
     return values.reshape(shape, order="F" if fortran_order else "C")
 
 
 def _check_values(values: NDArray) -> None:
-    """Refuse bytes that are no value of their type: compiled code trusts them."""
+    """Refuse bytes that are not valid for their dtype, which compiled code does not check."""
     if not values.size:
         return
     if values.dtype.kind == "b" and values.view(np.uint8).max() > 1:
-        raise ValueError("has truth values that are neither true nor false")
+        raise ValueError("has boolean values that are neither true nor false")
     if values.dtype.kind == "U":
         points = values.view(np.dtype(np.uint32).newbyteorder(values.dtype.byteorder))
         if points.max() > _LAST_CODE_POINT:
-            raise ValueError("has characters that do not exist")
+            raise ValueError("has characters outside of Unicode")

@@ -1,4 +1,4 @@
-"""How many threads a fit uses: one of BLAS and OpenMP, and jobs of joblib on request."""
+"""Number of threads of a fit: one for BLAS and OpenMP, and joblib jobs on request."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Found = TypeVar("Found")
 
 
 class _Pools(NamedTuple):
-    """Libraries with threads: BLAS counts for the process, OpenMP for the calling thread."""
+    """Libraries with thread pools. BLAS limits hold per process, OpenMP limits per thread."""
 
     blas: tuple[Any, ...]
     openmp: tuple[Any, ...]
 
 
 class _Inside:
-    """The Python threads inside `one_thread`, and the numbers of BLAS threads to restore."""
+    """Python threads inside `one_thread`, and the numbers of BLAS threads to restore."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -33,7 +33,7 @@ class _Inside:
 
 
 class _Here(threading.local):
-    """Of the calling Python thread: how deep it is inside, and its OpenMP threads to restore."""
+    """Nesting depth of the calling Python thread, and its OpenMP threads to restore."""
 
     depth = 0
     before: tuple[tuple[Any, int], ...] = ()
@@ -45,12 +45,13 @@ _INSIDE, _HERE = _Inside(), _Here()
 class one_thread(ContextDecorator):  # noqa: N801 -- a context, as contextlib's own
     """A context, or decorator, in which OpenMP and BLAS use one thread.
 
-    numpy and scipy bring a pool of BLAS threads each, whose threads wait in loops that take a
-    core: a fit that uses both in turn is several times *slower* with two threads than with one.
-    Small k-means suffers the same from OpenMP beside other work.
+    NumPy and SciPy each have a pool of BLAS threads that wait in busy loops. A fit that uses both
+    in turn is therefore several times *slower* with two threads than with one. OpenMP slows down
+    small k-means problems in the same way if other work runs at the same time.
 
-    Contexts nest. The number of BLAS threads belongs to the process: the last Python thread to
-    leave restores what the first one found. Entering and leaving takes some microseconds.
+    Contexts can be nested. The number of BLAS threads is set per process: the first Python thread
+    to enter saves it, and the last one to leave restores it. Entering and leaving takes a few
+    microseconds.
     """
 
     def __enter__(self) -> None:
@@ -78,13 +79,13 @@ class one_thread(ContextDecorator):  # noqa: N801 -- a context, as contextlib's 
             return
         try:
             _restore()
-        except BaseException:  # Ctrl-C: once more, from the beginning
+        except BaseException:  # Ctrl-C: repeat from the beginning
             _restore()
             raise
 
 
 def _restore() -> None:
-    """Restore what this thread has changed. It can be repeated."""
+    """Restore the numbers of threads that this thread changed. Repeating it is harmless."""
     _set(_HERE.before)
     _HERE.before = ()
     with _INSIDE.lock:
@@ -101,12 +102,12 @@ def in_jobs(
     *,
     share_rows: bool = False,
 ) -> Iterator[Found]:
-    """Yield what a call returns for each item, in their order, from several jobs of joblib.
+    """Yield the result of a call for each item, in order, from parallel jobs of joblib.
 
-    `n_jobs` is that of `joblib.Parallel`: without it the number of ``joblib.parallel_config``, and
-    one where there is none. With `share_rows` the jobs are Python threads, where processes would
-    copy the rows; the warnings of a call are then not its own. Each call has one thread of BLAS
-    and OpenMP, and must not depend on the others.
+    `n_jobs` is that of `joblib.Parallel`. If None, the number set by ``joblib.parallel_config`` is
+    used, or one job by default. With `share_rows` the jobs are Python threads, since processes
+    would copy the rows; warnings are then not separated by call. Each call uses one thread of BLAS
+    and OpenMP, and must not depend on the other calls.
     """
     if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
         raise TypeError(f"n_jobs must be None or an integer other than 0, got {n_jobs!r}.")
@@ -120,16 +121,16 @@ def in_jobs(
         yield from map(call, items)
         return
     require = "sharedmem" if share_rows else None
-    # Threads that silence warnings restore each other's filters, in any order.
+    # Threads that suppress warnings restore each other's filters, in any order.
     with warnings.catch_warnings():
         parallel = Parallel(n_jobs=n_jobs, require=require, return_as="generator")
         yield from parallel(delayed(one_thread()(call))(item) for item in items)
 
 
 def user_openmp() -> AbstractContextManager[None]:
-    """Return a context inside `one_thread` with the OpenMP threads that the user allows.
+    """Return a context that restores the user's number of OpenMP threads inside `one_thread`.
 
-    For large work inside a fit, such as a search for neighbours.
+    It is meant for expensive steps of a fit, such as a search for neighbours.
     """
     return _UserOpenMP() if _HERE.depth else nullcontext()
 
@@ -145,9 +146,9 @@ class _UserOpenMP:
 
 @cache
 def _pools() -> _Pools:
-    """Return the libraries that fits use; looking for them takes milliseconds.
+    """Return the libraries that fits use; the search for them takes milliseconds.
 
-    Those that are loaded later (faiss, torch) are not used between small steps.
+    Libraries that are loaded later (faiss, torch) are not used between small steps.
     """
     import sklearn.utils.validation  # noqa: F401 (loads OpenMP and both BLAS)
     from threadpoolctl import ThreadpoolController
@@ -173,7 +174,7 @@ def _set(numbers: Iterable[tuple[Any, int]]) -> None:
 def _release(library: Any) -> None:
     """Let any Python thread set a library's number of threads.
 
-    threadpoolctl 3.8 ignores all but one thread, which may be none of those that are inside.
+    threadpoolctl 3.8 ignores all but one thread, which may not be inside `one_thread`.
     """
     if hasattr(library, "clear_controlling_thread"):
         library.clear_controlling_thread(force=True)

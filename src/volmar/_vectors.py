@@ -1,4 +1,4 @@
-"""Vectors of real numbers as a user gives them."""
+"""Checks of vectors of real numbers given by a user."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ __all__ = ["check_vector"]
 def check_vector(
     name: str, values: Any, size: int | None = None, *, may_be_empty: bool = False
 ) -> NDArray[np.float64]:
-    """Return values as a float64 array of one dimension, finite, with at least one entry.
+    """Return values as a finite one-dimensional float64 array with at least one entry.
 
-    `size` is the number of entries that it must have, one for each row of X.
+    `size` is the required number of entries, one per row of X. If None, any size is accepted. An
+    array without entries is accepted if `may_be_empty` is True.
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} has masked entries. Drop or impute such values.")
     try:
         vector = _as_floats(values)
-    except (TypeError, ValueError, OverflowError) as error:  # or sequences of different lengths
+    except (TypeError, ValueError, OverflowError) as error:  # also ragged sequences
         raise TypeError(
             f"{name} must hold real numbers: {error}. Convert it to a float array first."
         ) from error
@@ -32,7 +33,7 @@ def check_vector(
         )
     if size is not None and vector.size != size:
         raise ValueError(
-            f"{name} has shape {vector.shape} for {size} rows. Pass one number for each row."
+            f"{name} has shape {vector.shape} for {size} rows. Pass one number per row."
         )
     finite = np.isfinite(vector)
     if not finite.all():

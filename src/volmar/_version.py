@@ -1,3 +1,3 @@
-"""The version, in its one place (SemVer)."""
+"""The version of the package (SemVer), defined only here."""
 
 __version__ = "0.1.0"

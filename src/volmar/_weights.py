@@ -1,4 +1,4 @@
-"""Sample weights: checked, and rescaled once where their squares would not fit."""
+"""Checks of sample weights, and rescaling of weights whose squares would overflow."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ __all__ = [
     "rescaled_sample_weight",
 ]
 
-# Largest weights of this size and its reciprocal are left as they are: nobody writes a row more
-# often than that, and squares of such weights times rows fit float32.
+# Weights are not rescaled if the largest is between the reciprocal of this number and the number.
+# No row is repeated more often, and squares of such weights times rows fit float32.
 _ORDINARY = 2.0**32
-# Weights below this share of the largest are 0: sums of squares of them do not fit float32.
+# Weights below this fraction of the largest become 0: sums of their squares underflow in float32.
 _NEGLIGIBLE = 2.0**-100
 
 
 class WeightUnit(NamedTuple):
-    """What weights are multiplied by, 2**exponent, and the lowest of those that are not 0 then.
+    """The factor 2**exponent of the weights, and the lowest scaled weight that is not set to 0.
 
-    Weights whose largest is between 2**-32 and 2**32 stay as they are, so that 2 is the same as
-    writing the row twice in everything that counts rows. Others are brought to a largest between
-    1 and 2 by a power of two, which keeps all digits. Weights below 2**-100 of the largest become
-    0, which they are beside it in every sum.
+    If the largest weight is between 2**-32 and 2**32, the weights are not scaled: a weight of 2
+    is then equivalent to repeating the row in every count of rows. Otherwise a power of two, which
+    preserves all digits, scales the largest weight to between 1 and 2. Weights below 2**-100 of
+    the largest become 0; they do not change any sum that contains the largest.
     """
 
     exponent: int
@@ -44,32 +44,33 @@ class WeightUnit(NamedTuple):
 
     @classmethod
     def of(cls, high: float) -> Self:
-        """Return the unit, given the largest weight."""
+        """Return the unit for weights with the maximum `high`."""
         is_ordinary = 1.0 / _ORDINARY <= high <= _ORDINARY
         exponent = 0 if is_ordinary else 1 - math.frexp(high)[1]
         return cls(exponent, math.ldexp(high, exponent) * _NEGLIGIBLE)
 
     def keeps(self, low: float) -> bool:
-        """Whether no weight changes, given the smallest of those that are positive."""
+        """Return whether no weight changes, given the smallest positive weight."""
         return self.exponent == 0 and low >= self.lowest
 
 
 def in_weight_unit(weights: NDArray, unit: WeightUnit) -> NDArray:
-    """Return weights in a unit."""
-    # Not by a factor: that may be below the smallest normal number where its product is not.
+    """Return weights scaled to a unit, with negligible weights set to 0."""
+    # ldexp rather than a factor, which can be subnormal although its product is not.
     weights = np.ldexp(weights, unit.exponent)
     return np.where(weights < unit.lowest, 0.0, weights)
 
 
 def positive_weights(weights: NDArray) -> NDArray:
-    """Return weights with infinity in place of 0, to find the smallest."""
+    """Return weights with infinity in place of 0, to find the smallest positive weight."""
     return np.where(weights > 0, weights, np.inf)
 
 
 def rescaled_sample_weight(sample_weight: Any, n_rows: int) -> NDArray | None:
     """Return weights for a fit, float64 of shape (n_rows,), or None for equal weights.
 
-    They are finite, not negative and not all zero, and in their `WeightUnit`.
+    The weights must be finite, non-negative and not all zero. They are scaled to their
+    `WeightUnit`.
     """
     weights = as_weights(sample_weight, n_rows)
     if weights is None:
@@ -85,8 +86,8 @@ def rescaled_sample_weight(sample_weight: Any, n_rows: int) -> NDArray | None:
 def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray | None:
     """Return weights as float64 of shape (n_rows,), or None for equal weights.
 
-    They are finite, not negative and not all zero, and not rescaled. One number is the weight of
-    every row.
+    The weights must be finite, non-negative and not all zero. They are not rescaled. A single
+    number is the weight of every row.
     """
     weights = as_weights(sample_weight, n_rows)
     if weights is not None:
@@ -97,7 +98,7 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray | None:
 
 
 def as_weights(sample_weight: Any, n_rows: int) -> NDArray | None:
-    """Return what may be weights as float64 of shape (n_rows,); see `check_weight_range`."""
+    """Return weights as float64 of shape (n_rows,), without checking their range."""
     if sample_weight is None:
         return None
     refuse_masked(sample_weight, "sample_weight")
@@ -105,12 +106,12 @@ def as_weights(sample_weight: Any, n_rows: int) -> NDArray | None:
         sample_weight = np.full(n_rows, _as_float64(np.asarray(sample_weight)))
     try:
         given = np.asarray(sample_weight)
-    except ValueError as error:  # sequences of different lengths
+    except ValueError as error:  # ragged sequences
         raise TypeError(f"sample_weight must be an array of numbers: {error}.") from error
     weights = _as_float64(given)
     if weights.shape != (n_rows,):
         raise ValueError(
-            f"sample_weight must have one weight for each row, shape ({n_rows},), got shape "
+            f"sample_weight must have one weight per row, shape ({n_rows},), got shape "
             f"{weights.shape}."
         )
     return weights
@@ -129,19 +130,19 @@ def _as_float64(weights: NDArray) -> NDArray:
 
 
 def check_weight_range(low: float, high: float) -> None:
-    """Refuse the smallest and largest of sample weights that cannot be weights."""
+    """Refuse negative, infinite or only zero weights, given the smallest and the largest."""
     if not (np.isfinite(low) and np.isfinite(high)) or low < 0:
         worst = low if not low >= 0 else high
         raise ValueError(
-            f"sample_weight must be finite and not negative, got {worst:g}. A row of weight 0 is "
-            "a row left out."
+            f"sample_weight must be finite and not negative, got {worst:g}. Use a weight of 0 to "
+            "leave out a row."
         )
     if not high > 0:
         raise ValueError("sample_weight must have a positive entry, got only zeros.")
 
 
 def check_weight_size(high: float) -> None:
-    """Refuse a largest weight whose square does not fit."""
+    """Refuse a largest weight whose square does not fit float64."""
     if not 1e-100 < high < 1e100:
         raise ValueError(
             f"sample_weight has a largest entry of {high:.3g}, whose square does not fit "

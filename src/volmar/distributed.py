@@ -1,4 +1,4 @@
-"""Fits on dask collections: what each pass finds can be saved, and each pass can be reported."""
+"""Checkpoints and progress reports for fits on dask collections."""
 
 from volmar.rows.blocks.journal import Journal, PassReport, checkpoint, report_passes
 from volmar.rows.blocks.passes import LostBlocksError

@@ -1,6 +1,6 @@
-"""The attack on volmar as a test: seeded cases of hostile input, and the contract they check.
+"""Fuzz tests: seeded cases of hostile input, and the contract that they check.
 
 ``make fuzz N=20000`` runs many cases with a fresh seed; `test_fuzz.py` runs some with a fixed one.
-A case belongs to a domain (`fuzz.domains`) and is drawn from its number alone, so that
+A case belongs to a domain (`fuzz.domains`) and depends only on its number:
 ``make fuzz CASE=estimators:123`` runs it again.
 """

@@ -12,7 +12,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 from fuzz.domains import SHARES
 from fuzz.runner import run_cases
 
-#: Numbers of cases that a seed has: runs with different seeds share none.
+#: Number of case numbers per seed, so that runs with different seeds share no case.
 NUMBERS = 10**6
 
 
@@ -46,7 +46,7 @@ def main(arguments=None):
 
 
 def _again(case):
-    """Run one case in a process of its own, as in a run of many."""
+    """Run one case in a separate process, as in a run of many cases."""
     domain, _, number = case.partition(":")
     findings, outcomes = run_cases([(domain, int(number))])
     for finding in findings:
@@ -72,24 +72,24 @@ def cases_of(seed, n_cases, shares=SHARES):
 
 
 class _Progress:
-    """Says how far a run is and what it finds, and keeps the time that cases took."""
+    """Prints the progress and the findings of a run, and records the time of cases."""
 
     def __init__(self, total):
-        self.total, self.done, self.told = total, 0, 0
+        self.total, self.done, self.n_printed = total, 0, 0
         self.seconds = defaultdict(list)
 
     def __call__(self, domain, number, seconds, findings):
         self.done += 1
         self.seconds[domain].append((seconds, number))
-        for finding in findings[self.told :]:
+        for finding in findings[self.n_printed :]:
             print(f"\n{finding}", flush=True)
-        self.told = len(findings)
+        self.n_printed = len(findings)
         if self.done % 500 == 0:
             text = f"{self.done} of {self.total}, {len(findings)} findings"
             print(text, file=sys.stderr, flush=True)
 
     def summary(self):
-        """Return the time of each domain, with its slowest case."""
+        """Return the time of each domain and its slowest case."""
         return "\n".join(
             f"{sum(s for s, _ in taken):7.1f} s  {domain}, slowest {domain}:{max(taken)[1]} "
             f"({max(taken)[0]:.1f} s)"

@@ -1,8 +1,8 @@
 """The contract of every public call, as one function: `keep_contract`.
 
 A call either returns a valid value, or raises one exception of the documented types whose message
-names the problem. It leaves its input as it was, gives the same bits for the same seed, and warns
-with volmar's own warnings only.
+names the problem. It does not modify its input, gives the same bits for the same seed, and gives
+only warnings of volmar.
 """
 
 import hashlib
@@ -23,15 +23,15 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from volmar.models import ModelError
 from volmar.tables import TableError
 
-#: What a public call may raise. Subclasses such as LinAlgError or UnicodeError are not among them.
+#: Exceptions that a public call may raise, without subclasses such as LinAlgError.
 DOCUMENTED = (ValueError, TypeError, MemoryError, ImportError, NotFittedError)
 DOCUMENTED_FILES = (TableError, ModelError, FileNotFoundError, FileExistsError, PermissionError)
-#: Categories of volmar's warnings. scikit-learn's about names of features count as its own: the
-#: estimators keep scikit-learn's rules on them.
+#: Categories of volmar's warnings. scikit-learn's warnings about feature names are allowed, too,
+#: since the estimators follow scikit-learn's rules on them.
 OURS = (UserWarning, ConvergenceWarning)
-#: Characters of a message that somebody will read.
+#: Maximum number of characters of a message.
 LONGEST = 2000
-#: Beginnings of messages that tell a user nothing: those of NumPy, SciPy and compiled code.
+#: Prefixes of messages of NumPy, SciPy and compiled code that do not help a user.
 FOREIGN = (
     "Internal Error",
     "array must not contain infs or NaNs",
@@ -65,30 +65,29 @@ FOREIGN = (
 
 
 class BrokenContract(AssertionError):
-    """A call that did what no call may do."""
+    """A call that violates the contract."""
 
 
 @dataclass
 class Case:
-    """A call with its input, and what a valid value of it is.
+    """A call with its input and a check of its value.
 
     Attributes
     ----------
     text : str
-        What the case is, for the reader of the finding: the lines of Python that repeat it, where
-        it can be said so.
+        Description of the case for a finding: lines of Python that reproduce it, if possible.
     call : callable
-        Does everything, and returns a value; it is called twice.
+        Runs the case and returns a value. It is called twice.
     inputs : tuple
-        Arrays and other containers that must stay as they are.
+        Arrays and other containers that must not be modified.
     check : callable
-        Raises `BrokenContract` for a value that is not valid (see `require`).
+        Raises `BrokenContract` if the value is not valid (see `require`).
     same_bits : bool
         Whether both calls must return the same bits.
     documented : tuple of types
         Exceptions that are documented for this call.
     warned : list of warnings.WarningMessage
-        What the call has warned of so far; `call` and `check` may look at it.
+        Warnings of the call so far, which `call` and `check` may read.
     """
 
     text: str
@@ -144,15 +143,15 @@ def _once(case: Case) -> tuple[str, Any]:
 
 @contextmanager
 def _authors() -> Iterator[dict[str, str]]:
-    """Keep which module gave each warning: `warnings` tells only where it points to."""
+    """Record the module that gave each warning; `warnings` records only where it points to."""
     authors: dict[str, str] = {}
     warn = warnings.warn
 
-    def told(message: Any, category: Any = None, stacklevel: int = 1, *args: Any, **kwargs: Any):
+    def noted(message: Any, category: Any = None, stacklevel: int = 1, *args: Any, **kwargs: Any):
         authors[str(message)] = sys._getframe(1).f_globals.get("__name__", "")
         warn(message, category, stacklevel + 1, *args, **kwargs)
 
-    warnings.warn = told
+    warnings.warn = noted
     try:
         yield authors
     finally:
@@ -160,16 +159,18 @@ def _authors() -> Iterator[dict[str, str]]:
 
 
 def check_exception(error: BaseException, documented: tuple[type[BaseException], ...]) -> None:
-    """Refuse subclasses of the documented exceptions, and messages that name nothing."""
+    """Refuse subclasses of the documented exceptions, and messages that do not help."""
     where = "".join(traceback.format_tb(error.__traceback__)[-3:])
     kind, message = type(error), str(error)
-    is_ours = kind.__module__.startswith("volmar")  # a ValueError with a name of its own, say
+    is_ours = kind.__module__.startswith("volmar")  # for example a subclass of ValueError
     require(
         kind in documented or is_ours,
         f"{kind.__name__} is not documented: {message:.300}\n{where}",
     )
     require(len(message) < LONGEST, f"{kind.__name__} of {len(message)} characters\n{where}")
-    require(len(message.split()) >= 4, f"{kind.__name__} says nothing: {message!r}\n{where}")
+    require(
+        len(message.split()) >= 4, f"{kind.__name__} has no useful message: {message!r}\n{where}"
+    )
     require(
         not message.startswith(FOREIGN),
         f"{kind.__name__} with a message of compiled code: {message:.300}\n{where}",
@@ -186,13 +187,13 @@ def check_warning(warning: warnings.WarningMessage, author: str = "volmar") -> N
 
 
 def require(holds: Any, message: str) -> None:
-    """Raise `BrokenContract` where something does not hold."""
+    """Raise `BrokenContract` if a condition does not hold."""
     if not holds:
         raise BrokenContract(message)
 
 
 def require_finite(name: str, value: Any) -> None:
-    """Refuse numbers that are not finite, in arrays and containers too."""
+    """Refuse numbers that are not finite, also in arrays and containers."""
     for array in _arrays(value):
         if array.dtype.kind in "fc":
             require(np.isfinite(array).all(), f"{name} is not finite: {array!r:.200}")
@@ -224,7 +225,7 @@ def _arrays(value: Any) -> list[np.ndarray]:
 def fingerprint(value: Any) -> str:
     """Return a digest of the bits of arrays, sparse matrices, frames, containers and objects.
 
-    Layout and flags of arrays count, and the order of the entries of sparse matrices.
+    It depends on layout and flags of arrays, and on the order of entries of sparse matrices.
     """
     digest = hashlib.sha256()
     for path, bits in _leaves(value, "", ()):
@@ -234,19 +235,19 @@ def fingerprint(value: Any) -> str:
 
 
 def first_difference(one: Any, other: Any) -> str:
-    """Return where two values differ first, with what they are there."""
+    """Return the first place at which two values differ, with both contents."""
     pairs = zip_longest(_leaves(one, "", ()), _leaves(other, "", ()))
     return next((f"{a!r:.300} and {b!r:.300}" for a, b in pairs if a != b), "nowhere")
 
 
-# What sparse matrices of all formats hold.
+# Attributes of sparse matrices of all formats.
 _SPARSE = ("data", "indices", "indptr", "coords", "row", "col", "offsets", "rows")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _Leaf = tuple[str, bytes]
 
 
 def _leaves(value: Any, path: str, above: tuple[int, ...]) -> Iterator[_Leaf]:
-    """Yield the path and the bits of everything that a value is made of."""
+    """Yield the path and the bits of all parts of a value."""
     yield path, type(value).__name__.encode()
     if id(value) in above or len(above) > 50:
         return
@@ -259,7 +260,7 @@ def _leaves(value: Any, path: str, above: tuple[int, ...]) -> Iterator[_Leaf]:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the bits of a value, under no name, and its parts, by their names."""
+    """Yield the bits of a value under an empty name, and its parts by their names."""
     if isinstance(value, np.ma.MaskedArray):
         yield "data", np.asarray(value.data)
         yield "mask", np.asarray(value.mask)

@@ -1,4 +1,4 @@
-"""Random choices of a case, from its domain and number alone."""
+"""Random choices of a case, which depend only on its domain and number."""
 
 import zlib
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Draw:
-    """A generator with the choices that cases are made of.
+    """A random generator with the choices that cases need.
 
     ``rng`` is the generator itself, for arrays.
     """

@@ -1,4 +1,4 @@
-"""What a fit leaves on an estimator, and which of its numbers may be undefined."""
+"""The fitted attributes of an estimator, and those that may be undefined."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -7,7 +7,7 @@ import numpy as np
 
 from fuzz.contract import require_finite
 
-#: Fields that may be NaN, or infinite, by class (a base class too) and name, with the reason.
+#: Fields that may be NaN or infinite, by class (or base class) and name, with the reason.
 UNDEFINED = {
     "Result.gap": "no bound was proved",
     "Result.residuals": "a residual that is undefined",

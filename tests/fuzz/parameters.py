@@ -1,4 +1,4 @@
-"""Values of parameters, as expressions: what a user might give, and what no user should."""
+"""Valid and invalid values of parameters, as expressions."""
 
 import inspect
 
@@ -11,10 +11,10 @@ ESTIMATORS = (*CLUSTERERS, *CLASSIFIERS)
 #: Numbers in the usual range: {a:b} stands for ten to a power between a and b.
 POSITIVE = ("1.0", "{-3:3}", "{-3:3}", "np.float32(0.5)", "2")
 EXTREME = ("1e-300", "1e300", "1e308", "5e-324", "{-100:100}")
-#: How many of something a case can afford.
+#: Counts that keep a case short.
 FEW = ("1", "2", "3", "5", "20", "np.int64(4)")
 
-#: Functions of two matrices that return what is no kernel.
+#: Functions of two matrices that do not return a kernel matrix.
 OF_TWO_MATRICES = (
     "lambda A, B: np.zeros((A.shape[0], B.shape[0]))",
     "lambda A, B: np.full((A.shape[0], B.shape[0]), np.nan)",
@@ -25,7 +25,7 @@ OF_TWO_MATRICES = (
     "lambda A, B: A",
     "lambda A, B: 1.0",
 )
-#: By name, what the estimators document; every parameter of theirs is here.
+#: Documented values of every parameter of the estimators, by name.
 GOOD = {
     "C": (*POSITIVE, "'scale'", "None"),
     "Q": (
@@ -121,7 +121,7 @@ BAD = (
     *("np.array(['a'])", "np.ones((n, n))", "np.zeros(n)", "type", "range(3)", "'\\x00'", "1e16"),
     *EXTREME,
 )
-#: What keeps a case short: those methods whose time grows with the cube of the rows.
+#: Methods whose time grows with the cube of the number of rows, which get few rows.
 SMALL = {
     "SDPMMC": 14,
     "HardLabelMVC": 14,
@@ -143,7 +143,7 @@ def names_of(estimator):
 
 
 def draw_value(draw, name):
-    """Return an expression for a parameter: what is documented, or what is not."""
+    """Return an expression for a parameter, with a documented or an invalid value."""
     if draw.chance(0.12):
         return draw.pick(*BAD)
     text = draw.pick(*GOOD[name])
@@ -160,7 +160,7 @@ def draw_parameters(draw, estimator):
     share = draw.pick(0.0, 0.1, 0.1, 0.3)
     for name in draw.some(names, share):
         chosen[name] = draw_value(draw, name)
-    # The parameter that decides what X is, more often than the others.
+    # The parameter that decides the meaning of X is drawn more often than the others.
     for name in ("kernel", "affinity"):
         if name in names and draw.chance(0.3):
             chosen[name] = draw_value(draw, name)
@@ -171,7 +171,7 @@ def draw_parameters(draw, estimator):
 
 
 def draw_wrong(draw, estimator):
-    """Return parameters of which one, whose name is returned too, is likely to be wrong."""
+    """Return parameters of which one is likely to be wrong, and the name of that one."""
     name = draw.pick(*names_of(estimator))
     return {"random_state": "0", **BOUNDS.get(estimator, {}), name: draw.pick(*BAD)}, name
 

@@ -93,7 +93,7 @@ LAYOUTS = (
     "X = np.broadcast_to(X[:1], X.shape)",
     "X = np.lib.stride_tricks.as_strided(X, X.shape, (0, X.strides[1]))",
 )
-# Where a scientific user has rows from; and what is no matrix.
+# Usual containers of rows, and objects that are not matrices.
 CONTAINERS = (
     "X = X.tolist()",
     "X = tuple(map(tuple, X))",
@@ -141,7 +141,7 @@ OTHER_FRAMES = {
         "X = pa.table({f'c{i}': column for i, column in enumerate(X.T)})",
         "X = pa.table({f'c{i}': [None, *column[1:]] for i, column in enumerate(X.T)})",
     ),
-    # On one thread: which of several bad blocks is complained of first must not be chance.
+    # On one thread, so that the first of several bad blocks is always the same.
     "import dask, dask.array as da; dask.config.set(scheduler='synchronous')": (
         "X = da.from_array(X, chunks=(max(len(X) // 3, 1), -1))",
     ),
@@ -182,7 +182,7 @@ SPARSE_FORMS = (
 
 
 def draw_size(draw, most=60):
-    """Return numbers of rows and columns: mostly a few dozen rows, often less than a handful."""
+    """Return numbers of rows and columns: mostly a few dozen rows, often fewer than five."""
     n = draw.whole(1, 5) if draw.chance(0.15) else draw.whole(6, most)
     p = draw.pick(1, 2, 2, 3, 3, 4, 5, 6)
     return n, (draw.whole(most, 2 * most) if draw.chance(0.04) else p)
@@ -191,7 +191,7 @@ def draw_size(draw, most=60):
 def draw_matrix(draw, script, name="X", *, size=None, square=False, hostility=1.0):
     """Define a matrix in the script; a square one for similarities.
 
-    `hostility` multiplies the probabilities of all that a user would not do.
+    `hostility` multiplies the probabilities of invalid or unusual input.
     """
     n, p = size or draw_size(draw)
     script.do(f"n, p = {n}, {p}")
@@ -244,13 +244,13 @@ def _renamed(line, name):
 
 
 def _run(script, lines):
-    """Run lines, without those that no such matrix can be put through (text as int8, say)."""
+    """Run lines, without those that fail for this matrix (such as text as int8)."""
     for line in lines:
         try:
             script.do(line)
         except (TypeError, ValueError, IndexError, AttributeError, OverflowError, KeyError):
             continue
-        except Exception as error:  # of polars and pyarrow, whose own types these are
+        except Exception as error:  # exceptions of polars and pyarrow
             if not type(error).__module__.startswith(("polars", "pyarrow")):
                 raise
 

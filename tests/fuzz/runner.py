@@ -1,4 +1,4 @@
-"""Run cases in processes of their own, so that a crash or a hang is a finding and not the end."""
+"""Run cases in separate processes, so that a crash or a hang is a finding and not the end."""
 
 import multiprocessing
 import os
@@ -12,14 +12,14 @@ from multiprocessing.connection import wait
 from fuzz.contract import BrokenContract, keep_contract
 from fuzz.domains import draw_case
 
-#: Seconds that a case may take, of processor time or, three times as many, of the clock: other
-#: processes may keep the machine busy.
+#: Maximum processor time of a case in seconds. The limit on the wall time is three times as long,
+#: since other processes may keep the machine busy.
 LIMIT = 20.0
-#: Seconds that a process gets to begin: it imports the package.
+#: Maximum seconds for the start of a process, which imports the package.
 START = 120.0
-#: Bytes of memory that a process may ask for.
+#: Maximum bytes of memory of a process.
 MEMORY = 8 * 2**30
-#: Processes run on one thread: there is one for each core.
+#: Processes run on one thread, since there is one process per core.
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
@@ -54,7 +54,7 @@ def _indented(text):
 
 
 def run_cases(cases, *, jobs=1, tell=None):
-    """Run ``(domain, number)`` pairs; return findings, and how often each outcome came.
+    """Run ``(domain, number)`` pairs; return findings, and the number of cases with each outcome.
 
     `tell` is called after each case with its domain, number and seconds, and all findings.
     """
@@ -87,7 +87,7 @@ def run_cases(cases, *, jobs=1, tell=None):
 
 
 class _Worker:
-    """A process that runs the cases it is given, begun again after a crash or a hang."""
+    """A process that runs cases, restarted after a crash or a hang."""
 
     def __init__(self, context):
         self.context = context
@@ -109,7 +109,7 @@ class _Worker:
         self.pipe.send(case)
 
     def answer(self):
-        """Return what became of the case, or None while it runs."""
+        """Return the outcome of the case, or None while it runs."""
         case = self.case
         self.seconds = time.monotonic() - self.began
         if self.pipe.poll():
@@ -151,7 +151,7 @@ class _Worker:
 
 @contextmanager
 def _environment(names):
-    """Set variables to 1 for processes that are begun inside."""
+    """Set variables to 1 for processes that are started inside this context."""
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))
     try:
@@ -165,7 +165,7 @@ def _environment(names):
 
 
 def _processor_seconds(pid):
-    """Return the processor time of a process, None where the system does not say."""
+    """Return the processor time of a process, or None if the system does not report it."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -191,7 +191,7 @@ def _serve(pipe):
 
 
 def _limit_memory():
-    """Let an absurd request for memory fail here, and not the machine."""
+    """Limit the memory, so that an absurd allocation fails and the machine does not."""
     try:
         import resource
     except ImportError:  # not on Windows

@@ -17,17 +17,17 @@ class Script:
         self.do(f"rng = np.random.default_rng({draw.whole(0, 2**31)})")
 
     def do(self, *lines):
-        """Run lines; an import that stands there already is left out."""
+        """Run lines, without imports that were run already."""
         for line in lines:
             if line in self.lines and line.startswith(("import ", "from ")):
                 continue
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # casts of NaN and the like, as meant
+                warnings.simplefilter("ignore")  # intended casts of NaN and similar values
                 exec(line, self.names)
             self.lines.append(line)
 
     def value(self, expression):
-        """Return the value of an expression, anew each time."""
+        """Evaluate an expression, each time again."""
         return eval(expression, self.names)
 
     def __getitem__(self, name):
@@ -37,5 +37,5 @@ class Script:
         return name in self.names
 
     def text(self, *more):
-        """Return all lines, and further ones, as a program."""
+        """Return all lines, and the given ones, as a program."""
         return "\n".join([*self.lines, *more])

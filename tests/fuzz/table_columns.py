@@ -99,7 +99,7 @@ NAMES = (
 
 
 def draw_table(draw):
-    """Return a table, and what it is made of."""
+    """Return a table and a description of its columns."""
     n = draw.whole(2, 30)
     home = draw.pick("pandas", "pandas", "polars", "pyarrow")
     n_columns = draw.whole(1, 4)
@@ -107,7 +107,7 @@ def draw_table(draw):
     columns, said = {}, []
     for name in names:
         word = draw.pick(*VALUES, *["numbers"] * 6)
-        if home == "polars" and word == "signals":  # of which it panics
+        if home == "polars" and word == "signals":  # for which it panics
             word = "decimals"
         values = (VALUES[word] * n)[:n]
         dtype = draw.pick(*{"pandas": PANDAS, "polars": POLARS, "pyarrow": ARROW}[home])
@@ -140,7 +140,7 @@ def draw_table(draw):
 
 
 def _column(home, values, dtype):
-    """Return a column, or None where the library does not take these values for this dtype."""
+    """Return a column, or None if the library does not accept these values for this dtype."""
     import warnings
 
     with warnings.catch_warnings():

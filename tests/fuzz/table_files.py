@@ -1,4 +1,4 @@
-"""Bytes of tables in every kind of file that is read, and damage to them."""
+"""Bytes of table files of every supported format, and damage to them."""
 
 import gzip
 import io
@@ -21,7 +21,7 @@ SEPARATORS = {
     ".dat": " ",
     ".data": ",",
 }
-#: Fields of a text file that are not what is expected there.
+#: Unexpected fields of a text file.
 FIELDS = (
     *("9" * 40, "-" + "9" * 400, "9" * 5000, "1e999", "-inf", "nan", "NULL", "1_000", "0x10"),
     *(
@@ -43,7 +43,7 @@ FIELDS = (
     *("2024-02-31", "9999-12-31", "0001-01-01", "31.12.24", "99:99", "1e308", "-1e308", "5e-324"),
     *("1" + "0" * 308, "{", "[[[[", "true", "\\ud800", "\r", "\u2028", "id", "#", "x:y", "-5:1"),
 )
-#: Numbers that stand where a length or an index does.
+#: Numbers that replace a length or an index.
 LIES = (0, 1, -1, 2**7, 2**15, 2**31 - 1, -(2**31), 2**40, 2**62, -(2**63), 2**63 - 1)
 
 
@@ -226,7 +226,7 @@ def _excel(draw, frame):
 
 
 def mutate(draw, suffix, content):
-    """Return damaged bytes, and what was done to them."""
+    """Return damaged bytes, and a description of the damage."""
     done = []
     if suffix in (".xlsx", ".xlsm", ".npz") and draw.chance(0.6):
         content, word = _inside_zip(draw, content)
@@ -243,7 +243,7 @@ def mutate(draw, suffix, content):
 
 
 def _inside_zip(draw, content):
-    """Damage a member before it is compressed, so that checksums fit."""
+    """Damage a member before it is compressed, so that checksums match."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(file, "w", 8) as new:
         names = old.namelist()
@@ -264,7 +264,7 @@ def _damaged(draw, content):
     data = bytearray(content)
     size = max(len(data), 1)
     start, length = draw.whole(0, size - 1), draw.whole(1, max(size // 8, 1))
-    # Headers and footers are short, and most is decided there.
+    # Headers and footers are short, and damage there has the largest effect.
     start = draw.pick(
         start, start, min(draw.whole(0, 200), size - 1), max(size - draw.whole(1, 600), 0)
     )
@@ -311,7 +311,7 @@ def _damaged(draw, content):
 
 
 def draw_bomb(draw):
-    """Return the suffix and the bytes of a small file that is large when it is read."""
+    """Return the suffix and the bytes of a small file that expands to a large table."""
     n = draw.pick(10**4, 10**5, 10**6, 10**6, 10**8)
     word = draw.pick(
         "csv", "svm", "json", "npz", "excel", "rows", "line", "deep", "wide", "laughs"

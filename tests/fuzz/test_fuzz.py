@@ -1,4 +1,4 @@
-"""Some cases of the attack with a fixed seed; ``make fuzz`` runs many with a fresh one."""
+"""Some fuzz cases with a fixed seed; ``make fuzz`` runs many with a fresh one."""
 
 import pytest
 

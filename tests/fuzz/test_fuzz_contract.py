@@ -1,4 +1,4 @@
-"""The contract itself: what it lets pass, and what it finds."""
+"""Tests of the contract: valid calls pass, and violations are found."""
 
 import os
 import re

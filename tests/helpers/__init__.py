@@ -1,4 +1,4 @@
-"""Shared by the tests: where the checkout is, and what several files need."""
+"""Helpers of the tests: the path of the checkout, and code that several files share."""
 
 from pathlib import Path
 

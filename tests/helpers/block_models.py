@@ -1,4 +1,4 @@
-"""Models that take rows in blocks, and rows for them."""
+"""Models that accept rows in blocks, and rows for them."""
 
 from __future__ import annotations
 

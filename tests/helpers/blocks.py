@@ -1,4 +1,4 @@
-"""Tables in blocks, the arrays they stand for, and how both are compared."""
+"""Tables in blocks, the equivalent arrays, and comparisons of both."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ quick = settings(max_examples=15, deadline=None)
 
 
 class Scaling:
-    """A feature map that can be checked by eye."""
+    """A feature map with obvious results."""
 
     def transform(self, X):
         return (X.toarray() if sparse.issparse(X) else X) * X.dtype.type(2)
 
 
 def cut_up(n, sizes):
-    """Chunks of n rows with about these sizes, over and over."""
+    """Return chunk sizes for n rows that repeat the given sizes."""
     chunks, left = [], n
     while left:
         for size in sizes:
@@ -61,7 +61,7 @@ def data(n=24, d=5, seed=0, dtype=np.float64, density=1.0):
 
 
 def passes_of(action):
-    """Return the reports of the passes that an action makes."""
+    """Return the reports of the passes during an action."""
     passes = []
     with report_passes(passes.append):
         action()
@@ -69,7 +69,7 @@ def passes_of(action):
 
 
 def vectors(n, sizes, seed, *dtypes):
-    """Vectors over the rows of a table, and the arrays that they stand for."""
+    """Return vectors over the rows of a table, and the equivalent arrays."""
     rng = np.random.default_rng(seed)
     table = as_table(in_blocks(rng.normal(size=(n, 2)), sizes))
     least = {"u8": 0}
@@ -81,7 +81,7 @@ def vectors(n, sizes, seed, *dtypes):
 
 
 def same(vector, array):
-    """The vector has the array's shape, dtype and entries."""
+    """Assert that a vector has the shape, dtype and entries of an array."""
     assert isinstance(vector, RowVector)
     assert (vector.shape, vector.ndim, vector.dtype) == (array.shape, array.ndim, array.dtype)
     assert (vector.size, len(vector)) == (array.size, len(array))
@@ -113,7 +113,7 @@ def moments_agree(one, two, dtype):
 
 
 def sources_agree(blocks, rows, rng):
-    """Everything that a row source can be asked for is the same in blocks and in memory."""
+    """Assert that all methods of a row source give the same results in blocks and in memory."""
     n, d, dtype = rows.n_rows, rows.n_features, rows.dtype
     assert (blocks.n_rows, blocks.n_features, blocks.dtype) == (n, d, dtype)
     assert blocks.total_weight == pytest.approx(rows.total_weight, rel=1e-14)
@@ -150,6 +150,6 @@ def sources_agree(blocks, rows, rng):
         expected, about_mean = centered_with_moments(rows)
         close(centred.offset, expected.offset, dtype)
         moments_agree(about, about_mean, dtype)
-        # and again, of the centred rows
+        # and again for the centred rows
         blocks, rows = blocks.centered(), rows.centered()
         close(blocks.mean(), np.zeros(d), dtype)

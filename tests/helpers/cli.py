@@ -1,4 +1,4 @@
-"""The command line, as tests call it."""
+"""The command line, called from tests."""
 
 import csv
 
@@ -8,7 +8,7 @@ from volmar.cli.app import app
 
 
 def invoke(*arguments):
-    """Run a command by its words; errors of the program are raised."""
+    """Run a command, given as a list of words; errors of the program are raised."""
     return CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
 
 

@@ -1,4 +1,4 @@
-"""Rows of three columns in the forms that functions of tables take."""
+"""Rows with three columns in all types that table functions accept."""
 
 import numpy as np
 import pandas as pd

@@ -50,7 +50,7 @@ def equation_22(K, box, balance=None, *, row_balance=False, triangle=False, eta=
         constraints += [slack >= 0 for slack in triangles(M)]
     program = cp.Problem(cp.Minimize(t), constraints)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "may be inaccurate", at the last digits
+        warnings.simplefilter("ignore")  # the warning "may be inaccurate" concerns the last digits
         program.solve(solver=cp.CLARABEL)
     return program.value
 
@@ -67,7 +67,7 @@ def hard_label_value(Q, reg, C):
     block = cp.bmat([[top, column], [column.T, corner]])
     program = cp.Problem(cp.Minimize(t), [cp.diag(M) == 1, block >> 0])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "may be inaccurate", at the last digits
+        warnings.simplefilter("ignore")  # the warning "may be inaccurate" concerns the last digits
         program.solve(solver=cp.CLARABEL)
     return program.value, float(eta.value)
 
@@ -98,7 +98,7 @@ def l1_value_by_cvxpy(X, y, c):
 
 
 def clarabel(constraint, n, C):
-    """gamma and status; None where Clarabel gives up."""
+    """Return gamma and the status; gamma is None if Clarabel fails."""
     g = cp.Variable(n)
     bounds = [g >= 0] if C is None else [g >= 0, g <= C]
     programme = cp.Problem(cp.Maximize(cp.sum(g)), [constraint(g), *bounds])

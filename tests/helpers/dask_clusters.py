@@ -23,10 +23,10 @@ from volmar import (  # noqa: E402
 )
 from volmar.distributed import report_passes  # noqa: E402
 
-# A hang fails its test after so many seconds, and does not stall the suite.
+# Seconds after which a hanging test fails, so that it does not stall the suite.
 HANG = 60.0
 CHUNKS = {"equal": (400,) * 3, "uneven": (500, 1, 399, 300), "many": (100,) * 12}
-# In memory with the histogram scan, the only one on blocks.
+# In memory, the histogram scan is used, which is the only one for blocks.
 MODELS = {
     "gep": lambda: MSPC(random_state=0, scan="histogram"),
     "mpm": lambda: MSPC(random_state=0, scan="histogram", solver="mpm"),
@@ -39,7 +39,7 @@ MODELS = {
 
 
 def bounded(function, *args, seconds=HANG):
-    """Return what a call returns, or raise what it raises; TimeoutError for a hang."""
+    """Return the result of a call or raise its exception; raise a TimeoutError if it hangs."""
     outcome = Future()
 
     def call():
@@ -53,7 +53,7 @@ def bounded(function, *args, seconds=HANG):
 
 
 def until(condition, seconds=20.0):
-    """Wait for what the scheduler does in its own time."""
+    """Wait for an asynchronous action of the scheduler."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "the scheduler did not come to this state"
@@ -81,7 +81,7 @@ def parts_of(array, chunks):
 
 
 def stored(folder, array, chunks):
-    """Return a lazy dask array of files, which every pass reads again."""
+    """Return a lazy dask array of files, which are read in every pass."""
     blocks = []
     for i, part in enumerate(parts_of(array, chunks)):
         path = Path(folder) / f"{i:03}.npy"
@@ -117,7 +117,7 @@ def assert_same(found, expected):
 
 
 def known_to(client):
-    """Return the keys of all tasks that the scheduler has, and of all futures that we hold."""
+    """Return the keys of all tasks of the scheduler, and of all futures of the client."""
     keys = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))
     return {*keys, *client.futures}
 

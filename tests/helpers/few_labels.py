@@ -1,4 +1,4 @@
-"""Rows of which a few have labels."""
+"""Rows with a few labels."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ def ring(n):
 
 
 def some_labels(truth, per_class, seed=0):
-    """-1 for all rows but the given number of each class."""
+    """Return labels with -1 for all rows except the given number of rows per class."""
     rng, classes = np.random.default_rng(seed), np.unique(truth)
     y = np.full(truth.size, -1)
     for c, count in zip(classes, np.broadcast_to(per_class, classes.size), strict=True):

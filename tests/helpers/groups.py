@@ -7,14 +7,14 @@ from volmar.evidence import LINEAR, held_out_test
 
 
 def blobs(n=240, distance=6.0, share=0.5, d=4, seed=0):
-    """Normal rows; a share of them is moved along the second feature."""
+    """Normal rows, a random fraction of which is shifted along the second feature."""
     X = np.random.default_rng(seed).normal(size=(n, d))
     X[: round(share * n), 1] += distance
     return X
 
 
 def groups(n=400, distance=6.0, share=0.5, d=4, seed=0):
-    """Normal rows; the first share of them is moved along the second feature."""
+    """Normal rows, the first fraction of which is shifted along the second feature."""
     X = np.random.default_rng(seed).normal(size=(n, d))
     X[: round(share * n), 1] += distance
     return X

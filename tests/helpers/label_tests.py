@@ -15,7 +15,7 @@ def three(distance=5.0, n=600, seed=0):
 
 
 def chain(k):
-    """Return a result by hand: every cluster joined to the one before, every second one merged."""
+    """Return a constructed result: clusters joined in a chain, every second one merged."""
     joins = [
         LabelJoin(
             tuple(range(i)),

@@ -39,7 +39,7 @@ def moons_laplacian(n):
 
 
 def random_graph(n, n_edges, seed=0):
-    """Each node with edges to a few nodes anywhere: an expander."""
+    """An expander: each node has edges to a few random nodes."""
     rng = np.random.default_rng(seed)
     i, j = np.repeat(np.arange(n), n_edges), rng.integers(n, size=n * n_edges)
     W = sparse.coo_matrix((np.ones(i.size), (i, j)), shape=(n, n)).tocsr()

@@ -34,7 +34,7 @@ def similarities(rows):
 
 
 def labels_for(name, n):
-    """Classes, where the estimator is a classifier."""
+    """Classes if the estimator is a classifier, otherwise None."""
     if is_clusterer(getattr(volmar, name)()):
         return None
     return np.repeat(["one", "two"], [n // 3, n - n // 3])
@@ -44,11 +44,11 @@ def fit(name, settings, rows):
     model = getattr(volmar, name)(random_state=0, **settings)
     y = labels_for(name, rows.shape[0])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of iterations and of disconnected graphs
+        warnings.simplefilter("ignore")  # about iterations and disconnected graphs
         return model.fit(rows) if y is None else model.fit(rows, y)
 
 
-# Hostile files. `forge` writes whatever it is told to.
+# Hostile files. `forge` writes the given content without checks.
 def parts_of(path):
     with zipfile.ZipFile(path) as file:
         return {name: file.read(name) for name in file.namelist()}
@@ -78,7 +78,7 @@ def refused(path, message):
 
 
 def save_value(path, value):
-    """Write any value as parts of models are written; errors call it "value"."""
+    """Write any value in the format of model parts; error messages name it "value"."""
     encoder = Encoder()
     text = {"value": encoder.add(value, "value"), "nodes": encoder.nodes}
     write_archive(path, text, encoder.arrays, force=True)

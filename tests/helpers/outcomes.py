@@ -1,4 +1,4 @@
-"""Outcomes of made-up runs, and the words of their pages."""
+"""Outcomes of artificial runs, and the text of their pages."""
 
 import json
 import re
@@ -94,7 +94,7 @@ def written(outcome, tmp_path):
 
 
 def section(page, name):
-    """The words of a section of the page."""
+    """Return the text of a section of the page."""
     inside = re.search(rf'<section id="{name}".*?</section>', page.html, re.S)
     reader = Reader()
     reader.feed(inside[0])
@@ -102,7 +102,7 @@ def section(page, name):
 
 
 def groups(n, centers, d=4, seed=0):
-    """Gaussian groups of one size, `centers` along the first columns."""
+    """Gaussian groups of equal size, with `centers` along the first columns."""
     rng = np.random.default_rng(seed)
     means = np.zeros((len(centers), d))
     for i, center in enumerate(centers):

@@ -1,4 +1,4 @@
-"""HTML pages in tests: their elements, and how a browser shows them."""
+"""HTML pages in tests: their elements, and their rendering by a browser."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ FLAGS = [
 
 
 class Reader(HTMLParser):
-    """Elements, attributes and text of a page, as a browser would take them apart."""
+    """Elements, attributes and text of a page, as parsed by a browser."""
 
     def __init__(self):
         super().__init__(convert_charrefs=True)
@@ -153,7 +153,7 @@ class Browser:
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
-    """A browser without a window; skips where none is installed."""
+    """A headless browser; skips the test if none is installed."""
     if CHROMIUM is None:
         pytest.skip("no chromium or google-chrome is installed")
     started = Browser(tmp_path_factory.mktemp("profile"))

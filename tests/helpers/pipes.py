@@ -1,4 +1,4 @@
-"""Pipes with a name, and who reads them."""
+"""Named pipes and their readers."""
 
 import os
 import threading
@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def reading(path):
-    """Make a FIFO and read it until its writers have gone; yields a list for the bytes."""
+    """Create a FIFO and read it until all writers have closed it; yield a list of the bytes."""
     os.mkfifo(path)
     found = []
 
@@ -21,7 +21,7 @@ def reading(path):
         yield found
     finally:
         if thread.is_alive() and not found:
-            # Nobody has written: let the reader go.
+            # If nothing was written, unblock the reader.
             with suppress(OSError):
                 os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
         thread.join(10)

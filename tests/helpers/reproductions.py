@@ -1,4 +1,4 @@
-"""Runs of ``python -m reproduction`` in processes of their own, to be interrupted."""
+"""Runs of ``python -m reproduction`` in separate processes that can be interrupted."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from helpers import ROOT
 
 @contextmanager
 def started(*words):
-    """Start a run in a group of its own; what is left of it is killed at the end."""
+    """Start a run in a new process group, which is killed at the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", "reproduction", *words],
         stdout=subprocess.PIPE,
@@ -30,7 +30,7 @@ def started(*words):
 
 
 def running(group):
-    """Processes of a group that have not ended; empty where there is no /proc to tell."""
+    """Return the running processes of a group; empty on systems without /proc."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

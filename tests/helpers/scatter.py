@@ -1,4 +1,4 @@
-"""Correlated rows, scatter matrices as defined, all labellings of few rows."""
+"""Correlated rows, scatter matrices by their definition, and all labellings of a few rows."""
 
 from itertools import product
 
@@ -18,7 +18,7 @@ def covariances(X, labels, weights=None):
 
 
 def correlated(rng, n, d):
-    """Rows whose features are mixed and have different units."""
+    """Rows whose features are correlated and have different units."""
     mixed = rng.standard_normal((n, d)) @ rng.standard_normal((d, d))
     return mixed * 10.0 ** rng.uniform(-2, 2, d) + rng.uniform(-5, 5, d)
 

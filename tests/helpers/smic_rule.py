@@ -16,7 +16,7 @@ def leading(K, k):
 
 
 def labels_by_the_paper(vectors):
-    """The rule as it is printed, row by row, for rows that have a positive entry."""
+    """The rule as printed in the paper, row by row, for rows with a positive entry."""
     n, k = vectors.shape
     scores = np.empty((n, k))
     for y in range(k):

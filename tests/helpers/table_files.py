@@ -1,4 +1,4 @@
-"""Shared by the tests of tables: refusals in one line, and rows of a file."""
+"""Helpers for tests of tables: one-line errors, and the rows of a file."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ CSR = {
 
 
 def refused(action, *words):
-    """Run something that must fail with one line that has all the words."""
+    """Assert that a call fails with a one-line message that contains all the words."""
     with pytest.raises(TableError) as caught:
         action()
     message = str(caught.value)

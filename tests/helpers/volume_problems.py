@@ -1,4 +1,4 @@
-"""Matrices Q of small problems of maximum volume."""
+"""Matrices Q of small maximum volume problems."""
 
 import numpy as np
 from scipy import sparse
@@ -17,7 +17,7 @@ def random_spd(rng, n, floor=0.05):
 
 
 def random_spectrum(rng, n):
-    """Symmetric positive definite matrix of eigenvalues from e^-3 to e, and those, ascending."""
+    """Return a positive definite matrix and its ascending eigenvalues, from e^-3 to e."""
     basis = np.linalg.qr(rng.standard_normal((n, n)))[0]
     eigenvalues = np.sort(np.exp(rng.uniform(-3, 1, n)))
     Q = (basis * eigenvalues) @ basis.T
@@ -65,7 +65,7 @@ def moons_graph(n):
 
 
 class WatchedOperator:
-    """An operator that notes the accuracy of each solve: the residual allowed, as a norm."""
+    """An operator that records the tolerance of each solve, as the norm of the residual."""
 
     def __init__(self, operator):
         self.operator = operator

@@ -1,4 +1,4 @@
-"""Operators of every kind, with the matrices that they stand for."""
+"""Operators of every kind, with the equivalent dense matrices."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from volmar.operators import DenseOperator, SparseOperator
 
 @pytest.fixture(params=["dense", "sparse"])
 def backend(request, rng):
-    """An operator and the same matrix, written out."""
+    """An operator and the same matrix as a dense array."""
     n = 60
     if request.param == "dense":
         Q = random_spd(rng, n)

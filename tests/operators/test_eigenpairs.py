@@ -56,7 +56,7 @@ def test_lobpcg_agrees_with_shift_invert(monkeypatch):
 @pytest.mark.parametrize("n_parts", [2, 3, 5])
 @pytest.mark.parametrize("graph", [moons, blobs], ids=["moons", "blobs"])
 def test_no_zero_of_a_disconnected_graph_is_skipped(graph, n_parts):
-    """One Krylov sequence sees one vector of an eigenspace: the known trap of Lanczos."""
+    """A Krylov sequence contains one vector of an eigenspace: a known failure of Lanczos."""
     L = sparse.csr_matrix(sparse.block_diag([graph(600, seed=s)[0] for s in range(n_parts)]))
     pairs = SparseOperator(L, bounds=(0, 2)).smallest_eigenpairs(n_parts + 1)
     assert pairs.method != "dense"
@@ -86,7 +86,7 @@ def test_lanczos_finds_repeated_eigenvalues(seed):
     rng = np.random.default_rng(seed)
     n = 80
     values = np.sort(rng.random(n))
-    values[-3:] = 2.0  # three times the same at the top
+    values[-3:] = 2.0  # the largest eigenvalue is repeated three times
     basis = linalg.qr(rng.standard_normal((n, n)))[0]
     A = (basis * values) @ basis.T
     found, vectors = largest_eigenpairs(
@@ -96,7 +96,7 @@ def test_lanczos_finds_repeated_eigenvalues(seed):
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(3), atol=1e-7)
 
 
-def test_lanczos_says_when_it_does_not_converge(rng):
+def test_lanczos_reports_missing_convergence(rng):
     A = np.diag(1 + 1e-9 * np.arange(400.0))
     nothing = np.empty((400, 0))
     found = largest_eigenpairs(lambda x: A @ x, nothing, 2, tol=1e-16, seed=0, max_iter=1)
@@ -126,7 +126,7 @@ def test_dense_eigenpairs_use_the_factor_that_solves_need(monkeypatch, m):
 def test_signs_are_fixed():
     v = np.array([[0.1, -0.9], [-0.7, 0.1], [0.7, 0.2]])
     fixed = fix_signs(v)
-    np.testing.assert_array_equal(fixed[:, 0], -v[:, 0])  # of two equal entries the first decides
+    np.testing.assert_array_equal(fixed[:, 0], -v[:, 0])  # the first of two equal entries decides
     np.testing.assert_array_equal(fixed[:, 1], -v[:, 1])
     np.testing.assert_array_equal(fix_signs(np.zeros((2, 1))), np.zeros((2, 1)))
 
@@ -162,7 +162,7 @@ def component_roots(L, root):
 
 
 def strays(seed):
-    """A cloud with five far groups of twelve: six zeros that one Krylov sequence cannot see."""
+    """A cloud with five far groups of twelve: six zeros that one Krylov sequence cannot find."""
     rng = np.random.default_rng(seed)
     cloud = rng.normal(0, 1, (2500, 5))
     groups = [rng.normal(0, 0.1, (12, 5)) + 100 * rng.normal(0, 1, 5) for _ in range(5)]
@@ -194,7 +194,7 @@ def test_a_null_space_that_is_none_is_left_out(rng):
 
 
 def two_expanders(n):
-    """Normalised Laplacian of two random graphs with few edges between: one value stands apart."""
+    """Normalised Laplacian of two random graphs with few edges between: one separate value."""
     half = n // 2
     bridges = np.arange(0, half, 20)
     between = sparse.coo_matrix(
@@ -225,7 +225,7 @@ def test_eigenpairs_of_an_indefinite_matrix():
 
 
 def test_no_convergence_warns_where_a_dense_matrix_is_too_large(monkeypatch):
-    """No factors, no Lanczos, and LOBPCG asked for more than rounding allows."""
+    """No factors, no Lanczos, and a tolerance for LOBPCG that is below rounding."""
 
     def no_lanczos(*args, **kwargs):
         return None
@@ -242,7 +242,7 @@ def test_no_convergence_warns_where_a_dense_matrix_is_too_large(monkeypatch):
 
 
 def test_lobpcg_that_missed_a_value_is_not_believed(monkeypatch):
-    """The residuals of what it found are perfect: only a look at the complement tells."""
+    """The residuals of the found pairs are small; only a check of the complement detects it."""
     L = two_expanders(2000)
     values, vectors = linalg.eigh(L.toarray(), subset_by_index=(0, 3))
     assert values[2] > 4 * values[1]

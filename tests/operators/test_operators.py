@@ -1,4 +1,4 @@
-"""Operators: products and solves of dense and sparse Q, and what they refuse."""
+"""Operators: products and solves of dense and sparse Q, and invalid input."""
 
 import pickle
 
@@ -30,7 +30,7 @@ def test_backend_agrees_with_the_matrix(backend, rng):
 
 
 def test_indefinite_shift_is_solved(backend, rng):
-    """The SQP of the volume family meets A = gamma Q - eta I with one negative eigenvalue."""
+    """The SQP of the volume family uses A = gamma Q - eta I with one negative eigenvalue."""
     operator, Q = backend
     values = linalg.eigvalsh(Q)
     shift = -(values[0] + values[1]) / 2
@@ -71,7 +71,7 @@ def test_answers_do_not_depend_on_what_was_asked_before(monkeypatch, rng, graph,
         return kind(L, shift=shift, bounds=(0, 2))
 
     used = fresh()
-    used.solve(-shift - 0.05, b)  # indefinite: by factors
+    used.solve(-shift - 0.05, b)  # indefinite, so it is factorised
     used.solve(0.01, b)
     pairs, again = fresh().smallest_eigenpairs(3), used.smallest_eigenpairs(3)
     assert again.method == pairs.method

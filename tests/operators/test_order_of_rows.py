@@ -102,6 +102,6 @@ def test_labels_and_graph_do_not_depend_on_the_order_inside(monkeypatch):
     np.testing.assert_allclose(again.data, W.data, rtol=1e-12)
     assert (again != again.T).nnz == 0
     model = SoftLabelMVC().fit(X)
-    assert np.mean(model.labels_ != expected.labels_) <= 0.002  # what counts as settled
+    assert np.mean(model.labels_ != expected.labels_) <= 0.002  # tolerance of convergence
     np.testing.assert_array_equal(model.predict(X), expected.predict(X))
     assert model.result_.check(model.problem_).residuals["stationarity"] < 1e-6

@@ -89,7 +89,7 @@ def test_predicted_fill_with_tiny_components():
 def test_fill_sees_the_fuller_half():
     """Half the rows in two dimensions, half in sixteen: the fuller half decides."""
     flat = moons(6000)[0].tolil()
-    flat[0, 1:200] = flat[1:200, 0] = -1e-3  # the hub that a single ball would start from
+    flat[0, 1:200] = flat[1:200, 0] = -1e-3  # the hub at which a single ball would start
     L = sparse.csr_matrix(sparse.block_diag([sparse.csr_matrix(flat), blobs(6000)[0]]))
     assert predicted_fill(L) > 20
 
@@ -124,7 +124,7 @@ def test_equal_weights_are_joined_in_small_groups(graph, rng):
 
 
 def test_fill_of_a_random_graph_is_not_that_of_a_tree():
-    """Balls of an expander are nearly trees and would say 36, where the real fill is 198."""
+    """Balls of an expander are nearly trees and would predict 36; the real fill is 198."""
     W = random_graph(8000, 3)
     assert 100 < predicted_fill(W) < 400
     assert predicted_fill(W, enough=15.0) > 15

@@ -1,4 +1,4 @@
-"""What all tests of rows share: dask in one thread, and tiles of two sizes."""
+"""Fixtures of all tests of rows: dask in one thread, and tiles of two sizes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def _one_thread():
 def tiling(request, monkeypatch):
     """Run with tiles larger, and much smaller, than the blocks."""
     if request.param == "many tiles":
-        monkeypatch.setattr(recipes_module, "LEAST_ROWS", 3)
+        monkeypatch.setattr(recipes_module, "MIN_ROWS", 3)
         for wanted in (Wanted, *Wanted.__subclasses__()):
             monkeypatch.setattr(wanted, "tile_bytes", 1)

@@ -51,7 +51,7 @@ def journalled(folder, X, **options):
     return found["figures"], journal, passes
 
 
-def test_what_is_written_down_is_not_found_again(tmp_path):
+def test_saved_results_are_not_computed_again(tmp_path):
     X, rng = data()
     weights = rng.random(24)
     first, wrote, passes = journalled(
@@ -66,7 +66,7 @@ def test_what_is_written_down_is_not_found_again(tmp_path):
     for a, b in zip(first, again, strict=True):
         np.testing.assert_array_equal(a, b)
     assert not list((tmp_path / "new" / "folder").glob(".*.part"))
-    assert passes_of(lambda: figures_of(in_blocks(X), weights))  # outside, nothing is read
+    assert passes_of(lambda: figures_of(in_blocks(X), weights))  # nothing is read outside
 
 
 def test_a_fit_that_was_killed_goes_on(tmp_path):
@@ -86,7 +86,7 @@ def test_a_fit_that_was_killed_goes_on(tmp_path):
         figures_of(in_blocks(X))
     found, journal, passes = journalled(tmp_path / "part", in_blocks(X))
     figures_agree(found, whole)
-    # What a pass found is saved before anybody is told of it.
+    # The result of a pass is saved before the pass is reported.
     assert len(passes) == n_passes - 3
     assert journal.n_read >= 3
 
@@ -99,7 +99,7 @@ def test_other_data_are_refused(tmp_path):
     for wrong in (in_blocks(other), in_blocks(X[:-1]), in_blocks(X.astype(np.float32))):
         rows = as_rows(wrong)
         with checkpoint(tmp_path):
-            for _ in range(2):  # asked again, it is no better
+            for _ in range(2):  # a second request fails, too
                 with pytest.raises(
                     ValueError, match=r"belongs to other data.*Give another folder"
                 ):
@@ -115,12 +115,12 @@ def test_an_empty_first_block_is_no_witness(tmp_path):
 
 
 def test_other_chunks_go_on(tmp_path):
-    """Sums do not mind; the sums of each block, which rows are looked for by, are found anew."""
+    """Sums do not depend on the chunks; sums per block, used to find rows, are computed again."""
     X, rng = data()
     weights = rng.random(24) * (rng.random(24) < 0.5)
     plain = figures_of(in_blocks(X), sample_weight=weights)
     journalled(tmp_path, in_blocks(X, (7,)), sample_weight=weights)
-    for path in tmp_path.glob("*.npz"):  # a part of them, as though it had been killed
+    for path in tmp_path.glob("*.npz"):  # some of the results, as if the fit had been killed
         if path.name < "8":
             path.unlink()
     for sizes in ((11,), (1,), (24,)):
@@ -150,7 +150,7 @@ def test_other_weights_of_the_same_name_are_refused(tmp_path):
 
 
 class Hostile:
-    """Tells when it is unpickled."""
+    """Records that it was unpickled."""
 
     woken = 0
 
@@ -164,7 +164,7 @@ def _wake():
 
 
 def damaged(kind, whole):
-    """The bytes of a file that is not what was written."""
+    """Return damaged bytes of a file."""
     memory = io.BytesIO()
     if kind == "truncated":
         return whole[: len(whole) // 2]
@@ -194,7 +194,7 @@ def damaged(kind, whole):
     "kind",
     ["truncated", "empty", "noise", "flipped", "array", "pickle", "hostile", "other names"],
 )
-def test_damaged_files_are_found_anew(tmp_path, kind):
+def test_results_of_damaged_files_are_computed_again(tmp_path, kind):
     X, _ = data()
     plain, wrote, _ = journalled(tmp_path, in_blocks(X))
     before = {path: path.read_bytes() for path in tmp_path.glob("*.npz")}
@@ -203,7 +203,7 @@ def test_damaged_files_are_found_anew(tmp_path, kind):
     found, journal, _ = journalled(tmp_path, in_blocks(X))
     figures_agree(found, plain)
     assert Hostile.woken == 0
-    # An empty figure has nothing to flip.
+    # An empty result has no bits to flip.
     assert journal.n_read <= 1
     assert journal.n_written >= wrote.n_written - 1
     _, healed, _ = journalled(tmp_path, in_blocks(X))
@@ -257,7 +257,7 @@ def test_squares_show_what_is_not_finite():
     assert as_table(csr_blocks(X)).ask(Squares()) == pytest.approx((X**2).sum())
 
 
-def test_figures_are_kept_up_to_a_size(monkeypatch):
+def test_results_are_cached_up_to_a_size(monkeypatch):
     from volmar.rows.blocks import table as table_module
 
     monkeypatch.setattr(table_module, "KEPT_BYTES", 100)

@@ -1,4 +1,4 @@
-"""Passes over rows in blocks: what one brings, and rows drawn."""
+"""Passes over rows in blocks, and draws of rows."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_one_pass_brings_everything_together():
     assert (report.n_rows, report.n_blocks) == (24, 4)
     assert report.seconds >= 0
     assert {"Sum", "Extremes", "MomentSum", "Combination", "Binned"} <= set(report.figures)
-    # What is known needs no pass, inside or outside.
+    # Cached results need no pass, inside or outside of the call.
     assert not passes_of(asked)
     assert not passes_of(prefetched)
     plain = as_rows(in_blocks(X, (24,)))
@@ -111,10 +111,10 @@ def test_errors_inside_a_pass_leave_a_clean_table():
     assert not passes_of(failing)
     assert not table.is_collecting
     assert v.sum() == a.sum()
-    with pytest.raises(TypeError, match="picked"):
+    with pytest.raises(TypeError, match="selected"):
         table.prefetch(lambda: v[[1, 2]])
     assert not table.is_collecting
-    # An error of a block itself.
+    # An error in a block.
     broken = as_beside(table, table.rows_of.X[:, 0].map_blocks(_fail, dtype=float), "broken")
     with pytest.raises(ZeroDivisionError):
         table.prefetch(broken.sum)
@@ -149,7 +149,7 @@ def test_only_the_blocks_that_hold_them_are_read():
     assert sorted(read) == [1, 3]
 
 
-def test_figures_are_handed_out_as_copies():
+def test_results_are_returned_as_copies():
     X, _ = data()
     rows = as_rows(in_blocks(X))
     v = constant_vector(rows, 1.0, float)
@@ -193,6 +193,6 @@ def test_rows_drawn_are_the_same_in_blocks(n, sizes, seed, count, zeros):
 
 
 def test_a_draw_does_not_list_all_rows():
-    """A few of 10^12 rows are drawn without an array of as many numbers."""
+    """Drawing a few of 10^12 rows does not allocate an array of 10^12 numbers."""
     chosen = drawn_rows(10**12, None, 5, np.random.default_rng(0))
     assert chosen.shape == (5,)

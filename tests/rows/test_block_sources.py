@@ -78,7 +78,7 @@ def test_other_numbers(dtype):
 
 
 def test_weights_of_whole_blocks_are_zero(tiling):
-    """Rows of weight 0 are left out of sums, and still counted among the rows of bins."""
+    """Rows of weight 0 do not contribute to sums, but are counted in the rows of bins."""
     X, rng = data()
     weights = np.ones(24)
     weights[5:20] = 0.0
@@ -110,7 +110,7 @@ def test_bins_by_brute_force(n, sizes, seed, bins):
 
 
 def test_edges_over_empty_bins_are_cut_in_the_middle():
-    """As all cuts, those between two rows: a new row is given to the nearer side."""
+    """Like all cuts, these are between two rows, and a new row is assigned to the nearer side."""
     rows = DenseRows(np.array([[-1.0], [-0.9], [0.9], [1.0]]))
     bins = bin_sums(rows, np.ones(1), -2.0, 2.0, 100)
     found = edge_split(bins, np.linspace(-2.0, 2.0, 101), 2.0, 1.0)
@@ -218,10 +218,10 @@ def test_unknown_chunk_sizes():
     kept = lazy[lazy[:, 0] > 2.0]
     assert np.isnan(kept.shape[0])
     rows = as_rows(kept, sample_weight=lazy[:, 1][lazy[:, 0] > 2.0] ** 2)
-    assert np.isnan(kept.shape[0])  # what the user has stays as it is
+    assert np.isnan(kept.shape[0])  # the input is not modified
     there = X[:, 0] > 2.0
     sources_agree(rows, DenseRows(X[there], sample_weight=X[there, 1] ** 2), rng)
-    with pytest.raises(ValueError, match="a row and a column at least"):
+    with pytest.raises(ValueError, match="at least one row and one column"):
         as_table(lazy[lazy[:, 0] > 1e9])
 
 
@@ -255,20 +255,20 @@ def test_other_shapes_are_refused():
         as_table(da.ones(6, chunks=3))
     with pytest.raises(ValueError, match="got a dask array with 3"):
         as_table(da.ones((6, 2, 2), chunks=3))
-    with pytest.raises(ValueError, match=r"got \(0, 2\)"):
+    with pytest.raises(ValueError, match=r"got shape \(0, 2\)"):
         as_table(da.ones((0, 2)))
-    with pytest.raises(ValueError, match=r"got \(6, 0\)"):
+    with pytest.raises(ValueError, match=r"got shape \(6, 0\)"):
         as_table(da.ones((6, 0)))
 
 
-def test_what_lies_beside():
+def test_arrays_in_the_same_blocks():
     X, rng = data()
     table, v = as_table(in_blocks(X)), rng.random(24)
     for other in (v, list(v), da.from_array(v, chunks=24), da.from_array(v, chunks=(7,))):
         found = as_beside(table, other, "sample_weight")
         np.testing.assert_array_equal(found.to_dask().compute(), v)
         assert as_beside(table, found, "sample_weight") is found
-    # Content that is the same is held once.
+    # Equal arrays are stored once.
     n_given = len(table.rows_of.given)
     as_beside(table, v.copy(), "sample_weight")
     assert len(table.rows_of.given) == n_given
@@ -277,7 +277,7 @@ def test_what_lies_beside():
             as_beside(table, wrong, "sample_weight")
 
 
-def test_dask_is_told_from_the_rest():
+def test_dask_collections_are_recognised():
     assert is_dask(da.ones(3))
     for other in (np.ones(3), [1.0], None, "dask", sparse.eye_array(3), dask.delayed(np.ones)(3)):
         assert not is_dask(other)

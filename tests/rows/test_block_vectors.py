@@ -72,7 +72,7 @@ def test_choices_and_masks(n, sizes, seed, one, two):
 
 @quick
 @given(**tables, kind=kinds)
-def test_figures_of_vectors(n, sizes, seed, kind):
+def test_reductions_of_vectors(n, sizes, seed, kind):
     _, (v, w), (a, b) = vectors(n, sizes, seed, kind, "f8")
     assert v.sum() == a.sum(dtype=np.int64 if kind in ("i2", "?") else None)
     assert np.sum(v) == v.sum(axis=0) == np.sum(v, 0) == v.sum()
@@ -105,7 +105,7 @@ def test_sums_keep_64_bits():
     assert many.sum() == 0  # modulo 2^64, without a warning
 
 
-def test_nan_shows_in_figures():
+def test_nan_shows_in_reductions():
     array = np.array([1.0, np.nan, 3.0, np.nan])
     table = as_table(in_blocks(np.ones((4, 1)), (2,)))
     v = as_beside(table, array, "v")
@@ -172,7 +172,7 @@ def test_columns(n, sizes, seed, k):
 
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_entries_of_rows_are_never_taken_for_columns(n):
-    """Where there are as many columns as rows of a block, numpy would broadcast the wrong way."""
+    """If there are as many columns as rows in a block, NumPy would broadcast the wrong way."""
     X = np.arange(3.0 * n).reshape(n, 3)
     rows = as_rows(in_blocks(X, (3,)))
     S, v = rows.scores(np.eye(3)), rows.scores(np.ones(3))
@@ -211,7 +211,7 @@ def test_numbers_that_are_none():
             source[np.array([1.0])]
         with pytest.raises(TypeError, match="by a vector over rows"):
             source[v > 0]
-    with pytest.raises(TypeError, match="list of their numbers"):
+    with pytest.raises(TypeError, match="list of row numbers"):
         table[3]
     with pytest.raises(TypeError, match="whole columns"):
         v[:, 0]
@@ -247,9 +247,9 @@ def test_first_beyond_over_tiles(tiling):
 
 def test_first_beyond_refuses():
     table, (v,), _ = vectors(6, (4,), 0, "f8")
-    with pytest.raises(ValueError, match="never rises"):
+    with pytest.raises(ValueError, match="must have a positive sum"):
         table.full(0.0, float).first_beyond(np.array([0.0]))
-    with pytest.raises(TypeError, match="only being asked for"):
+    with pytest.raises(TypeError, match="being collected"):
         table.prefetch(lambda: abs(v).first_beyond(np.array([0.5])))
     assert not table.is_collecting
 
@@ -289,7 +289,7 @@ def test_vectors_are_no_arrays():
 
 
 def test_a_row_is_no_exception():
-    """With a single row, constants of length 1 are no arrays with an entry for each row."""
+    """With a single row, constants of length 1 are not treated as arrays over the rows."""
     _, (v,), (a,) = vectors(1, (1,), 0, "f8")
     same(v + np.array([2.0]), a + 2.0)
 

@@ -36,7 +36,7 @@ def test_a_function_of_each_row(n, sizes, seed):
     rng = np.random.default_rng(seed)
     table = as_table(in_blocks(rng.normal(size=(n, 2)), sizes))
     values, labels = rng.normal(size=n), rng.integers(0, 3, n)
-    # As many rows as the constant has: it is no vector.
+    # The constant has as many entries as there are rows, but is not a vector.
     constant = rng.normal(size=(3, 2))
     found = row_wise(shifted_pairs, beside(table, values), beside(table, labels), constant)
     same(found, row_wise(shifted_pairs, values, labels, constant))

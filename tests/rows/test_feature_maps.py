@@ -60,7 +60,7 @@ def test_exact_maps_at_any_width(seed, n, d, log_gamma):
 
 
 def test_exact_maps_of_new_points_in_the_span():
-    """A polynomial kernel has few dimensions, all of them seen: new points are exact too."""
+    """A polynomial kernel has few dimensions, all found in fit, so new points are exact, too."""
     X, Y = points(60, 2), points(20, 2, seed=3)
     parameters = {"kernel": "poly", "degree": 2, "gamma": 1.0}
     K = (Y @ X.T + 1) ** 2
@@ -116,7 +116,7 @@ def test_nystroem_with_every_point_a_landmark_is_exact(kernel, parameters):
 
 @pytest.mark.parametrize("choice", ["kmeans", "random"])
 def test_nystroem_formula_and_its_error(choice):
-    """z(x)'z(y) = k(x, L) K(L, L)⁺ k(L, y), never above the kernel, nearer with more landmarks."""
+    """z(x)'z(y) = k(x, L) K(L, L)⁺ k(L, y), never above the kernel, closer with more landmarks."""
     X = points(300)
     K = rbf_kernel(X, gamma=2.0)
     errors = []
@@ -324,7 +324,7 @@ def test_bad_kernels_are_named(make):
         make(kernel="gauss")
     with pytest.raises(ValueError, match=r"gamma=1\.0 has no meaning for a callable"):
         make(kernel=vectorised, gamma=1.0)
-    with pytest.raises(ValueError, match=r"kernel_params=.* are for callable kernels"):
+    with pytest.raises(ValueError, match=r"kernel_params=.* is only for callable kernels"):
         make(kernel="rbf", kernel_params={"gamma": 2.0})
     with pytest.raises(ValueError, match=r"returned shape \(\).*pairwise_kernels"):
         make(kernel=lambda x, y: 1.0).fit(points(120))
@@ -340,7 +340,7 @@ def test_bad_points_are_named(make):
     with pytest.raises(NotFittedError, match="has not been fitted"):
         feature_map.n_components  # noqa: B018 - a property that raises
     feature_map.fit(points(120))
-    with pytest.raises(ValueError, match="X has 3 features, and fit has seen 4"):
+    with pytest.raises(ValueError, match="X has 3 features, but the map was fitted to 4"):
         feature_map.transform(points(d=3))
 
 
@@ -351,8 +351,8 @@ def test_bad_points_are_named(make):
         (0, ValueError, "landmarks=0 must be between 1"),
         (np.array([0, 80]), ValueError, "indices between 0 and 79.* got 0 to 80"),
         (np.array([-1, 2]), ValueError, "indices between 0 and 79.* got -1 to 2"),
-        (np.array([], dtype=int), ValueError, "one at least, got none"),
-        (np.ones((3, 2)), ValueError, "landmarks have 2 features and X has 4"),
+        (np.array([], dtype=int), ValueError, "at least one, got none"),
+        (np.ones((3, 2)), ValueError, "landmarks have 2 features, but X has 4"),
         (0.5, TypeError, "landmarks must be a number of landmarks, an array of row indices"),
         (np.ones(80, dtype=bool), TypeError, "landmarks must be a number of landmarks"),
         ("all", TypeError, "landmarks must be a number of landmarks"),
@@ -368,7 +368,7 @@ def test_other_bad_arguments_are_named():
         NystroemMap(choice="grid")
     with pytest.raises(ValueError, match=r"kernel='precomputed'.*KernelPCAMap"):
         NystroemMap("precomputed")
-    with pytest.raises(TypeError, match=r"n_components must be a whole number or None, got 2\.5"):
+    with pytest.raises(TypeError, match=r"n_components must be an integer or None, got 2\.5"):
         KernelPCAMap(2.5)
     with pytest.raises(ValueError, match=r"n_components=81 must be between 1 and .* 80"):
         KernelPCAMap(81).fit(points())
@@ -377,7 +377,7 @@ def test_other_bad_arguments_are_named():
     with pytest.raises(TypeError, match=r"must be dense. Pass K.toarray"):
         KernelPCAMap(kernel="precomputed").fit(sparse.csr_array(np.eye(3)))
     fitted = KernelPCAMap(kernel="precomputed").fit(rbf_kernel(points()))
-    with pytest.raises(ValueError, match=r"X has 4 columns \(training points\).* seen 80"):
+    with pytest.raises(ValueError, match=r"X has 4 columns \(training points\).*fitted to 80"):
         fitted.transform(points())
 
 
@@ -395,7 +395,7 @@ def test_matrices_that_do_not_fit_are_refused(monkeypatch):
 
 
 def test_arguments_that_a_kernel_does_not_take_are_a_value_error(rng):
-    kernel = Kernel("rbf", gamma=-1.0)  # of a damaged model: estimators check it
+    kernel = Kernel("rbf", gamma=-1.0)  # as in a damaged model; estimators check this
     with pytest.raises(ValueError, match="'rbf' cannot be computed: The 'gamma'") as caught:
         kernel(rng.normal(size=(3, 2)), rng.normal(size=(3, 2)))
     assert caught.type is ValueError

@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from volmar import LGMMC, MSPC, SKMMC, IterSVR, KernelCPMMC
 from volmar.rows import Kernel, KernelPCAMap, NystroemMap, gaussian, mapped_scores
 
-MANY = gaussian.FLOAT64_UP_TO + 904  # of which the last tile is not full
+MANY = gaussian.FLOAT64_UP_TO + 904  # so that the last tile is not full
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def rng():
 
 
 def precisions(monkeypatch):
-    """Return the list of precisions that sums are computed in."""
+    """Return the list of dtypes in which sums are computed."""
     taken = []
     tiled = gaussian._tiled_sums
 
@@ -107,7 +107,7 @@ def test_scores_of_maps_are_products_with_their_features(rng, kernel, shape):
     ids=lambda model: f"{type(model).__name__}-{model.n_clusters}",
 )
 def test_scores_of_many_rows_are_those_of_few(rng, monkeypatch, model, dtype):
-    """Scores in float32 are within the loss of those in float64; labels differ at the border."""
+    """Scores in float32 are within the allowed error; labels differ only at the border."""
     centres = 2.5 * rng.standard_normal((model.n_clusters, 10))
     X = (
         centres[rng.integers(model.n_clusters, size=MANY)] + rng.standard_normal((MANY, 10))

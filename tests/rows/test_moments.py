@@ -1,4 +1,4 @@
-"""Moments: they add, subtract, merge and shift as the moments of the rows themselves do."""
+"""Moments can be added, subtracted, merged and shifted, as if computed from the rows."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_mean_and_covariance_are_numpys():
 
 
 def test_many_switches_do_not_drift():
-    """MSPC follows one cluster through rows that come and go: 300 updates keep 11 digits."""
+    """Moments of a cluster keep 11 digits in 300 updates by rows that join and leave."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(500, 5)) + 20.0
     rows = DenseRows(X)
@@ -171,7 +171,7 @@ def test_bad_use_is_named():
         moments - rows.moments(second=False)
     with pytest.raises(ValueError, match=r"no second moments.*second=True"):
         rows.moments(second=False).covariance()
-    with pytest.raises(ValueError, match="cannot remove rows of weight 4 from rows of weight 2"):
+    with pytest.raises(ValueError, match="cannot subtract rows of weight 4 from rows of weight 2"):
         rows.moments(np.array([True, True, False, False])) - moments
     empty = rows.moments(np.zeros(4, dtype=bool))
     with pytest.raises(ValueError, match="weight 0 have no mean"):

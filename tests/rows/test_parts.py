@@ -29,7 +29,7 @@ from volmar.rows.parts import row_ranks
 
 
 class Above:
-    """The rows whose j-th column is above a cut, as a split that can travel."""
+    """The rows whose j-th column is above a cut, as a picklable split."""
 
     def __init__(self, j, cut):
         self.j, self.cut = j, cut
@@ -40,7 +40,7 @@ class Above:
 
 
 def first_rows(rows, weights, most, seed):
-    """By hand: all of few rows, else those of positive weight that are drawn first."""
+    """Return the expected sample: all rows if few, else the first drawn of positive weight."""
     if rows.size <= most:
         return rows
     weights = np.ones(rows.max() + 1) if weights is None else weights
@@ -50,7 +50,7 @@ def first_rows(rows, weights, most, seed):
 
 
 def check_sample(part, pool, X, weights, most, seed):
-    """`pool` are the rows of the part that were drawn."""
+    """Check a part; `pool` contains its drawn rows."""
     chosen = first_rows(pool, weights, most, seed)
     np.testing.assert_array_equal(part.numbers, chosen)
     found = part.X.toarray() if sparse.issparse(part.X) else part.X
@@ -63,12 +63,12 @@ def check_sample(part, pool, X, weights, most, seed):
 
 
 def grown(source, X, weights, most, seed, size, fewest):
-    """Split twice and check all parts; return the labels found, those by hand, and the parts."""
+    """Split twice and check all parts; return the labels, the expected labels, and the parts."""
     every = np.arange(len(X))
     root, pool = source.root, first_rows(every, weights, size, seed)
     assert root.n_rows == len(X)
     check_sample(root, pool, X, weights, most, seed)
-    # Of each part all rows, those that were drawn, and the size of their pool.
+    # All rows of each part, the drawn rows, and the size of their pool.
     leaves, inside = [root], [(every, pool, pool.size, len(X))]
     for side in (Above(0, 2.0), Above(1, 2.5)):
         halves, parted = [], []
@@ -83,7 +83,7 @@ def grown(source, X, weights, most, seed, size, fewest):
         leaves, inside = halves, parted
         source.draw(leaves)
         for i, (rows, drawn, total, of) in enumerate(inside):
-            if drawn.size < min(fewest, most, total) and total < of:  # it gets a pool of its own
+            if drawn.size < min(fewest, most, total) and total < of:  # it gets a separate pool
                 new = first_rows(rows, weights, most, seed)
                 inside[i] = rows, new, new.size, rows.size
         for leaf, (rows, drawn, total, of) in zip(leaves, inside, strict=True):
@@ -117,7 +117,7 @@ def test_the_same_samples_in_memory_and_in_blocks(n, sizes, seed, most, more, fe
     size = min(n, most + more)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "POOL_BYTES", (most + more) * 3 * X.dtype.itemsize)
-        patch.setattr(parts, "FEWEST", fewest)
+        patch.setattr(parts, "MIN_POOL_ROWS", fewest)
         for weights in (None, rng.integers(0, 3, n).astype(float)):
             if weights is not None and not weights.any():
                 continue
@@ -149,7 +149,7 @@ def test_samples_are_fair_and_depend_on_the_seed():
 
 def test_sizes_are_estimated_in_the_pool(monkeypatch):
     monkeypatch.setattr(parts, "POOL_BYTES", 2000 * 24)
-    monkeypatch.setattr(parts, "FEWEST", 100)
+    monkeypatch.setattr(parts, "MIN_POOL_ROWS", 100)
     X, rng = data(20_000, 3)
     weights = rng.integers(0, 3, 20_000).astype(float)
     source = Parts(X, weights, most=500, seed=0)
@@ -173,7 +173,7 @@ def test_few_rows_travel(monkeypatch):
 
 
 def test_a_limit_that_was_too_low(monkeypatch):
-    """With too few rows below it another pass is needed, and the sample is still exact."""
+    """If too few rows are below the limit, another pass is made, and the sample is exact."""
     monkeypatch.setattr(parts, "SPARE", -3.0)
     monkeypatch.setattr(parts, "POOL_BYTES", 0)
     X, _ = data(3000, 3)

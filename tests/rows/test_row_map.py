@@ -42,7 +42,7 @@ def test_new_rows_must_be_counts_where_the_fit_had_counts(counts):
     found = fit_row_map(counts, text_components=3)
     np.testing.assert_allclose(found.transform(counts[:3].toarray()), found.transform(counts)[:3])
     for wrong in (counts[:3] / 2, -counts[:3].toarray()):
-        with pytest.raises(ValueError, match="X must hold counts of words"):
+        with pytest.raises(ValueError, match="X must contain counts of words"):
             found.transform(wrong)
 
 

@@ -1,4 +1,4 @@
-"""Rows in a basis of their span are the standardised rows, seen from another side."""
+"""Rows in a basis of their span are equivalent to the standardised rows."""
 
 import sys
 

@@ -17,14 +17,14 @@ from volmar.rows import sparse as sparse_module
 
 
 class Scaling:
-    """A feature map that can be checked by eye: every feature is doubled."""
+    """A feature map with obvious results: every feature is doubled."""
 
     def transform(self, X):
         return (X.toarray() if sparse.issparse(X) else X) * X.dtype.type(2)
 
 
 class Counting(Scaling):
-    """Remembers how many rows it has mapped."""
+    """Counts the rows that it has mapped."""
 
     def __init__(self):
         self.rows = 0
@@ -35,7 +35,7 @@ class Counting(Scaling):
 
 
 def make(kind, X, **parameters):
-    """A source of the given kind whose rows are those of X."""
+    """Return a source of the given kind with the rows of X."""
     if kind == "dense":
         return DenseRows(X, **parameters)
     if kind == "fortran":
@@ -130,7 +130,7 @@ def test_blocks_are_their_columns(kind, dtype, centring, tiling):
 
 
 def test_float32_blocks_are_summed_in_float64_across_tiles(monkeypatch):
-    """2^24 + 1 + ... + 1 has no digit for the ones in float32."""
+    """In float32, 2^24 + 1 + ... + 1 loses all the ones."""
     monkeypatch.setattr(tiled, "TILE_ROWS", 1)
     monkeypatch.setattr(tiled, "_MIN_TILE_ROWS", 1)
     X = np.ones((100, 1), dtype=np.float32)
@@ -197,7 +197,7 @@ def test_float32_stays_float32(kind):
 @pytest.mark.parametrize("kind", ["dense", "fortran", "sparse"])
 @pytest.mark.parametrize("offset", [0.0, 1e3])
 def test_float32_moments_are_near_float64(kind, offset):
-    """About the mean, float32 data of mean 1e3 and sd 1 give covariances right to 1e-6."""
+    """About the mean, float32 data of mean 1e3 and sd 1 give covariances accurate to 1e-6."""
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(20_000, 6)) @ rng.normal(size=(6, 6)) + offset).astype(np.float32)
     exact = np.cov(X.astype(np.float64).T, bias=True)
@@ -214,7 +214,7 @@ def test_float32_moments_are_near_float64(kind, offset):
 
 
 def test_the_plain_product_would_not_do():
-    """The reason for tiles about a centre: X'X in float32 has no digit of the covariance left."""
+    """Without centred tiles, X'X in float32 has no correct digit of the covariance."""
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(20_000, 4)) + 1e3).astype(np.float32)
     mean = X.mean(axis=0)
@@ -225,7 +225,7 @@ def test_the_plain_product_would_not_do():
 
 @pytest.mark.parametrize(("mean", "low", "high"), [(0.0, 0.0, 1e-6), (1e4, 1e-5, 1e-2)])
 def test_what_implicit_centring_costs_in_float32(mean, low, high):
-    """Scores of float32 rows with mean 1e4 and sd 1 are good to about 1e-3, not 1e-7."""
+    """Scores of float32 rows with mean 1e4 and sd 1 are accurate to about 1e-3, not 1e-7."""
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(5000, 20)) + mean).astype(np.float32)
     w, v = rng.normal(size=20), rng.normal(size=5000)
@@ -370,8 +370,8 @@ def test_pickle(kind):
     ("X", "error", "message"),
     [
         (np.ones(3), ValueError, r"X must have two dimensions .*got 1.*reshape"),
-        (np.ones((0, 3)), ValueError, r"X must have a row and a column at least, got \(0, 3\)"),
-        (sparse.csr_array((3, 0)), ValueError, "a row and a column at least"),
+        (np.ones((0, 3)), ValueError, r"X .* at least one row and one column, got shape \(0, 3\)"),
+        (sparse.csr_array((3, 0)), ValueError, "at least one row and one column"),
         (np.ones((2, 2)) * 1j, TypeError, "X must hold real numbers, got dtype complex128"),
         ([["a", "b"]], TypeError, "X must hold real numbers"),
         (np.array([["a", 1]], dtype=object), TypeError, "X must hold real numbers"),
@@ -388,7 +388,7 @@ def test_bad_data_are_named(X, error, message):
         (
             [1.0, 2.0],
             ValueError,
-            r"sample_weight must have one weight for each row, shape \(3,\), got shape \(2,\)",
+            r"sample_weight must have one weight per row, shape \(3,\), got shape \(2,\)",
         ),
         ([1.0, -2.0, 1.0], ValueError, "sample_weight must be finite and not negative, got -2"),
         ([1.0, np.nan, 1.0], ValueError, "sample_weight must be finite.*got nan"),
@@ -406,13 +406,13 @@ def test_bad_arguments_are_named(kind):
     rows = make(kind, np.ones((4, 2)))
     with pytest.raises(ValueError, match=r"w must have the shape \(2,\), got \(2, 1\)"):
         rows.scores(np.ones((2, 1)))
-    with pytest.raises(ValueError, match=r"v must have the shape \(4,\), got \(2,\).*each row"):
+    with pytest.raises(ValueError, match=r"v must have the shape \(4,\), got \(2,\).*per row"):
         rows.combine(np.ones(2))
     with pytest.raises(ValueError, match=r"mask must be a boolean array of shape \(4,\).*int"):
         rows.moments(np.array([0, 1, 2, 3]))
     with pytest.raises(ValueError, match=r"mask must be a boolean array of shape \(4,\)"):
         rows.moments(np.ones(3, dtype=bool))
-    with pytest.raises(ValueError, match=r"center must have the shape \(2,\).*each feature"):
+    with pytest.raises(ValueError, match=r"center must have the shape \(2,\).*per feature"):
         rows.moments(center=np.ones(3))
     with pytest.raises(ValueError, match=r"offset must have the shape \(2,\)"):
         make(kind, np.ones((4, 2)), offset=np.ones(1))

@@ -1,9 +1,8 @@
-"""Install the wheel alone, on the oldest and newest Python there is, and use it: ``make wheels``.
+"""Install and test the wheel on the oldest and newest Python found: ``make wheels``.
 
-The wheel is built once. Each environment is a fresh one and gets the wheel without extras, then
-those of the command line for tables; versions are those of constraints.txt where they have wheels
-for that Python.
-Interpreters are looked for on the path and under pyenv, or named as arguments.
+The wheel is built once. Each new environment gets the wheel without extras first, and then the
+extras of the command line for tables. Versions are those of constraints.txt if they have wheels
+for that Python. Interpreters are searched on the path and in pyenv, or given as arguments.
 """
 
 import os
@@ -20,7 +19,7 @@ SMOKE = Path(__file__).with_name("smoke.py")
 
 
 def main():
-    """Build, install and run; 1 where an environment failed."""
+    """Build, install and run; return 1 if an environment failed."""
     pythons = sys.argv[1:] or oldest_and_newest()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -44,7 +43,7 @@ def oldest_and_newest():
 
 
 def interpreter_of(version):
-    """Return a Python of a version that runs; the shims of pyenv exist for ones that do not."""
+    """Return a working Python of a version; pyenv also has shims for versions that do not run."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     managed = sorted(pyenv.glob(f"{version}.*/bin/python{version}"))
     for candidate in (shutil.which(f"python{version}"), *map(str, managed)):
@@ -66,7 +65,7 @@ def _is_running(python):
 
 
 def is_usable(python, wheel, folder):
-    """Install the wheel in an environment of its own and run the smoke test there."""
+    """Install the wheel in a new environment and run the smoke test there."""
     began = time.monotonic()
     environment = Path(tempfile.mkdtemp(dir=folder))
     try:
@@ -75,7 +74,7 @@ def is_usable(python, wheel, folder):
         version = _run([str(inside), "-V"], folder).strip()
         for extra in ("", "[cli,io]"):
             pinned = _installed(inside, f"{wheel}{extra}", folder)
-            # -I: neither the checkout nor the user's packages are seen.
+            # -I hides the checkout and the user's packages.
             _run([str(inside), "-I", str(SMOKE), extra], folder)
             how = (
                 "pinned versions"

@@ -1,4 +1,4 @@
-"""What an installed wheel must do: run by the Python of its environment, outside the checkout."""
+"""Smoke test of an installed wheel, run by the Python of its environment outside the checkout."""
 
 import csv
 import importlib.metadata
@@ -36,7 +36,7 @@ def main():
 
 
 def refuse_the_command():
-    """Without its libraries the command says in one line what to install."""
+    """Without its libraries, the command prints one line that names what to install."""
     done = run("--version")
     assert done.returncode == 1, done
     assert "pip install" in done.stderr, done
@@ -44,7 +44,7 @@ def refuse_the_command():
 
 
 def run_commands(folder):
-    """Cluster a CSV file, keep the model, and label the file by it again."""
+    """Cluster a CSV file, save the model, and label the file again with it."""
     table, labels = folder / "rows.csv", folder / "labels.csv"
     with table.open("w", newline="") as file:
         csv.writer(file).writerows([["a", "b", "c", "d"], *X.tolist()])

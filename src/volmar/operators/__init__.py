@@ -1,4 +1,4 @@
-"""One protocol for a symmetric positive definite matrix Q: products, solves, eigenpairs."""
+"""Symmetric positive definite operators, dense or sparse: products, solves and eigenpairs."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ def as_operator(
     null_space: NDArray[np.floating] | None = None,
     random_state: int = 0,
 ) -> SPDOperator:
-    """Return Q = matrix + shift I as an operator, dense or sparse as `matrix` is.
+    """Return Q = matrix + shift I as an operator, dense or sparse like `matrix`.
 
     Parameters
     ----------
     matrix : ndarray or sparse matrix of shape (n, n)
-        Symmetric matrix. Float32 is converted: small eigenvalues need the digits. A float64 array
-        or CSR matrix is kept as it is, not copied.
+        Symmetric matrix. float32 is converted to float64, since small eigenvalues need the digits.
+        A float64 array or CSR matrix is not copied.
     shift : float, default=0
-        Multiple of the identity added to it.
+        Multiple of the identity that is added to `matrix`.
     bounds : (float, float), optional
-        Interval known to hold the eigenvalues of `matrix` (0 and 2 for a normalised Laplacian);
-        Gershgorin's discs if not given.
+        Interval that contains the eigenvalues of `matrix`, such as 0 and 2 for a normalised
+        Laplacian. If None, Gershgorin's discs are used.
     null_space : ndarray of shape (n, c), optional
-        Eigenvectors at the lower bound, if they are known exactly (for a normalised Laplacian the
-        roots of the degrees, component by component): they need not be computed, and a repeated
-        eigenvalue cannot be missed.
+        Eigenvectors at the lower bound, if they are known exactly. For a normalised Laplacian
+        these are the square roots of the degrees, for each component. They are not computed then,
+        and a repeated eigenvalue cannot be missed.
     random_state : int, default=0
-        Seed of iterative eigensolvers.
+        Random seed of the iterative eigensolvers.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Conjugate gradients for several right sides at once."""
+"""Conjugate gradients for several right-hand sides at once."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def conjugate_gradients(
     precondition: Callable[[FloatArray], FloatArray],
     start: FloatArray | None = None,
 ) -> tuple[FloatArray, int, bool]:
-    """Solve A X = B column by column, with one product with A an iteration for all of them.
+    """Solve A X = B for all columns of B, with one product with A per iteration.
 
-    Columns that have converged leave the block, so that the last one does not pay for the rest.
-    Returns the last point reached, the iterations, and whether every column's residual is at most
-    rtol times the norm of its right side.
+    Columns that have converged are removed from the iteration. Returns the last iterate, the
+    number of iterations, and whether the residual of every column is at most rtol times the norm
+    of its right-hand side.
     """
     X = np.zeros_like(B) if start is None else start.copy()
     R = B - product(X) if start is not None else B.copy()
@@ -30,9 +30,9 @@ def conjugate_gradients(
     active = np.flatnonzero(np.linalg.norm(R, axis=0) > goal)
     if active.size == 0:
         return X, 0, True
-    # Columns at work: copies, written back to X when they leave.
+    # Active columns are copies, written back to X when they are removed.
     x, r = X[:, active], R[:, active]
-    p = precondition(r).copy()  # it may hand back its argument
+    p = precondition(r).copy()  # precondition may return its argument
     rz = _dots(r, p)
     step = np.empty_like(r)
     for iteration in range(1, max_iter + 1):

@@ -1,4 +1,4 @@
-"""Q held as a dense matrix: Cholesky for solves, LAPACK or Lanczos for eigenpairs."""
+"""Operators with a dense matrix: Cholesky for solves, LAPACK or Lanczos for eigenpairs."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from volmar.operators.protocol import (
     expected_iterations,
 )
 
-# Below this LAPACK's subset solver wins; above it a few dozen products with Q are cheaper.
+# Size from which a few dozen products with Q are faster than LAPACK's subset solver.
 LANCZOS_FROM = 1500
-# Conjugate gradients that are sure to end within this are cheaper than factors, from there on.
+# Maximum expected number of conjugate gradient iterations for which they replace a factorisation,
+# for sizes from LANCZOS_FROM on.
 SHORT_RUN = 30
-# An eigenvalue above this share of the norm of Q is positive.
+# An eigenvalue above this fraction of the norm of Q counts as positive.
 POSITIVE = 1e-9
 
 
 class DenseOperator(MatrixOperator):
-    """Q = matrix + shift I with `matrix` dense and symmetric; parameters as `as_operator`.
+    """Q = matrix + shift I with a dense symmetric `matrix`. Parameters are those of `as_operator`.
 
-    Solves are by Cholesky, or by LU where Q + shift I is not positive definite. For large n and a
-    condition number near 1, a few conjugate gradient iterations do it instead. Eigenpairs are by
-    LAPACK, and for large n by Lanczos: on the inverse of Q where solves with Q need its factor
-    anyway, and on Q elsewhere.
+    Solves use Cholesky, or LU if Q + shift I is not positive definite. For large n and a condition
+    number near 1, a few conjugate gradient iterations are used instead. Eigenpairs are computed by
+    LAPACK, and for large n by Lanczos: on the inverse of Q if solves with Q need a factorisation
+    anyway, and on Q otherwise.
     """
 
     def matvec(self, x: FloatArray) -> FloatArray:
@@ -102,6 +103,6 @@ def _factorise(A: FloatArray) -> tuple[str, tuple]:
         return "cholesky", linalg.cho_factor(A, lower=True, check_finite=False)
     except linalg.LinAlgError:
         with warnings.catch_warnings():
-            # An exactly singular matrix is refused by its residual, with a remedy.
+            # An exactly singular matrix is refused later because of its residual, with a remedy.
             warnings.simplefilter("ignore", linalg.LinAlgWarning)
             return "lu", linalg.lu_factor(A, check_finite=False)

@@ -1,4 +1,4 @@
-"""Lanczos for the lower end of a spectrum, with a check against skipped eigenvalues."""
+"""Lanczos iterations for the smallest eigenvalues, with a check for missed eigenvalues."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def lanczos_smallest(
     seed: int,
     max_iter: int = 40,
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Smallest eigenpairs by Lanczos on ``ceiling I - Q``, or None where it does not converge.
+    """Return the smallest eigenpairs by Lanczos on ``ceiling I - Q``, or None if it fails.
 
-    Krylov spaces do not change with the shift, ARPACK's stopping test does: relative to
-    eigenvalues of Q near zero it would never be met, relative to ``ceiling`` it means a residual
-    of tol times the norm of Q. `max_iter` counts restarts of about 20 products each.
+    Krylov spaces do not depend on the shift, but ARPACK's stopping criterion does. Relative to
+    eigenvalues of Q near zero it would never be met; relative to ``ceiling`` it means a residual
+    of tol times the norm of Q. `max_iter` is the number of restarts, of about 20 products each.
     """
     found = largest_eigenpairs(
         lambda x: ceiling * x - matvec(x), known, k, tol=tol, seed=seed, max_iter=max_iter
@@ -39,18 +39,18 @@ def lanczos_smallest(
 def smallest_by_inverse(
     solve: Product, known: FloatArray, k: int, *, seed: int
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Smallest eigenpairs of a positive definite matrix, by Lanczos on its inverse."""
+    """Return the smallest eigenpairs of a positive definite matrix, by Lanczos on its inverse."""
     found = largest_eigenpairs(
         solve,
         known,
         k,
-        # Relative to the inverse, whose largest values may be close where Q has a shift of its
-        # own, as L + I/n does.
+        # Relative to the inverse, whose largest eigenvalues may be close to each other if Q
+        # contains a shift, as L + I/n does.
         tol=1e-10,
         seed=seed,
         max_iter=50,
         n_basis=max(2 * k + 4, 8),
-        # The largest of all cannot be one of several that were skipped.
+        # For k = 1, a missed copy of the same eigenvalue does not matter.
         n_check=0 if k == 1 else 8,
     )
     return None if found is None else (1.0 / found[0], found[1])
@@ -67,17 +67,18 @@ def largest_eigenpairs(
     n_basis: int | None = None,
     n_check: int = 24,
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Largest k eigenpairs orthogonal to `known`, none skipped; None without convergence.
+    """Return the k largest eigenpairs orthogonal to `known`, or None without convergence.
 
-    A single Krylov sequence sees one vector of each eigenspace, so a repeated eigenvalue (the
-    zeros of a disconnected graph's Laplacian) can be skipped and the residuals of what was found
-    are perfect all the same. Lanczos is therefore run once more in the orthogonal complement of
-    what was found; whatever shows up there above the smallest of the found is taken in.
+    A Krylov sequence contains one vector of each eigenspace. Copies of a repeated eigenvalue (the
+    zeros of the Laplacian of a disconnected graph) can therefore be missed although the residuals
+    of the found pairs are small. Lanczos is run again in the orthogonal complement of the found
+    vectors. Eigenvalues there that exceed the smallest found one are added.
 
-    `known` must be exact and orthonormal (approximate vectors would spoil all others), `tol` is
-    relative to the eigenvalues, `n_basis` the Krylov vectors between restarts. With 12 steps of
-    the check in the complement it missed zeros of graphs with many small components, with 24 none
-    was seen to be missed; an inverse, whose top is far apart from the rest, needs fewer.
+    `known` must be exact and orthonormal, since errors in it would affect all other vectors. `tol`
+    is relative to the eigenvalues, and `n_basis` is the number of Krylov vectors between restarts.
+    With 12 steps, the check in the complement missed zeros of graphs with many small components.
+    With 24, no miss was observed. An inverse, whose largest eigenvalues are well separated from
+    the others, needs fewer.
     """
     rng = np.random.default_rng(seed)
     n = known.shape[0]
@@ -114,9 +115,10 @@ def is_skipped(
     tol: float,
     n_steps: int,
 ) -> bool:
-    """Whether a short Lanczos run in the complement finds a value above the smallest one found.
+    """Return whether a short Lanczos run in the complement finds a value above `smallest`.
 
-    Ritz values are lower bounds of the largest eigenvalue there, so a yes is a proof; a no is not.
+    Ritz values are lower bounds of the largest eigenvalue in the complement. True is therefore a
+    proof that an eigenvalue was missed; False is not a proof of the contrary.
     """
     inside = _deflated(product, vectors)
     n = vectors.shape[0]
@@ -129,14 +131,14 @@ def is_skipped(
     for j in range(n_steps):
         norm = np.linalg.norm(q)
         off[j] = norm
-        # The first vector has its own scale, later ones that of the operator.
+        # The first vector is random; the norms of later ones scale with the operator.
         if norm <= (1e-12 * max(abs(smallest), abs(diagonal[0])) if j else 1e-12):
             n_steps = j
             break
         basis[:, j] = q / norm
         q = inside(basis[:, j])
         diagonal[j] = basis[:, j] @ q
-        # Twice is enough (Kahan): one sweep leaves rounding that a second removes.
+        # Two orthogonalisations are enough (Kahan): the second removes the rounding of the first.
         for _ in range(2):
             q -= basis[:, : j + 1] @ (basis[:, : j + 1].T @ q)
     if n_steps == 0:
@@ -160,7 +162,7 @@ def _deflated(product: Product, vectors: FloatArray) -> Product:
 
 
 def _merge(product: Product, vectors: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
-    """Rayleigh-Ritz on the span of `vectors`, keeping the k largest."""
+    """Return the k largest Ritz pairs on the span of `vectors`."""
     basis = linalg.qr(vectors, mode="economic")[0]
     image = np.column_stack([product(basis[:, j]) for j in range(basis.shape[1])])
     small = basis.T @ image

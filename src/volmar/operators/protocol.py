@@ -1,4 +1,4 @@
-"""What an algorithm may ask of a symmetric positive definite matrix Q, and the answers."""
+"""The interface of a symmetric positive definite matrix Q, and its results."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from sklearn.exceptions import ConvergenceWarning
 from volmar._checks import fix_signs
 
 FloatArray = NDArray[np.floating]
-# Eigenvalues, eigenvectors and the method that found them; None where it did not converge.
+# Eigenvalues, eigenvectors and the method that found them; None if it did not converge.
 Found = tuple[FloatArray, FloatArray, str] | None
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Solution of (Q + shift I) X = B with its certificate.
+    """Solution of (Q + shift I) X = B with its residual.
 
     Attributes
     ----------
     x : ndarray
-        The solution, of B's shape.
+        The solution, with the shape of B.
     residual : float
         Largest relative residual ``|B_j - (Q + shift I) x_j| / |B_j|`` over the columns.
     n_iter : int
-        Iterations of conjugate gradients; 0 for a direct solve.
+        Number of conjugate gradient iterations, 0 for a direct solve.
     method : str
-        What solved it: "cholesky", "lu", "cg" or "two-level".
+        The method used: "cholesky", "lu", "cg" or "two-level".
     """
 
     x: FloatArray
@@ -53,12 +53,12 @@ class EigenPairs:
     values : ndarray of shape (k,)
         Eigenvalues in ascending order.
     vectors : ndarray of shape (n, k)
-        Unit eigenvectors as columns; the entry of largest magnitude is positive.
+        Unit eigenvectors as columns. The entry of largest magnitude of each is positive.
     residuals : ndarray of shape (k,)
-        ``|Q v_j - values_j v_j|``, recomputed from Q.
+        Residuals ``|Q v_j - values_j v_j|``, recomputed from Q.
     method : str
-        What computed them: "dense", "lanczos", "shift-invert" or "lobpcg", or "known" where
-        they were given.
+        The method used: "dense", "lanczos", "shift-invert" or "lobpcg", or "known" if the
+        eigenvectors were given.
     """
 
     values: FloatArray
@@ -68,10 +68,10 @@ class EigenPairs:
 
 
 class SPDOperator(ABC):
-    """A symmetric positive definite matrix Q behind a small protocol.
+    """Abstract base class of a symmetric positive definite matrix Q.
 
-    Back ends keep Q as it is cheapest to hold and differ only in cost: an algorithm written
-    against this class runs on dense and sparse Q alike.
+    Back ends store Q in different ways and differ only in cost. Algorithms written against this
+    class run on dense and sparse Q.
     """
 
     n: int
@@ -84,8 +84,8 @@ class SPDOperator(ABC):
     def solve(self, shift: float, block: ArrayLike, *, rtol: float = 1e-8) -> Solution:
         """Solve (Q + shift I) X = block, for a vector or several columns at once.
 
-        `shift` may be negative down to where the matrix becomes singular; iterative back ends
-        then factorise, because conjugate gradients need a positive definite matrix.
+        `shift` may be negative as long as the matrix is not singular. Iterative back ends then
+        factorise the matrix, because conjugate gradients need a positive definite one.
         """
 
     @abstractmethod
@@ -95,14 +95,14 @@ class SPDOperator(ABC):
     @property
     @abstractmethod
     def bounds(self) -> tuple[float, float]:
-        """An interval that holds every eigenvalue of Q."""
+        """An interval that contains all eigenvalues of Q."""
 
 
 class MatrixOperator(SPDOperator):
     """Q = matrix + shift I with a symmetric matrix.
 
-    Parameters are those of `as_operator`. Factors are kept for the next solve at the same shift.
-    How something is computed depends on the matrix alone, not on what was asked for before.
+    Parameters are those of `as_operator`. Factors are kept for the next solve with the same shift.
+    The choice of methods depends only on the matrix, not on earlier calls.
     """
 
     def __init__(
@@ -124,29 +124,29 @@ class MatrixOperator(SPDOperator):
         self._factor: tuple[float, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out factors: they are large, and made again."""
+        """Exclude factors from the pickle: they are large and can be recomputed."""
         return self.__dict__ | {"_factor": None}
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """An interval that holds every eigenvalue of Q."""
+        """An interval that contains all eigenvalues of Q."""
         low, high = self._given_bounds or gershgorin(self.matrix)
         return low + self.shift, high + self.shift
 
     @property
     def scale(self) -> float:
-        """Bound on the norm of Q."""
+        """An upper bound on the norm of Q."""
         return max(map(abs, self.bounds))
 
     def solve(self, shift: float, block: ArrayLike, *, rtol: float = 1e-8) -> Solution:
-        """Solve (Q + shift I) X = block; see the class for how."""
+        """Solve (Q + shift I) X = block; the methods are described at the class."""
         B = np.asarray(block, dtype=np.float64)
         if B.ndim not in (1, 2) or B.shape[0] != self.n:
             raise ValueError(
                 f"block must have {self.n} rows (the size of Q), got shape {B.shape}."
             )
         if B.size == 0 or not np.isfinite(B).all():
-            raise ValueError("block must have columns and finite entries.")
+            raise ValueError("block must have at least one column and only finite entries.")
         columns = B[:, None] if B.ndim == 1 else B
         X, n_iter, method = self._solve(shift, columns, rtol)
         with np.errstate(all="ignore"):  # a singular matrix is refused just below
@@ -157,12 +157,12 @@ class MatrixOperator(SPDOperator):
             if not np.isfinite(X).all() or not residual < 1e-3:
                 raise np.linalg.LinAlgError(
                     f"Q + shift I is singular or nearly so at shift={shift:g} (relative residual "
-                    f"{residual:.1e}). Take another shift."
+                    f"{residual:.1e}). Use another shift."
                 )
         elif not residual <= 10 * rtol:
             warnings.warn(
                 f"Conjugate gradients stopped after {n_iter} iterations with a relative residual "
-                f"of {residual:.1e} (wanted {rtol:.1e}). Ask for a larger shift.",
+                f"of {residual:.1e} (requested {rtol:.1e}). Use a larger shift.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -170,10 +170,10 @@ class MatrixOperator(SPDOperator):
 
     @abstractmethod
     def _solve(self, shift: float, B: FloatArray, rtol: float) -> tuple[FloatArray, int, str]:
-        """Return the solution for columns B, the iterations and the method."""
+        """Return the solution for columns B, the number of iterations and the method."""
 
     def smallest_eigenpairs(self, k: int, *, tol: float = 1e-6) -> EigenPairs:
-        """Return the k smallest eigenpairs; see the class for how."""
+        """Return the k smallest eigenpairs; the methods are described at the class."""
         if not isinstance(k, Integral) or not 1 <= k <= self.n:
             raise ValueError(f"k must be between 1 and {self.n} (the size of Q), got {k!r}.")
         return self._smallest(k, tol)
@@ -183,16 +183,16 @@ class MatrixOperator(SPDOperator):
 
 
 def gershgorin(matrix: Any) -> tuple[float, float]:
-    """Interval of Gershgorin's discs of a symmetric matrix, dense or sparse."""
+    """Return the interval of Gershgorin's discs of a symmetric matrix, dense or sparse."""
     diagonal = matrix.diagonal()
     radius = np.asarray(abs(matrix).sum(axis=1)).ravel() - np.abs(diagonal)
     return float((diagonal - radius).min()), float((diagonal + radius).max())
 
 
 def check_matrix(matrix: Any) -> None:
-    """Refuse what is not a square, finite and symmetric matrix of floats.
+    """Raise a ValueError unless the matrix is square, finite and symmetric.
 
-    Symmetry is tested by x'Ay = y'Ax for a random pair, which costs two products.
+    Symmetry is tested by x'Ay = y'Ax for two random vectors, which takes two products.
     """
     if (
         getattr(matrix, "ndim", 0) != 2
@@ -200,13 +200,13 @@ def check_matrix(matrix: Any) -> None:
         or not matrix.shape[0]
     ):
         raise ValueError(
-            f"matrix must be square, an array or a sparse matrix, got "
+            "matrix must be a square array or sparse matrix, got "
             f"{getattr(matrix, 'shape', type(matrix).__name__)}."
         )
     x, y = np.random.default_rng(0).standard_normal((2, matrix.shape[0]))
     images = matrix @ x, matrix @ y
     if not all(np.isfinite(image).all() for image in images):
-        raise ValueError("matrix must be finite, it has NaN or infinite entries.")
+        raise ValueError("matrix must be finite, but it has NaN or infinite entries.")
     size = float(np.linalg.norm(images[0]) * np.linalg.norm(y)) or 1.0
     difference = abs(float(y @ images[0] - x @ images[1]))
     if difference > 1e-6 * size:
@@ -214,7 +214,10 @@ def check_matrix(matrix: Any) -> None:
 
 
 def expected_iterations(bounds: tuple[float, float], shift: float, rtol: float) -> float:
-    """Estimate conjugate gradient iterations: sqrt(condition) log(2 / rtol) / 2, or infinity."""
+    """Estimate the number of conjugate gradient iterations, sqrt(condition) log(2 / rtol) / 2.
+
+    It is infinite if the bounds do not imply that the matrix is positive definite.
+    """
     low, high = (bound + shift for bound in bounds)
     return float(np.sqrt(high / low) * np.log(2 / rtol) / 2) if low > 0 else np.inf
 
@@ -222,10 +225,10 @@ def expected_iterations(bounds: tuple[float, float], shift: float, rtol: float) 
 def exact_null_space(
     matrix: Any, null_space: FloatArray | None, bounds: tuple[float, float] | None
 ) -> FloatArray:
-    """Return the given vectors, orthonormal, if they are eigenvectors at the lower bound.
+    """Return the given vectors, orthonormalised, if they are eigenvectors at the lower bound.
 
-    Anything else would spoil the eigenpairs computed in their complement, so that vectors that
-    are not exact to rounding are left out.
+    Errors in them would affect the eigenpairs computed in their complement. Vectors that are not
+    exact up to rounding are therefore ignored.
     """
     if null_space is None or bounds is None:
         return np.empty((matrix.shape[0], 0))
@@ -239,7 +242,7 @@ def exact_null_space(
 def certified_pairs(
     operator: SPDOperator, values: FloatArray, vectors: FloatArray, method: str
 ) -> EigenPairs:
-    """Sort, fix the signs and recompute the residuals from Q itself."""
+    """Return sorted eigenpairs with fixed signs, and residuals recomputed from Q."""
     order = np.argsort(values, kind="stable")
     values, vectors = values[order], fix_signs(vectors[:, order])
     residuals = np.linalg.norm(operator.matvec(vectors) - vectors * values, axis=0)
@@ -249,7 +252,7 @@ def certified_pairs(
 def complete_pairs(
     operator: SPDOperator, known: FloatArray, k: int, find: Callable[[int], Found]
 ) -> EigenPairs | None:
-    """Join the known vectors of the lowest eigenvalue with those that `find` adds to make k."""
+    """Return k eigenpairs: the known ones of the lowest eigenvalue, and the rest from `find`."""
     n_known = known.shape[1]
     values = np.full(n_known, operator.bounds[0])
     if n_known == k:

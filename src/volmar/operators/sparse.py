@@ -1,4 +1,4 @@
-"""Q held as a sparse matrix: solves and eigenpairs chosen by the shape of its graph."""
+"""Operators with a sparse matrix, with methods chosen by the shape of its graph."""
 
 from __future__ import annotations
 
@@ -30,41 +30,48 @@ from volmar.operators.protocol import (
 )
 from volmar.operators.two_level import TwoLevel, lobpcg_smallest
 
+# Maximum predicted fill for which Q is factorised.
 MAX_FILL = 15.0
+# Size below which factors are always cheap, and eigenpairs are computed by LAPACK.
 DENSE_BELOW = 700
-# The last resort where iterations fail: minutes at this size.
+# Maximum size for LAPACK if iterations fail. It takes minutes at this size.
 DENSE_UP_TO = 5000
-# From here on a coarse copy of Q is cheaper than factors of Q itself.
+# Size from which a coarse copy of Q is faster than factors of Q itself.
 TWO_LEVEL_FROM = 30_000
-# From here on vectors do not fit a cache, and products with rows in any order wait for memory.
+# Size from which vectors do not fit the cache, and products depend on the order of the rows.
 REORDERED_FROM = 100_000
-# Conjugate gradients that are sure to end within this need no preconditioner but the diagonal.
+# Maximum expected number of iterations for which only the diagonal is used as preconditioner.
 SHORT_RUN = 60
 MAX_ITER = 1000
-# Eigenpairs asked for this accurately are checked against values that were missed.
+# Maximum tolerance for which eigenpairs are checked for missed values.
 CHECKED_TOL = 1e-4
+# Maximum number of columns for which single products are faster than a product with a block.
 FEW_COLUMNS = 4
 
 
 class SparseOperator(MatrixOperator):
-    """Q = matrix + shift I with `matrix` sparse and symmetric; parameters as `as_operator`.
+    """Q = matrix + shift I with a sparse symmetric `matrix`; parameters of `as_operator`.
 
-    A solve whose condition number promises a few iterations, or on a graph of high dimension
-    (`volmar.operators.fill.is_expander`), is done by conjugate gradients. Where these do not end
-    soon, and otherwise, it is done by LU where n is below 30,000 and the predicted fill at most 15
-    (graphs of low dimension), and by conjugate gradients with the two-level preconditioner of
-    `volmar.operators.two_level` else. Eigenpairs follow the same split: LAPACK for the small;
-    Lanczos in high dimension, and below 30,000 where the fill is large; shift-invert below 30,000
-    and two-level LOBPCG beyond otherwise. From 100,000 rows on the work is done on a copy with
-    neighbours close to each other (reverse Cuthill-McKee), where products are up to four times as
-    fast; graphs of high dimension have no such order.
+    Solves use conjugate gradients if the condition number implies few iterations, or if the graph
+    is high-dimensional (`volmar.operators.fill.is_expander`). Otherwise, or if these do not
+    converge soon, LU is used for n below 30,000 and a predicted fill of at most 15 (graphs of low
+    dimension), and conjugate gradients with the two-level preconditioner of
+    `volmar.operators.two_level` in all other cases.
+
+    Eigenpairs of small matrices are computed by LAPACK. Lanczos is used for high-dimensional
+    graphs, and below 30,000 rows if the fill is large. Otherwise shift-invert is used below 30,000
+    rows, and two-level LOBPCG for more.
+
+    From 100,000 rows on, computations use a copy with neighbours close to each other (reverse
+    Cuthill-McKee), for which products are up to four times as fast. High-dimensional graphs have
+    no such order.
     """
 
     _two_level: tuple[float, TwoLevel] | None = None
     _local: tuple[np.ndarray, SparseOperator] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out factors and coarse copies: they cannot be pickled, and are made again."""
+        """Exclude factors and coarse copies, which cannot be pickled but can be recomputed."""
         return super().__getstate__() | {"_two_level": None, "_local": None}
 
     def matvec(self, x: FloatArray) -> FloatArray:
@@ -72,7 +79,7 @@ class SparseOperator(MatrixOperator):
         return self._shifted_product(self.shift, x)
 
     def _shifted_product(self, shift: float, x: FloatArray) -> FloatArray:
-        # Scipy's product with a block is slower than its products with a few vectors.
+        # SciPy's product with a block is slower than its products with a few vectors.
         if x.ndim == 2 and x.shape[1] <= FEW_COLUMNS:
             image = np.empty(x.shape, order="F")
             for j in range(x.shape[1]):
@@ -84,26 +91,29 @@ class SparseOperator(MatrixOperator):
 
     @cached_property
     def fill(self) -> float:
-        """Predicted nnz(L + U) / nnz(Q) of a factorisation, at least where it is above 15."""
+        """Predicted nnz(L + U) / nnz(Q) of a factorisation; a lower bound if it is above 15."""
         return predicted_fill(self.matrix, enough=MAX_FILL)
 
     @cached_property
     def is_expander(self) -> bool:
-        """Whether plain iterations are short: see `volmar.operators.fill`."""
+        """Whether plain iterations converge quickly: see `volmar.operators.fill`."""
         return is_expander(self.matrix)
 
     @property
     def lu_is_cheap(self) -> bool:
-        """Whether Q is small, or its factors are not much fuller than Q and fit the memory."""
+        """Whether Q is small, or its factors are not much fuller than Q and fit in memory."""
         if self.n < DENSE_BELOW:
             return True
-        # 12 bytes an entry for the factors, as much again while they are built.
+        # 12 bytes per entry of the factors, and as much again while they are computed.
         n_bytes = 24 * self.fill * self.matrix.nnz
         return self.fill <= MAX_FILL and n_bytes < _memory.available_memory()
 
     @property
     def local(self) -> tuple[np.ndarray, SparseOperator] | None:
-        """An order of rows with neighbours close to each other, and Q in it, where that pays."""
+        """An order of rows with neighbours close to each other, and Q in this order.
+
+        It is None for small matrices and expanders, whose products would not become faster.
+        """
         if self._local is None and self.n >= REORDERED_FROM and not self.is_expander:
             order = reverse_cuthill_mckee(self.matrix, symmetric_mode=True)
             rank = np.empty_like(order)
@@ -125,7 +135,7 @@ class SparseOperator(MatrixOperator):
         return X, n_iter, method
 
     def _solve_here(self, shift: float, B: FloatArray, rtol: float) -> tuple[FloatArray, int, str]:
-        # Gershgorin's lower bound is loose: a nonnegative shift keeps Q's own definiteness.
+        # Gershgorin's lower bound is loose; with a nonnegative shift, Q stays positive definite.
         if shift < 0 and self.bounds[0] + shift <= 0:
             return self.factorised(shift).solve(B), 0, "lu"
         short = expected_iterations(self.bounds, shift, rtol) <= SHORT_RUN
@@ -177,7 +187,7 @@ class SparseOperator(MatrixOperator):
         return self._factor[1]
 
     def coarse_copy(self, shift: float) -> TwoLevel:
-        """Return the coarse copy of Q + shift I, which holds the known null space."""
+        """Return the coarse copy of Q + shift I, which contains the known null space."""
         if self._two_level is None or self._two_level[0] != shift:
             known = self._known
             near_null = known @ known.sum(axis=0) if known.size else None
@@ -214,9 +224,9 @@ class SparseOperator(MatrixOperator):
         if self.n <= DENSE_UP_TO or best is None:
             return _by_lapack(self, k)
         warnings.warn(
-            f"Eigenvectors of the sparse {self.n} x {self.n} matrix were found to a residual of "
-            f"{best.residuals.max():.1e} only (wanted {goal:.1e}): its smallest "
-            "eigenvalues hardly differ. Use a graph with more neighbours.",
+            f"Eigenvectors of the sparse {self.n} x {self.n} matrix have a residual of "
+            f"{best.residuals.max():.1e} (requested {goal:.1e}), since its smallest eigenvalues "
+            "are nearly equal. Use a graph with more neighbours.",
             ConvergenceWarning,
             stacklevel=3,
         )
@@ -224,7 +234,7 @@ class SparseOperator(MatrixOperator):
 
 
 class _LocalOperator(SparseOperator):
-    """The same Q with its rows in another order."""
+    """An operator with its rows and columns in another order."""
 
     def __init__(self, given: SparseOperator, matrix: sparse.csr_matrix, order: np.ndarray):
         self.matrix, self.shift, self.n = matrix, given.shift, given.n
@@ -235,23 +245,23 @@ class _LocalOperator(SparseOperator):
 
 @contextmanager
 def _refusing_singular(shift: float) -> Iterator[None]:
-    """Give SuperLU's "exactly singular" a remedy."""
+    """Replace SuperLU's "exactly singular" by an error with a remedy."""
     try:
         yield
     except RuntimeError as error:
         raise np.linalg.LinAlgError(
-            f"Q + shift I is singular at shift={shift:g}. Take another shift."
+            f"Q + shift I is singular at shift={shift:g}. Use another shift."
         ) from error
 
 
 # -------------------------------------------------------------------------------- eigenpairs
 
-# From Q, known eigenvectors, a tolerance and the number that is missing to the eigenpairs.
+# Function of Q, known eigenvectors, a tolerance and the number of further eigenpairs to find.
 Eigensolver = Callable[[SparseOperator, FloatArray, float, int], Found]
 
 
 def _eigensolvers(Q: SparseOperator) -> list[Eigensolver]:
-    """Return what to try, in turn: see the class for why."""
+    """Return the eigensolvers to try, in order; `SparseOperator` describes the choice."""
     if Q.n >= TWO_LEVEL_FROM and not Q.is_expander:
         return [_by_lobpcg, _by_shift_invert, _by_lanczos]
     if Q.is_expander or Q.fill > MAX_FILL:
@@ -273,13 +283,13 @@ def _by_shift_invert(Q: SparseOperator, known: FloatArray, tol: float, m: int) -
 
 
 def _pole(Q: SparseOperator) -> float:
-    """Return a shift that makes Q safely definite, zero where Q is so by itself."""
+    """Return a shift that makes Q clearly positive definite; 0 if Q is so already."""
     low = Q.bounds[0] if Q._given_bounds else -1e-9 * Q.scale
     return 0.0 if low > 1e-9 * Q.scale else 1e-9 * Q.scale + max(-low, 0.0)
 
 
 def _by_lobpcg(Q: SparseOperator, known: FloatArray, tol: float, m: int) -> Found:
-    # The preconditioner must be nonsingular; how small its shift is hardly matters.
+    # The preconditioner must be nonsingular; the size of its shift hardly matters.
     pole = _pole(Q)
     values, vectors = lobpcg_smallest(
         Q.matrix,
@@ -308,7 +318,7 @@ def _by_lapack(Q: SparseOperator, k: int) -> EigenPairs:
         2 * 8.0 * Q.n**2,
         f"dense eigenpairs of the {Q.n} x {Q.n} matrix (iterative solvers failed or k = {k} is a "
         "large part of n)",
-        "Ask for fewer eigenpairs, or a larger tol.",
+        "Request fewer eigenpairs, or use a larger tol.",
     )
     values, vectors = linalg.eigh(
         Q.matrix.toarray(), subset_by_index=(0, k - 1), check_finite=False

@@ -1,4 +1,4 @@
-"""A coarse copy of a large sparse matrix: preconditioner, rough eigenvectors, LOBPCG."""
+"""Coarse copies of large sparse matrices: preconditioner, starting vectors and LOBPCG."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from volmar._eigen import eigsh
 from volmar.operators.fill import factorise, predicted_fill
 from volmar.operators.protocol import FloatArray
 
-# Rows for each row of the coarse matrix, at least: on locally scaled k-NN graphs in two dimensions
-# some 50 iterations at 11 (three rounds), 90 at 35 and 150 at 120.
+# Minimum number of rows per row of the coarse matrix. On locally scaled k-NN graphs in two
+# dimensions, ratios of 11 (three rounds), 35 and 120 took about 50, 90 and 150 iterations.
 RATIO = 8
-# Edges whose strengths are told apart at a time: it takes several arrays of their number.
+# Number of edges whose strengths are made distinct at a time, with several arrays of this size.
 JITTERED = 2**20
-# A round that leaves more than this share of the nodes gains nothing.
+# Coarsening stops when a round keeps more than this fraction of the nodes.
 STALLED = 0.8
-# A coarse matrix above this size is made coarser while its factors would be fuller than that.
+# A coarse matrix above the first size is made coarser while its predicted fill exceeds the second.
 SMALL = 2000
 MAX_FILL = 15.0
 
@@ -28,21 +28,22 @@ MAX_FILL = 15.0
 class TwoLevel:
     r"""Additive two-level approximation of the inverse of a symmetric positive definite matrix.
 
-    Nodes are joined along the strongest edge of each, the groups that result are joined in the
-    same way, and so on until there are few enough (Boruvka's rounds). With T the matrix of the
-    groups' members, scaled so that T'T = I and that T holds `near_null`,
+    Each node is merged with another along its strongest edge, the resulting groups are merged in
+    the same way, and so on until there are few enough (Boruvka's rounds). With T the membership
+    matrix of the groups, scaled so that T'T = I and that `near_null` is in the range of T,
 
     .. math:: A^{-1} \approx D^{-1} + T (T'AT)^{-1} T'
 
-    where D is the diagonal of A. The first term deals with what differs between neighbours, the
-    second, factorised, with what differs between far ends of the graph, so that the number of
-    conjugate gradient iterations hardly grows with n. Pieces that hang together by edges many
-    orders weaker than their own are what it does badly.
+    where D is the diagonal of A. The first term reduces errors that differ between neighbours. The
+    second, which is factorised, reduces errors that vary over long distances in the graph. The
+    number of conjugate gradient iterations therefore hardly grows with n. The approximation is
+    poor if pieces of the graph are connected by edges that are weaker by many orders of magnitude
+    than the edges inside them.
     """
 
     def __init__(self, A: sparse.csr_matrix, near_null: FloatArray | None = None):
         n = A.shape[0]
-        # Isolated nodes have no degree; any weight serves them.
+        # Isolated nodes have degree 0; any weight is valid for them.
         near_null = np.ones(n) if near_null is None else np.where(near_null, near_null, 1.0)
         self._inverse_diagonal = 1.0 / A.diagonal()
         self.groups, self.coarse = _coarse(A, near_null)
@@ -50,8 +51,8 @@ class TwoLevel:
         self._factor: SuperLU = factorise(sparse.csc_matrix(self.coarse))
 
     def precondition(self, R: FloatArray) -> FloatArray:
-        """Approximate A^-1 R, for a vector or a block of columns."""
-        if R.shape[1:] == (1,):  # a slower way through scipy than a vector's
+        """Return an approximation of A^-1 R, for a vector or a block of columns."""
+        if R.shape[1:] == (1,):  # SciPy is slower for one column than for a vector
             return self.precondition(R[:, 0])[:, None]
         Z = self.groups @ self._factor.solve(self._restriction @ R)
         Z += R * (self._inverse_diagonal if R.ndim == 1 else self._inverse_diagonal[:, None])
@@ -59,14 +60,14 @@ class TwoLevel:
 
     @property
     def preconditioner(self) -> LinearOperator:
-        """`precondition` as a linear operator."""
+        """The method `precondition` as a LinearOperator."""
         n = self._inverse_diagonal.size
         return LinearOperator(
             (n, n), matvec=self.precondition, matmat=self.precondition, dtype=np.float64
         )
 
     def coarse_eigenvectors(self, k: int, seed: int) -> FloatArray | None:
-        """Smallest eigenvectors of T'AT, carried back: a start, not an answer."""
+        """Return the smallest eigenvectors of T'AT, mapped back by T, as starting vectors."""
         m = self.coarse.shape[0]
         if k >= m:
             return None
@@ -85,18 +86,18 @@ class TwoLevel:
 def lobpcg_smallest(
     Q: sparse.csr_matrix, two_level: TwoLevel, known: FloatArray, k: int, *, tol: float, seed: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Smallest k eigenpairs orthogonal to `known`, by LOBPCG; the last ones without convergence.
+    """Return the k smallest eigenpairs orthogonal to `known`, by LOBPCG, converged or not.
 
-    It starts from the coarse matrix's eigenvectors. A guard vector rides along: it speeds up the
-    last wanted pair, and a value that the coarse matrix missed among the wanted ones comes in
-    through it. `known` must be exact.
+    It starts from the eigenvectors of the coarse matrix. One additional guard vector accelerates
+    the convergence of the last requested pair, and makes it possible to find an eigenvalue that
+    the coarse matrix missed. `known` must be exact.
     """
     start = two_level.coarse_eigenvectors(known.shape[1] + k + 1, seed)
     if start is None:
         start = np.random.default_rng(seed).standard_normal((Q.shape[0], k + 1))
     start = start[:, -(k + 1) :]
     with warnings.catch_warnings():
-        # LOBPCG warns when the guard has not converged; the wanted ones are checked below.
+        # LOBPCG warns if the guard has not converged; the requested pairs are checked below.
         warnings.simplefilter("ignore", UserWarning)
         for _ in range(3):
             values, start = lobpcg(
@@ -139,10 +140,11 @@ def _coarse(
 
 
 def _join_strongest(A: sparse.csr_matrix) -> tuple[int, np.ndarray, int]:
-    """Return how many groups strongest edges make, the group of each node, and nodes without any.
+    """Return the number of groups, the group of each node, and the number of isolated nodes.
 
-    Edges of equal strength (unweighted graphs) are told apart by a hash of their ends: if every
-    node took its first edge, a path would become one group in one round.
+    Each node is joined with its neighbour along its strongest edge. Ties (unweighted graphs) are
+    broken by a hash of the ends of an edge: if every node chose its first edge, a path would
+    become a single group in one round.
     """
     n = A.shape[0]
     row = np.repeat(np.arange(n, dtype=A.indices.dtype), np.diff(A.indptr))
@@ -164,7 +166,7 @@ def _join_strongest(A: sparse.csr_matrix) -> tuple[int, np.ndarray, int]:
 
 
 def _jitter(i: np.ndarray, j: np.ndarray) -> FloatArray:
-    """Factors between 1 and 1 + 1e-6 that depend on the unordered pair only."""
+    """Return factors between 1 and 1 + 1e-6 that depend only on the unordered pair."""
     low = np.minimum(i, j).astype(np.uint64)
     high = np.maximum(i, j).astype(np.uint64)
     mixed = low * np.uint64(0x9E3779B97F4A7C15) ^ high * np.uint64(0xC2B2AE3D27D4EB4F)

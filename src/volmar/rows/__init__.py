@@ -1,4 +1,4 @@
-"""Row sources: everything a linear-time method asks of X, and the feature maps that feed them."""
+"""Row sources, through which linear-time methods read X, and feature maps for kernels."""
 
 from typing import TYPE_CHECKING
 

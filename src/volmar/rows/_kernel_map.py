@@ -1,4 +1,4 @@
-"""What the feature maps share, and the positive part of a kernel matrix."""
+"""The base class of the feature maps, and the positive part of a kernel matrix."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from volmar._memory import require_memory
 from volmar.rows._validation import as_matrix
 from volmar.rows.kernel import Kernel
 
-# Below this, an eigenvalue or a pivot of a float64 kernel matrix is taken for rounding.
+# Relative size below which an eigenvalue of a float64 kernel matrix counts as rounding error.
 _RELATIVE_RANK = 1e-12
-# A kernel with this share of negative eigenvalues is not the positive one it is treated as.
+# Fraction of the eigenvalues' weight that may be negative without a warning.
 _NEGATIVE_SHARE = 0.01
 
 
 def rank_tolerance(size: int, dtype: Any) -> float:
-    """Relative size below which an eigenvalue of a matrix of this precision is noise."""
+    """Return the relative size below which an eigenvalue counts as rounding error."""
     return max(_RELATIVE_RANK, size * float(np.finfo(dtype).eps))
 
 
 class KernelMap:
-    """What the feature maps share: the kernel, the checks and the memory test.
+    """Base class of the feature maps, with the kernel, the checks and the memory test.
 
     A subclass calls `_set_fitted` at the end of its `fit`.
     """
@@ -40,18 +40,18 @@ class KernelMap:
 
     @property
     def n_components(self) -> int:
-        """The number of features, known after `fit`."""
+        """The number of features, available after `fit`."""
         self._check_fitted()
         return self._n_components
 
     @property
     def kernel(self) -> str | Callable[..., Any]:
-        """The kernel, by its name or as a function."""
+        """The name of the kernel, or the kernel function."""
         return self._kernel.kernel
 
     @property
     def gamma(self) -> float | None:
-        """The coefficient of the kernel that is used, None where it has none, after `fit`."""
+        """The coefficient gamma in use after `fit`, or None for kernels without gamma."""
         self._check_fitted()
         return self._kernel.gamma(self.n_features_in_ or 1)
 
@@ -64,12 +64,14 @@ class KernelMap:
             raise NotFittedError(f"{type(self).__name__} has not been fitted. Call fit(X) first.")
 
     def _check_new(self, X: Any) -> Any:
-        """Check that the map is fitted and that X has the features that it was fitted to."""
+        """Check that the map is fitted, and that X has the same number of features as in fit."""
         self._check_fitted()
         X = as_matrix(X)
         if X.shape[1] != self.n_features_in_:
             what = "columns (training points)" if self._kernel.precomputed else "features"
-            raise ValueError(f"X has {X.shape[1]} {what}, and fit has seen {self.n_features_in_}.")
+            raise ValueError(
+                f"X has {X.shape[1]} {what}, but the map was fitted to {self.n_features_in_}."
+            )
         return X
 
     def _cross_kernel(self, X: Any, points: Any) -> np.ndarray:
@@ -82,10 +84,10 @@ class KernelMap:
         return self._kernel(X, points)
 
     def _training_kernel(self, X: Any) -> tuple[Any, np.ndarray, float]:
-        """Return the points (None if precomputed), their kernel matrix and its noise level.
+        """Return the points (None if precomputed), their kernel matrix and its rank tolerance.
 
-        The matrix is float64 and the caller's own: float32 points are taken to float64 first,
-        since an exact factor of a matrix rounded to float32 would not be one of the kernel's.
+        The matrix is a new float64 array. float32 points are converted to float64 first, since an
+        exact factor of a matrix rounded to float32 would not be a factor of the kernel.
         """
         n = X.shape[0]
         require_memory(
@@ -119,11 +121,12 @@ def positive_part(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the positive eigenvalues, largest first, and their eigenvectors.
 
-    Eigenvalues below tolerance times the largest eigenvalue, the largest entry or `scale` (the
-    size of the numbers that the matrix was computed from), whichever is most, are dropped: their
-    inverse roots would be noise. An eigenvector's entry of largest modulus is made positive, so
-    that the answer does not depend on LAPACK's signs. trace = Σ λ gives the weight of the negative
-    eigenvalues without computing them: it is at least Σ_{computed λ > 0} λ - trace.
+    Eigenvalues below `tolerance` times the maximum of the largest eigenvalue, the largest entry
+    and `scale` (the size of the numbers that the matrix was computed from) are dropped, since
+    their inverse roots would be noise. The entry of largest modulus of each eigenvector is made
+    positive, so that the result does not depend on LAPACK's signs. Since trace = Σ λ, the weight
+    of the negative eigenvalues is at least Σ_{computed λ > 0} λ - trace; they need not be
+    computed.
     """
     m = matrix.shape[0]
     leading = None if n_components is None else (m - n_components, m - 1)
@@ -132,8 +135,8 @@ def positive_part(
     kept = values > tolerance * max(values[0], scale, np.abs(matrix).max())
     if not kept.any():
         raise ValueError(
-            "the kernel matrix has no positive eigenvalue above rounding: to this kernel all the "
-            "points look alike. Check that X is not constant, and the kernel's parameters."
+            "the kernel matrix has no positive eigenvalue above rounding error: all the points "
+            "look alike to this kernel. Check that X is not constant, and the kernel's parameters."
         )
     values, vectors = values[kept], vectors[:, kept]
     positive = float(values.sum())
@@ -141,8 +144,8 @@ def positive_part(
     if negative > _NEGATIVE_SHARE * (positive + negative):
         warnings.warn(
             f"the kernel is not positive semidefinite: {negative / (positive + negative):.0%} of "
-            "its eigenvalues' weight is negative and is dropped. The features approximate its "
-            "positive part; use another kernel (e.g. 'rbf') if that is not what you want.",
+            "its eigenvalues' weight is negative and is dropped. The features approximate only "
+            "its positive part. Use a positive semidefinite kernel (e.g. 'rbf') to avoid this.",
             UserWarning,
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""Checks of the arrays that enter this room."""
+"""Checks of arrays for row sources and feature maps."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from scipy import sparse
 
 
 def as_matrix(X: Any, name: str = "X") -> Any:
-    """Return X as a float32 or float64 C- or F-ordered array or `scipy.sparse.csr_array`.
+    """Return X as a float32 or float64 array in C or Fortran order, or as a CSR array.
 
-    What already is one is returned without a copy. NaN and infinity are left to the caller.
+    An array that is in this form already is not copied. NaN and infinity are not checked.
     """
     matrix: Any = X if sparse.issparse(X) else np.asarray(X)
     if matrix.ndim != 2:
@@ -20,17 +20,19 @@ def as_matrix(X: Any, name: str = "X") -> Any:
             f"Reshape it, e.g. by {name}.reshape(-1, 1) if it has a single feature."
         )
     if 0 in matrix.shape:
-        raise ValueError(f"{name} must have a row and a column at least, got {matrix.shape}.")
+        raise ValueError(
+            f"{name} must have at least one row and one column, got shape {matrix.shape}."
+        )
     if sparse.issparse(matrix):
         matrix = sparse.csr_array(matrix)
     if matrix.dtype not in (np.float32, np.float64):
         matrix = _as_float64(matrix, name)
     if sparse.issparse(matrix):
-        if not matrix.has_canonical_format:  # entries given twice would be squared one by one
+        if not matrix.has_canonical_format:  # duplicate entries would be squared one by one
             matrix = matrix.copy()
             matrix.sum_duplicates()
     elif not (matrix.flags.c_contiguous or matrix.flags.f_contiguous):
-        # BLAS takes no general strides: NumPy would copy the matrix in every pass.
+        # BLAS does not support general strides: NumPy would copy the matrix in every pass.
         matrix = np.ascontiguousarray(matrix)
     return matrix
 
@@ -51,8 +53,7 @@ def as_vector(
     vector = np.asarray(v)
     if vector.shape != (size,):
         raise ValueError(
-            f"{name} must have the shape ({size},), got {vector.shape}. "
-            f"Pass one number for each {per}."
+            f"{name} must have the shape ({size},), got {vector.shape}. Pass one number per {per}."
         )
     if vector.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers, got dtype {vector.dtype}.")
@@ -62,9 +63,9 @@ def as_vector(
 def as_block(
     v: Any, size: int, name: str, per: Literal["row", "feature"], dtype: Any = np.float64
 ) -> np.ndarray:
-    """Return v as an array of shape (size,) or, with two columns or more, (size, k).
+    """Return v as an array of shape (size,), or (size, k) with k >= 2 columns.
 
-    A sparse array of that shape stays one, as CSR.
+    A sparse array of that shape is returned as CSR.
     """
     if sparse.issparse(v) and v.shape[0] == size and v.shape[1] >= 2:
         return v.tocsr().astype(dtype, copy=False)
@@ -82,6 +83,6 @@ def selected_rows(mask: Any, n_rows: int) -> np.ndarray:
     if mask.dtype != bool or mask.shape != (n_rows,):
         raise ValueError(
             f"mask must be a boolean array of shape ({n_rows},), got dtype {mask.dtype} and "
-            f"shape {mask.shape}. Compare labels with a value, e.g. labels == 1, to make one."
+            f"shape {mask.shape}. Create a mask by a comparison, e.g. labels == 1."
         )
     return np.flatnonzero(mask)

@@ -1,4 +1,4 @@
-"""What works on rows in memory and on rows in blocks alike."""
+"""Functions that work on rows in memory and on rows in blocks."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ Values = TypeVar("Values")
 
 
 def in_one_pass(f: Callable[[], Values], *arrays: Any) -> Values:
-    """Return what `f` returns; all that it asks of rows in blocks is answered by one pass.
+    """Return ``f()``, with all its requests to rows in blocks answered by one pass.
 
     See `RowSource.in_one_pass`.
 
     Parameters
     ----------
     f : callable
-        Asks for sums over the rows, which do not depend on each other.
+        Function that requests sums over the rows. The requests must not depend on each other.
     *arrays : array, sparse matrix, BlockTable, RowVector or None
-        Rows, or vectors over them, that `f` asks.
+        Rows, or vectors over the rows, that `f` uses.
     """
     prefetch(f, *arrays)
     return f()
 
 
 def prefetch(f: Callable[[], Any], *arrays: Any) -> None:
-    """Let one pass over rows in blocks bring all that `f` asks for (see `RowSource.prefetch`)."""
+    """Compute all that `f` requests of rows in blocks in one pass (see `RowSource.prefetch`)."""
     for array in arrays:
         table = array.table if isinstance(array, RowVector) else array
         if isinstance(table, BlockTable):
@@ -51,7 +51,7 @@ def prefetch(f: Callable[[], Any], *arrays: Any) -> None:
 
 
 def is_in_memory(X: Any) -> bool:
-    """Return whether the rows of X, or its entries, are here and not in blocks elsewhere."""
+    """Return whether the rows or entries of X are in memory rather than in dask blocks."""
     return not isinstance(X, (BlockTable, RowVector))
 
 
@@ -65,14 +65,14 @@ def has_sparse_rows(rows: RowSource) -> bool:
 
 
 def take_rows(X: Any, index: np.ndarray) -> Any:
-    """Return rows by their numbers, in memory; X itself if these are all its rows.
+    """Return the rows with the given numbers, in memory, or X itself if these are all rows.
 
     Parameters
     ----------
     X : array, CSR matrix or BlockTable of shape (n, d)
         The rows.
     index : ndarray of int
-        Different numbers, ascending.
+        Distinct row numbers in ascending order.
     """
     if is_in_memory(X) and index.size == X.shape[0]:
         return X
@@ -80,14 +80,14 @@ def take_rows(X: Any, index: np.ndarray) -> Any:
 
 
 def counted_rows(X: Any, weights: Any) -> Any:
-    """Return the rows of positive weight, to pick some of them by number.
+    """Return the rows of positive weight, from which rows can be selected by number.
 
     Parameters
     ----------
     X : array, CSR matrix or BlockTable of shape (n, d)
         The rows.
     weights : vector over the rows or None
-        Their weights.
+        Sample weights. If None, all rows are returned.
     """
     if weights is None:
         return X
@@ -95,14 +95,12 @@ def counted_rows(X: Any, weights: Any) -> Any:
 
 
 def lazy_vector(vector: Any) -> Any:
-    """Return a vector over rows in blocks as a lazy dask array, anything else as it is."""
+    """Return a vector over rows in blocks as a lazy dask array, anything else unchanged."""
     return vector.to_dask() if isinstance(vector, RowVector) else vector
 
 
 def cluster_sizes(labels: Any, weights: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weight of each of k clusters, and a number that is smaller for earlier ones.
-
-    The number is that of the cluster's first row.
+    """Return the weight and the number of the first row of each of k clusters.
 
     Parameters
     ----------
@@ -123,16 +121,16 @@ def cluster_sizes(labels: Any, weights: Any, k: int) -> tuple[np.ndarray, np.nda
 
 
 def moments_of_sides(rows: RowSource, mask: Any, whole: Moments) -> tuple[Moments, Moments]:
-    """Return the moments of the masked rows, and those of the others, about the centre of `whole`.
+    """Return the moments of the masked rows, and of the other rows, about the centre of `whole`.
 
     Parameters
     ----------
     rows : RowSource
         The rows.
     mask : bool vector over the rows
-        One side. In memory only the rows of the smaller one are read.
+        The rows of the first side. In memory, only the rows of the smaller side are read.
     whole : Moments
-        Those of all rows.
+        Moments of all rows.
     """
     if is_in_memory(mask) and mask.sum() > mask.size / 2:
         others = rows.moments(~mask, center=whole.center)
@@ -144,14 +142,14 @@ def moments_of_sides(rows: RowSource, mask: Any, whole: Moments) -> tuple[Moment
 def centered_with_moments(rows: RowSource) -> tuple[RowSource, Moments]:
     """Return the rows centred at their mean, and their moments about it.
 
-    By one pass, but of sparse rows and of float32 rows in blocks: moments about a first guess are
-    moved to the mean.
+    This takes one pass, in which moments about a first guess are moved to the mean. Sparse rows
+    and float32 rows in blocks take two.
     """
     return rows.centered_with_moments()
 
 
 def reweighted(rows: RowSource, weights: Any) -> RowSource:
-    """Return the rows as they are seen, about the same offset, with other weights."""
+    """Return the same rows with the same offset and other weights."""
     other: Any = copy.copy(rows)
     other.weights, other._mean = weights, None
     if not isinstance(rows, BlockRows):
@@ -167,16 +165,17 @@ def constant_vector(rows: RowSource, value: Any, dtype: Any) -> Any:
 
 
 def of_rows(X: Any, function: Callable[[Any], np.ndarray], dtype: Any) -> Any:
-    """Return a vector over the rows that a function computes of them.
+    """Return the vector that a function computes from the rows.
 
     Parameters
     ----------
     X : array, CSR matrix or BlockTable of shape (n, d)
         The rows.
     function : callable
-        Returns an entry for each of some rows, dense or CSR. It travels to blocks by a pickle.
+        Takes some of the rows, dense or CSR, and returns one entry per row. It must be picklable
+        for rows in blocks.
     dtype : numpy dtype
-        Of the entries.
+        Type of the entries.
     """
     if is_in_memory(X):
         return np.asarray(function(X), dtype=dtype)
@@ -189,8 +188,9 @@ def mask_key(mask: Any) -> Any:
     Parameters
     ----------
     mask : bool vector over the rows
-        The set. In blocks it is the sum of 64 well mixed bits for each row's number, and the
-        number of rows: different sets have the same with a probability of about 2^-64.
+        The set. In memory, its key is the mask itself. In blocks, it is the sum of a 64-bit hash
+        of each row number, with the number of rows: two different sets have the same key with a
+        probability of about 2^-64.
     """
     if not isinstance(mask, RowVector):
         return mask.tobytes()
@@ -200,7 +200,7 @@ def mask_key(mask: Any) -> Any:
 
 
 def scramble(numbers: np.ndarray) -> np.ndarray:
-    """Return 64 well mixed bits for each number (the finaliser of SplitMix64)."""
+    """Return a 64-bit hash of each number (the finaliser of SplitMix64)."""
     mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -210,7 +210,7 @@ def scramble(numbers: np.ndarray) -> np.ndarray:
 def bin_sums(
     rows: RowSource, w: np.ndarray, low: float, high: float, n_bins: int, labels: Any = None
 ) -> BinSums:
-    """Return sums over the rows of each bin of their scores: one pass.
+    """Return sums over the rows in each bin of their scores, in one pass.
 
     Parameters
     ----------
@@ -219,17 +219,17 @@ def bin_sums(
     w : ndarray of shape (d,)
         Direction whose scores are binned.
     low, high : float
-        Where the first of the equal bins begins and the last ends; those two take what lies
-        beyond as well.
+        Start of the first bin and end of the last. Bins have equal widths. Scores beyond these
+        limits are counted in the first and the last bin.
     n_bins : int
         Number of bins.
     labels : bool vector over the rows, optional
-        Some of the rows, which are also counted alone.
+        Subset of the rows that is also counted separately.
 
     Returns
     -------
     BinSums
-        Weighted, but for `rows` and `labelled`.
+        Weighted sums; `rows` and `labelled` are unweighted counts.
     """
     if isinstance(rows, TiledRows):
         return tiled_bin_sums(rows, w, low, high, n_bins, labels)

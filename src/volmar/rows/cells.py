@@ -1,4 +1,4 @@
-"""Cells of space: where rows end that walk down a tree of two-way splits."""
+"""Cells of a tree of two-way splits, and the assignment of rows to them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-#: Tells for each row, dense or CSR, whether it is on the second side of a split. It may have an
-#: attribute `plane`, (w, b) with w'x + b > 0 on the second side, or None.
+#: Function that returns for each row, dense or CSR, whether it is on the second side of a split.
+#: It may have an attribute `plane`: (w, b) with w'x + b > 0 on the second side, or None.
 Side = Callable[[Any], np.ndarray]
-#: The splits above a cell from the first one on, and on which side of each it is.
+#: The splits above a cell, from the root down, each with the side on which the cell lies.
 Path = tuple[tuple[Side, bool], ...]
 
 
 class Plane:
-    """The side of a hyperplane where w'x + b > 0, as a function of rows that travels light.
+    """A function that returns whether rows satisfy w'x + b > 0. Its pickle is small.
 
     Parameters
     ----------
@@ -35,14 +35,14 @@ class Plane:
 
 
 class Cells:
-    """The numbers of the cells that rows lie in, as a function of the rows.
+    """A function that returns the number of the cell of each row.
 
     Parameters
     ----------
     paths : sequence of paths
-        A path for each cell. Cells below one split share that split, the same object.
+        The path to each cell. The paths of cells below a split share the same split object.
     numbers : sequence of int, optional
-        Number of each cell, not negative; 0, 1 and so on if not given.
+        Non-negative number of each cell. If None, cells are numbered from 0.
 
     Examples
     --------
@@ -59,12 +59,12 @@ class Cells:
 
     def __init__(self, paths: Sequence[Path], numbers: Sequence[int] | None = None):
         given = range(len(paths)) if numbers is None else numbers
-        # Children are places in `sides`, or -2 less the number of a cell, or -1 for no cell.
+        # A child is an index into `sides`, -2 minus the number of a cell, or -1 for no cell.
         self.sides: list[Side] = []
         self.children: list[list[int]] = []
         top = [-1]
         todo = [(list(zip(paths, map(int, given), strict=True)), 0, top, 0)]
-        while todo:  # no function calls itself: a tree may be deeper than Python's stack
+        while todo:  # no recursion: a tree may be deeper than Python's stack
             cells, depth, above, place = todo.pop()
             if len(cells) == 1 and len(cells[0][0]) == depth:
                 above[place] = -2 - cells[0][1]
@@ -82,10 +82,11 @@ class Cells:
             self.planes = np.column_stack([w for w, _ in planes]), np.array([b for _, b in planes])
 
     def __call__(self, X: Any) -> np.ndarray:
-        """Return the number of the cell of each row, -1 for rows in none of them.
+        """Return the number of the cell of each row, or -1 for rows outside of all cells.
 
-        Hyperplanes score float64 rows all together: one product instead of copies of rows. Other
-        rows come down by the functions themselves, since float32 products differ by rounding.
+        If all splits are hyperplanes, float64 rows are scored by a single matrix product, without
+        copies of rows. Otherwise the functions themselves are called; float32 products would
+        differ from theirs by rounding.
         """
         n = X.shape[0]
         found = np.full(n, -1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Sizes and sums of the rows of k clusters, and labels by k linear functions: one pass each."""
+"""Sizes and sums of k clusters, and labels by k linear functions, in one pass each."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from volmar.rows.tiled import TiledRows, add_tile, membership, tiled_cluster_sum
 
 
 class ClusterSums(NamedTuple):
-    """What a pass brings of k clusters.
+    """Sums over the rows of each of k clusters.
 
     Attributes
     ----------
     labels : vector over the rows
-        Clusters, 0 to k - 1.
+        Cluster of each row, 0 to k - 1.
     weight : ndarray of shape (k,)
-        Weight of the rows of each.
+        Total weight of each cluster.
     vectors : ndarray of shape (k, d)
-        Weighted sum of its rows as seen.
+        Weighted sum of the rows as seen of each cluster.
     n_rows : ndarray of int, shape (k,)
-        Number of its rows.
+        Number of rows of each cluster.
     first : ndarray of int, shape (k,)
-        Number of its first row; the number of all rows where it has none.
+        Number of the first row of each cluster, or the number of all rows for an empty cluster.
     moved : int
-        Rows whose label is another than before.
+        Number of rows whose label has changed.
     """
 
     labels: Any
@@ -44,23 +44,23 @@ class ClusterSums(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """The same for the same labels, and another for others but by a rare chance."""
+        """A key for the labels. Different labels share a key only in rare cases."""
         return self.n_rows.tobytes() + relative_scale(self.vectors).astype(np.float32).tobytes()
 
 
 def cluster_sums(rows: RowSource, labels: Any, k: int, before: Any = None) -> ClusterSums:
-    """Return sizes and sums of clusters.
+    """Return the sizes and sums of k clusters.
 
     Parameters
     ----------
     rows : RowSource
         The rows.
     labels : vector over the rows
-        Clusters, 0 to k - 1.
+        Cluster of each row, 0 to k - 1.
     k : int
         Number of clusters.
     before : vector over the rows, optional
-        Labels to compare with.
+        Previous labels, with which the new ones are compared. If None, `moved` is 0.
     """
     if isinstance(rows, BlockRows):
         return _of_blocks(rows, labels, k, before)
@@ -75,7 +75,7 @@ def cluster_sums(rows: RowSource, labels: Any, k: int, before: Any = None) -> Cl
 def sums_by_discriminants(
     rows: RowSource, directions: np.ndarray, offsets: np.ndarray, before: Any
 ) -> ClusterSums:
-    """Return the labels of k linear functions, the largest of a row, and their sums.
+    """Label each row by the largest of k linear functions, and return the sums of the clusters.
 
     Rows in memory are read once: a tile is scored, labelled and summed while it is in the cache.
 
@@ -86,9 +86,9 @@ def sums_by_discriminants(
     directions : ndarray of shape (d, k)
         Gradients of the functions of the rows as seen.
     offsets : ndarray of shape (k,)
-        Their constants.
+        Constants of the functions.
     before : vector over the rows
-        Labels to compare with.
+        Previous labels, with which the new ones are compared.
     """
     k = offsets.size
     if isinstance(rows, BlockRows):
@@ -109,7 +109,7 @@ def sums_by_discriminants(
 
 
 def discriminant_labels(rows: RowSource, directions: np.ndarray, offsets: np.ndarray) -> Any:
-    """Return for each row the number of the largest of k linear functions.
+    """Return for each row the index of the largest of k linear functions.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def discriminant_labels(rows: RowSource, directions: np.ndarray, offsets: np.nda
     directions : ndarray of shape (d, k)
         Gradients of the functions of the rows as seen.
     offsets : ndarray of shape (k,)
-        Their constants.
+        Constants of the functions.
     """
     if isinstance(rows, BlockRows):
         w = as_block(directions, rows.n_features, "directions", "feature", rows.dtype)
@@ -135,7 +135,9 @@ def discriminant_labels(rows: RowSource, directions: np.ndarray, offsets: np.nda
 
 
 def own_scores(rows: RowSource, directions: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return for each row in memory the function of its own cluster: O(n d) for any k.
+    """Return for each row in memory the linear function of its own cluster.
+
+    The cost is O(n d) for any k.
 
     Parameters
     ----------
@@ -144,7 +146,7 @@ def own_scores(rows: RowSource, directions: np.ndarray, labels: np.ndarray) -> n
     directions : ndarray of shape (d, k)
         Gradients of the functions of the rows as seen.
     labels : ndarray of shape (n,)
-        Clusters, 0 to k - 1.
+        Cluster of each row, 0 to k - 1.
     """
     if not isinstance(rows, TiledRows):
         raise TypeError(f"own_scores needs rows in memory, got {type(rows).__name__}.")
@@ -159,7 +161,7 @@ def own_scores(rows: RowSource, directions: np.ndarray, labels: np.ndarray) -> n
 
 
 def largest_function(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return the number of the largest column of each row, once offsets are added."""
+    """Return the index of the largest column of each row, after adding the offsets."""
     return np.argmax(scores + offsets, axis=1)
 
 

@@ -1,4 +1,4 @@
-"""Rows of a dask collection that are drawn at random and brought here."""
+"""Random samples of rows of a dask collection, in memory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from volmar.rows.blocks.convert import as_dask_array, is_dask, with_sizes
 
-# Rows that functions of all rows look at, where these lie in a dask collection.
+# Default number of rows that are drawn from a dask collection.
 COLLECTION_ROWS = 20_000
 
 
 class DrawnRows(NamedTuple):
-    """Rows in memory, what lies beside them, their numbers, and the number of all rows."""
+    """Rows in memory with their labels or names, their numbers, and the number of all rows."""
 
     rows: Any
     beside: tuple[Any, ...]
@@ -22,18 +22,18 @@ class DrawnRows(NamedTuple):
 
 
 def draw_from_collection(X: Any, *beside: Any, seed: int, most: int | None = None) -> DrawnRows:
-    """Draw rows of a dask array or DataFrame by their numbers: chunking does not matter.
+    """Draw random rows of a dask array or DataFrame, independently of its chunks.
 
     Parameters
     ----------
     X : dask array or DataFrame of shape (n, d)
-        The rows; columns of a DataFrame may be of any kind.
+        The rows. Columns of a DataFrame may have any type.
     *beside : dask array, dask Series, array of shape (n,) or None
-        Labels or names of the rows.
+        Labels or names of the rows, of which the drawn ones are returned.
     seed : int
         Random seed.
     most : int, optional
-        Number of rows to draw, 20,000 if not given; all where there are no more.
+        Number of rows to draw. If None, 20,000. All rows are returned if there are no more.
     """
     is_frame = hasattr(X, "columns")
     lengths = _lengths(X) if is_frame else np.array(with_sizes(X).chunks[0])
@@ -46,7 +46,7 @@ def draw_from_collection(X: Any, *beside: Any, seed: int, most: int | None = Non
 
 
 def count_labels(labels: Any) -> dict[Any, int]:
-    """Return how often each label of a dask collection, or of an array, is there."""
+    """Return the number of rows with each label of a dask collection or an array."""
     labels = as_dask_array(labels)
     if not is_dask(labels):
         return _counted(np.asarray(labels))
@@ -91,12 +91,14 @@ def _taken(part: Any, places: np.ndarray) -> Any:
 
 
 def _picked(array: Any, numbers: np.ndarray, n: int) -> Any:
-    """Return entries (or rows) by their numbers; None for None."""
+    """Return the entries or rows with the given numbers, or None if `array` is None."""
     if array is None:
         return None
     array = as_dask_array(array)
     array = with_sizes(array) if is_dask(array) else np.asarray(array)
     if array.shape[:1] != (n,):
-        raise ValueError(f"there must be one entry for each of the {n} rows, got {array.shape}.")
+        raise ValueError(
+            f"there must be one entry for each of the {n} rows, got shape {array.shape}."
+        )
     found = array[numbers]
     return found.compute() if is_dask(found) else found

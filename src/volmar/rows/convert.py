@@ -1,4 +1,4 @@
-"""From what a user has to a row source."""
+"""Conversion of arrays, sparse matrices and dask collections to row sources."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from volmar.rows.protocol import FeatureMap, RowSource, ScoringMap
 from volmar.rows.sparse import SparseRows
 from volmar.rows.tiled import DenseRows, MappedRows
 
-# Features up to this size are held at once.
+# Maximum size of a feature matrix that is held in memory.
 FEATURE_BYTES = 2**28
 
 
 def as_rows(X: Any, *, sample_weight: Any = None) -> RowSource:
-    """Return the row source of an array or a sparse matrix.
+    """Return the row source of an array, a sparse matrix or a dask collection.
 
     Parameters
     ----------
     X : array, sparse matrix, dask array or DataFrame of shape (n, d)
-        float32 and float64 are kept, C and Fortran order too, without a copy; integers become
-        float64 and other sparse formats CSR. NaN and infinity are left to the caller.
+        The rows. float32 and float64 arrays in C or Fortran order are used without a copy.
+        Integers are converted to float64, and sparse formats to CSR. NaN and infinity are not
+        checked.
     sample_weight : array of shape (n,), optional
-        Sample weights, not negative.
+        Non-negative sample weights. If None, every row has weight 1.
 
     Returns
     -------
@@ -52,7 +53,7 @@ def as_rows(X: Any, *, sample_weight: Any = None) -> RowSource:
 
 
 def features_of(feature_map: FeatureMap, X: Any) -> Any:
-    """Return the features of the rows of X: an array, or a table in the blocks of X.
+    """Return the features of the rows of X, as an array or as a table in the blocks of X.
 
     Parameters
     ----------
@@ -77,9 +78,10 @@ def features_of(feature_map: FeatureMap, X: Any) -> Any:
 
 
 def rows_through(row_map: FeatureMap, X: Any) -> Any:
-    """Return the rows that a map makes of those of X, in place of these, as rows or in blocks.
+    """Return the rows of X transformed by a map, as an array or in blocks.
 
-    In contrast to `features_of`, everything that looks at single rows sees those of the map, too.
+    In contrast to `features_of`, the transformed rows replace those of X everywhere, also if
+    single rows are selected.
     """
     if isinstance(X, BlockTable):
         return mapped_blocks(X, row_map.transform)
@@ -87,7 +89,7 @@ def rows_through(row_map: FeatureMap, X: Any) -> Any:
 
 
 def mapped_scores(feature_map: FeatureMap, X: Any, w: np.ndarray) -> Any:
-    """Return the products of w with the features of the rows of X, which are not held.
+    """Return the products of w with the features of the rows of X, computed tile by tile.
 
     Parameters
     ----------
@@ -108,8 +110,8 @@ def mapped_scores(feature_map: FeatureMap, X: Any, w: np.ndarray) -> Any:
 def mapped_rows(feature_map: FeatureMap, X: Any, *, sample_weight: Any = None) -> RowSource:
     """Return the row source of the features of the rows of X.
 
-    Features of up to 256 MB are held; larger ones, and those of rows in blocks, are computed as
-    they are read.
+    Feature matrices of up to 256 MB are held in memory. Larger ones, and features of rows in
+    blocks, are computed in every pass.
 
     Parameters
     ----------
@@ -141,10 +143,10 @@ def scale_gamma(X: Any, sample_weight: Any = None) -> float:
     Returns
     -------
     float
-        1 where X is constant.
+        The coefficient gamma; 1 if X is constant.
     """
     rows = as_rows(X, sample_weight=sample_weight)
-    # Within the features, and between their means.
+    # Variance within the features plus variance between their means.
     within = rows.centered().mean_squared_norm() / rows.n_features
     variance = within + float(rows.mean().var())
     return 1.0 / (rows.n_features * variance) if variance > 0 else 1.0

@@ -1,4 +1,4 @@
-"""Rows drawn at random: the same ones in memory and in blocks."""
+"""Random draws of rows, which are the same in memory and in blocks."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from volmar.rows.blocks.vector import RowVector
 def drawn_rows(n_rows: int, weights: Any, count: int, rng: np.random.Generator) -> np.ndarray:
     """Draw rows of positive weight without replacement.
 
-    Which ones depends on the generator, on `n_rows` and on which weights are 0, and not on how
-    the rows are cut into blocks.
+    The draw depends on the generator, on `n_rows` and on the positions of zero weights, but not on
+    the division of the rows into blocks.
 
     Parameters
     ----------
     n_rows : int
         Number of all rows.
     weights : ndarray of shape (n,), RowVector or None
-        Their weights.
+        Sample weights. If None, all rows can be drawn.
     count : int
-        How many to draw; all, where there are no more.
+        Number of rows to draw. All rows are returned if there are no more.
     rng : numpy.random.Generator
-        Draws them.
+        Random number generator.
 
     Returns
     -------
     ndarray of int
-        Numbers of rows, ascending.
+        Row numbers in ascending order.
 
     Examples
     --------
@@ -49,26 +49,26 @@ def drawn_rows(n_rows: int, weights: Any, count: int, rng: np.random.Generator) 
 
 
 def drawn_by_weight(n_rows: int, weights: Any, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw rows with probabilities in proportion to their weights, with replacement.
+    """Draw rows with probabilities proportional to their weights, with replacement.
 
-    Without weights they are drawn without replacement. Which ones does not depend on how the rows
-    are cut into blocks.
+    Without weights, rows are drawn without replacement. The draw does not depend on the division
+    of the rows into blocks.
 
     Parameters
     ----------
     n_rows : int
         Number of all rows.
     weights : ndarray of shape (n,), RowVector or None
-        Their weights.
+        Sample weights.
     count : int
-        How many to draw.
+        Number of rows to draw.
     rng : numpy.random.Generator
-        Draws them.
+        Random number generator.
 
     Returns
     -------
     ndarray of int
-        Numbers of rows, ascending.
+        Row numbers in ascending order.
     """
     if weights is None:
         return drawn_rows(n_rows, None, count, rng)
@@ -76,14 +76,15 @@ def drawn_by_weight(n_rows: int, weights: Any, count: int, rng: np.random.Genera
 
 
 def first_beyond(weights: Any, targets: np.ndarray) -> np.ndarray:
-    """Return the numbers of the first rows where the running sum of weights is above each target.
+    """Return for each target the first row at which the cumulative weight exceeds it.
 
     Parameters
     ----------
     weights : ndarray of shape (n,) or RowVector
-        Not negative.
+        Non-negative weights.
     targets : ndarray of shape (m,)
-        Of a target that the whole sum is not above, it is the last row with a weight.
+        Targets. If the total weight does not exceed a target, the last row of positive weight is
+        returned for it.
     """
     if isinstance(weights, RowVector):
         return weights.first_beyond(targets)

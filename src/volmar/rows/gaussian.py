@@ -1,4 +1,4 @@
-"""Sums of Gaussian kernels at many rows, without their kernel matrix."""
+"""Sums of Gaussian kernels at many rows, computed without the kernel matrix."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-# Kernel values of a tile: they stay in the cache from the product to the sum.
+# Number of kernel values of a tile, which stay in the cache from the product to the sum.
 TILE_VALUES = 2**17
-# Rows up to which float64 costs little.
+# Maximum number of rows for which float64 is always used.
 FLOAT64_UP_TO = 4096
-# Error of float32 sums that is accepted, as a share of the standard deviation of the sums.
+# Maximum error of float32 sums, as a fraction of the standard deviation of the sums.
 FLOAT32_LOSS = 1e-3
-# Exponents of points about their mean beyond which their roundings show in the sums.
+# Maximum of gamma R^2 for which exponents are expanded; beyond it, rounding shows in the sums.
 LARGEST_EXPONENT = 1e9
-# Points at which that deviation is measured.
+# Number of points at which the standard deviation of the sums is measured.
 PROBES = 200
 
 
@@ -30,28 +30,29 @@ def gaussian_sums(
     X : ndarray of shape (n, d)
         Rows, float32 or float64.
     points : ndarray of shape (m, d)
-        The p_j.
+        The points p_j.
     gamma : float
         Kernel coefficient.
     coefficients : ndarray of shape (m,) or (m, k)
-        The c_j of one function, or of several.
+        The coefficients c_j of one function, or of k functions.
     offset : ndarray of shape (d,), optional
-        Subtracted from the rows of X, and from `points` already.
+        Offset that is subtracted from the rows of X. It has been subtracted from `points` already.
 
     Returns
     -------
     ndarray of shape (n,) or (n, k)
-        Float64.
+        The sums, float64.
 
     Notes
     -----
-    Exponents :math:`2\gamma x'p_j - \gamma |x|^2 - \gamma |p_j|^2`, about the mean of the points,
-    are one product of matrices a tile. More than 4096 rows are computed in float32 where a bound
-    of its error, :math:`\epsilon \sum_j |c_j| (1 + 4 \gamma R^2)` with R the largest distance of
-    a point from their mean, is below 1e-3 of the standard deviation of f at the points, in float64
-    elsewhere. The bound is that of roundings which all add up: measured errors are a tenth
-    of it or less. Where :math:`\gamma R^2` is above 1e9, as it is beside outliers, rounding would
-    make exponents positive: differences of rows and points are squared there instead.
+    The exponents :math:`2\gamma x'p_j - \gamma |x|^2 - \gamma |p_j|^2`, about the mean of the
+    points, take one matrix product per tile. More than 4096 rows are computed in float32 if the
+    error bound :math:`\epsilon \sum_j |c_j| (1 + 4 \gamma R^2)`, with R the largest distance of a
+    point from the mean of the points, is below 1e-3 of the standard deviation of f at the points.
+    Otherwise float64 is used. The bound assumes that all rounding errors add up; measured errors
+    are a tenth of it or less. If :math:`\gamma R^2` is above 1e9, which outliers can cause,
+    rounding would make exponents positive. Differences of rows and points are then squared
+    instead.
 
     Examples
     --------
@@ -63,7 +64,7 @@ def gaussian_sums(
     if len(points) == 0:
         return np.zeros((len(X), *coefficients.shape[1:]))
     centre = points.mean(axis=0, dtype=np.float64)
-    # In the precision of the rows, which are subtracted from without conversion.
+    # In the dtype of the rows, from which it is subtracted without a conversion.
     shift = (centre if offset is None else centre + offset).astype(X.dtype)
     centred = points - (shift.astype(np.float64) if offset is None else shift - offset)
     if gamma * np.einsum("ij,ij->i", centred, centred).max() > LARGEST_EXPONENT:
@@ -77,7 +78,7 @@ def gaussian_sums(
 def _sums_of_differences(
     X: NDArray, points: NDArray, gamma: float, coefficients: NDArray, offset: NDArray | None
 ) -> NDArray:
-    """Return the sums at the rows of X less `offset`, from differences to every point."""
+    """Return the sums at the rows of X minus `offset`, from differences to every point."""
     sums = np.empty((len(X), *coefficients.shape[1:]))
     step = max(1, TILE_VALUES // max(points.shape))
     for start in range(0, len(X), step):
@@ -90,7 +91,7 @@ def _sums_of_differences(
 
 
 def _takes_float32(points: NDArray, gamma: float, coefficients: NDArray) -> bool:
-    """Whether sums in float32 are within `FLOAT32_LOSS`; `points` are centred."""
+    """Return whether float32 sums are accurate to `FLOAT32_LOSS`; `points` are centred."""
     radius = float(np.einsum("ij,ij->i", points, points).max())
     size = np.abs(coefficients).sum(axis=0) * (1.0 + 4.0 * gamma * radius)
     probes = points[:: -(-len(points) // PROBES)]
@@ -104,9 +105,9 @@ def _takes_float32(points: NDArray, gamma: float, coefficients: NDArray) -> bool
 def _tiled_sums(
     X: NDArray, shift: NDArray, points: NDArray, gamma: float, coefficients: NDArray, dtype: Any
 ) -> NDArray:
-    """Return the sums at the rows of X less `shift`; `points` are centred."""
+    """Return the sums at the rows of X minus `shift`; `points` are centred."""
     n, (m, d) = X.shape[0], points.shape
-    # x, |x|^2 and 1 times this are the exponents.
+    # The exponents are the products of (x, |x|^2, 1) with this matrix.
     factor = np.empty((d + 2, m), dtype=dtype)
     factor[:d] = 2.0 * gamma * points.T
     factor[d] = -gamma
@@ -128,7 +129,7 @@ def _tiled_sums(
             np.einsum("ij,ij->i", part[:, :d], part[:, :d], out=part[:, d])
             np.matmul(part, factor, out=kernel)
             total = np.exp(kernel, out=kernel) @ c
-            if dtype == np.float32 and not np.isfinite(total).all():  # squares beyond float32
+            if dtype == np.float32 and not np.isfinite(total).all():  # squares overflow float32
                 total = _tiled_sums(rows, shift, points, gamma, coefficients, np.float64)
             sums[start : start + len(rows)] = total
     return sums

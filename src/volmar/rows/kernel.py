@@ -1,4 +1,4 @@
-"""Kernels by name or by function."""
+"""Kernels given by a name or a function."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sklearn.metrics.pairwise import kernel_metrics
 from volmar._checks import is_finite, shown
 from volmar.rows.gaussian import gaussian_sums
 
-# Kernel values held at a time when rows are scored.
+# Maximum number of kernel values that are held at a time when rows are scored.
 KERNEL_BLOCK = 2**23
-# Kernels of scikit-learn whose compiled code takes neither read-only memory nor sparse rows.
+# Kernels of scikit-learn whose compiled code supports neither read-only memory nor sparse rows.
 NEEDS_WRITABLE = ("chi2", "additive_chi2")
 
 
@@ -25,13 +25,13 @@ class Kernel:
     Parameters
     ----------
     kernel : str or callable
-        A name known to `sklearn.metrics.pairwise.pairwise_kernels`; or a function
+        A name known to `sklearn.metrics.pairwise.pairwise_kernels`; a function
         ``kernel(X, Y, **kernel_params)`` of two *matrices*, shapes (m, d) and (p, d), that
-        returns the (m, p) kernel matrix, as for `sklearn.svm.SVC`; or "precomputed", for a user
-        whose matrix is the kernel matrix already: there is nothing to evaluate then.
+        returns the (m, p) kernel matrix, as for `sklearn.svm.SVC`; or "precomputed" if the given
+        matrix already is the kernel matrix. A precomputed kernel cannot be evaluated.
     gamma : float, optional
-        Coefficient of "rbf", "laplacian", "poly", "sigmoid" and "chi2". None takes
-        scikit-learn's value, 1 / n_features (1 for "chi2").
+        Coefficient of "rbf", "laplacian", "poly", "sigmoid" and "chi2". If None, scikit-learn's
+        default is used, 1 / n_features (1 for "chi2").
     degree : float, default=3
         Degree of "poly".
     coef0 : float, default=1
@@ -41,8 +41,8 @@ class Kernel:
 
     Notes
     -----
-    As in scikit-learn, a named kernel takes of gamma, degree and coef0 those that it has. The
-    kernel matrix of float32 points is float32.
+    As in scikit-learn, a named kernel uses those of gamma, degree and coef0 that it has, and
+    ignores the others. The kernel matrix of float32 points is float32.
 
     Examples
     --------
@@ -79,8 +79,8 @@ class Kernel:
             return
         if kernel_params:
             raise ValueError(
-                f"kernel_params={shown(dict(kernel_params))} are for callable kernels, and kernel "
-                f"is {kernel!r}. Use gamma, degree and coef0."
+                f"kernel_params={shown(dict(kernel_params))} is only for callable kernels, but "
+                f"kernel is {kernel!r}. Use gamma, degree and coef0."
             )
         if kernel == "precomputed":
             return
@@ -98,9 +98,9 @@ class Kernel:
         }
 
     def gamma(self, n_features: int) -> float | None:
-        """Return the coefficient gamma on rows of so many features, None for a kernel without it.
+        """Return the coefficient gamma for rows with `n_features` features.
 
-        Callable kernels have parameters of their own.
+        It is None for kernels without gamma and for callable kernels.
         """
         if self._function is None or callable(self.kernel):
             return None
@@ -122,11 +122,11 @@ class Kernel:
         if self.kernel in NEEDS_WRITABLE:
             if sparse.issparse(X) or sparse.issparse(Y):
                 raise TypeError(
-                    f"kernel={self.kernel!r} takes no sparse X. Pass X.toarray(), or use another "
-                    "kernel."
+                    f"kernel={self.kernel!r} does not support sparse X. Pass X.toarray(), or use "
+                    "another kernel."
                 )
             X, Y = _writable(X), _writable(Y)
-        with np.errstate(all="ignore"):  # what overflows is refused below
+        with np.errstate(all="ignore"):  # overflow is refused below
             try:
                 matrix = self._function(X, Y, **self._arguments)
             except ValueError as error:
@@ -144,12 +144,12 @@ class Kernel:
             matrix = matrix.astype(np.float64)
         elif matrix.dtype.kind != "f":
             raise TypeError(
-                f"kernel={self.kernel!r} returned values of type {matrix.dtype}; it must return "
+                f"kernel={self.kernel!r} returned values of type {matrix.dtype}. It must return "
                 "real numbers."
             )
         if not is_finite(matrix):
             raise ValueError(
-                f"kernel={self.kernel!r} gives NaN or infinite values on X. Scale X, or check the "
+                f"kernel={self.kernel!r} has NaN or infinite values on X. Scale X, or check the "
                 f"kernel's parameters {self._arguments}."
             )
         return matrix
@@ -159,8 +159,8 @@ class Kernel:
     ) -> np.ndarray:
         """Return sum_j c_j k(x - offset, p_j) for every row x of X.
 
-        Kernel values are never held all at once. Those of "rbf" between dense rows are computed by
-        `gaussian_sums`, in float32 where it describes that.
+        Kernel values are computed block by block. For "rbf" and dense rows, `gaussian_sums` is
+        used, which may compute in float32.
         """
         is_dense = not (sparse.issparse(X) or sparse.issparse(points))
         if self.kernel == "rbf" and is_dense:
@@ -175,7 +175,7 @@ class Kernel:
 
 
 def shifted(X: Any, offset: np.ndarray | None) -> Any:
-    """Rows less `offset`, in their own dtype; dense where there is an offset."""
+    """Return rows minus `offset` in their dtype; sparse rows become dense if there is one."""
     if offset is None:
         return X
     rows = X.toarray() if sparse.issparse(X) else X
@@ -183,5 +183,5 @@ def shifted(X: Any, offset: np.ndarray | None) -> Any:
 
 
 def _writable(X: Any) -> Any:
-    """Return X, or a copy of an array that is read-only, as those of data frames are."""
+    """Return X, or a copy if it is a read-only array, as those of data frames are."""
     return X if sparse.issparse(X) or X.flags.writeable else X.copy()

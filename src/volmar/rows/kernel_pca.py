@@ -25,18 +25,19 @@ class KernelPCAMap(KernelMap):
     Parameters
     ----------
     n_components : int, optional
-        The number of leading components to keep; None keeps every one above rounding noise,
-        at most n - 1.
+        The number of leading components to keep. If None, all components above rounding error are
+        kept, at most n - 1.
     kernel : str or callable, default="rbf"
-        As for `NystroemMap`, or "precomputed": then `fit` takes the n × n kernel matrix of the
-        training points and `transform` the kernel between new points and these.
+        The kernel, as for `NystroemMap`, or "precomputed". With "precomputed", `fit` takes the
+        n × n kernel matrix of the training points, and `transform` the kernel between new points
+        and training points.
     gamma, degree, coef0, kernel_params
-        As for `NystroemMap`.
+        Parameters of the kernel, as for `NystroemMap`.
 
     Attributes
     ----------
     n_components : int
-        The number of components kept, known after `fit`.
+        The number of components kept, available after `fit`.
     eigenvalues_ : ndarray of shape (n_components,)
         The eigenvalues Λ, largest first.
     n_features_in_ : int
@@ -67,11 +68,11 @@ class KernelPCAMap(KernelMap):
             kernel, gamma=gamma, degree=degree, coef0=coef0, kernel_params=kernel_params
         )
         if n_components is not None and not isinstance(n_components, numbers.Integral):
-            raise TypeError(f"n_components must be a whole number or None, got {n_components!r}.")
+            raise TypeError(f"n_components must be an integer or None, got {n_components!r}.")
         self._wanted_components = n_components
 
     def fit(self, X: Any) -> Self:
-        """Decompose the centred kernel matrix of the rows of X (or X itself, precomputed)."""
+        """Decompose the centred kernel matrix of the rows of X (or X itself if precomputed)."""
         X = X[:] if isinstance(X, BlockTable) else as_matrix(X)
         points, matrix, tolerance = self._training_kernel(X)
         n = matrix.shape[0]
@@ -87,8 +88,8 @@ class KernelPCAMap(KernelMap):
         values, vectors = positive_part(matrix, tolerance, scale=scale, n_components=wanted)
         self._points = points
         self._column_means = column_means
-        # Eigenvectors of small eigenvalues are orthogonal to 1 to few digits only; made so, they
-        # centre a row of kernel values by themselves.
+        # Eigenvectors of small eigenvalues are orthogonal to 1 only to a few digits. With their
+        # means subtracted, the projection also centres a row of kernel values.
         vectors -= vectors.mean(axis=0)
         self._projection = vectors / np.sqrt(values)
         self.eigenvalues_ = values
@@ -103,7 +104,7 @@ class KernelPCAMap(KernelMap):
         return features.astype(X.dtype, copy=False)
 
     def scores(self, X: Any, w: np.ndarray) -> np.ndarray:
-        """Return z(x)'w of every row, in the dtype of X, without features.
+        """Return z(x)'w for every row, in the dtype of X, without computing features.
 
         See `gaussian_sums` for the precision of "rbf".
         """

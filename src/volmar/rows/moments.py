@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# What is left of a weight after subtracting all of it, relative to what it was.
+# Relative rounding error allowed in the weight after a subtraction.
 _WEIGHT_ROUNDING = 1e-9
 
 
@@ -16,21 +16,21 @@ class Moments:
 
     weight = Σ w_i,  sum = Σ w_i (x_i - c),  second = Σ w_i (x_i - c)(x_i - c)'.
 
-    They add over disjoint sets of rows and subtract when rows leave, which is all that is needed
-    to follow two clusters whose rows switch sides (the "formula (2) of Appendix B" that the MSPC
-    paper refers to and does not print). A centre near the data keeps the digits that Σ x x' about
-    zero loses. Everything is float64 and read-only.
+    Moments of disjoint sets of rows can be added, and moments of a subset subtracted. This
+    suffices to update two clusters whose rows change sides (the "formula (2) of Appendix B" that
+    the MSPC paper refers to but does not print). A centre near the data keeps the digits that Σ x
+    x' about zero loses. All arrays are float64 and read-only.
 
     Parameters
     ----------
     center : ndarray of shape (d,)
         The fixed centre c. Only moments about the same centre add; see `shifted`.
     weight : float
-        The sum of the weights: the number of rows when there are none.
+        The sum of the weights, or the number of rows without weights.
     sum : ndarray of shape (d,)
         The weighted sum of the centred rows.
     second : ndarray of shape (d, d), optional
-        The weighted sum of their outer products; None when it was not asked for.
+        The weighted sum of their outer products. None if second moments were not computed.
 
     Examples
     --------
@@ -83,8 +83,8 @@ class Moments:
         weight = self.weight - other.weight
         if weight < -_WEIGHT_ROUNDING * self.weight:
             raise ValueError(
-                f"cannot remove rows of weight {other.weight:g} from rows of weight "
-                f"{self.weight:g}. Subtract the moments of rows that are among the rows."
+                f"cannot subtract rows of weight {other.weight:g} from rows of weight "
+                f"{self.weight:g}. Subtract only the moments of a subset of the rows."
             )
         second = None if self.second is None else self.second - other.second
         return Moments(self.center, max(weight, 0.0), self.sum - other.sum, second)
@@ -97,11 +97,11 @@ class Moments:
     def covariance(self) -> np.ndarray:
         """Return the weighted covariance, second / weight - m m' with m = mean - center.
 
-        It is divided by the weight, as the MSPC paper does, not by the weight less one.
+        The divisor is the weight, as in the MSPC paper, not the weight minus one.
         """
         if self.second is None:
             raise ValueError(
-                "these moments hold no second moments. Compute them with second=True."
+                "these moments have no second moments. Compute them with second=True."
             )
         m = self._mean_from_center()
         covariance = self.second / self.weight
@@ -117,7 +117,7 @@ class Moments:
         center = np.asarray(center, dtype=np.float64)
         if center.shape != self.center.shape:
             raise ValueError(
-                f"center must have the shape {self.center.shape} of the present centre, "
+                f"center must have the shape {self.center.shape} of the current centre, "
                 f"got {center.shape}."
             )
         delta = center - self.center
@@ -151,7 +151,7 @@ class Moments:
 
 
 def _read_only(array: np.ndarray, name: str) -> np.ndarray:
-    """View `array` as float64 that this object cannot be made to change."""
+    """Return a read-only float64 view of `array`."""
     try:
         view = np.asarray(array, dtype=np.float64).view()
     except (TypeError, ValueError) as error:

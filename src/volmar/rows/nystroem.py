@@ -1,4 +1,4 @@
-"""The Nyström feature map: a kernel's features from a few landmarks."""
+"""The Nyström feature map: approximate features of a kernel from a few landmarks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from volmar.rows._kernel_map import KernelMap, positive_part, rank_tolerance
 from volmar.rows._validation import as_matrix
 from volmar.rows.blocks.table import BlockTable
 
-# k-means only has to spread the landmarks: twenty points for each and twenty rounds do.
+# k-means only spreads the landmarks: twenty rows per landmark and twenty iterations suffice.
 _POINTS_PER_LANDMARK = 20
 _KMEANS_ROUNDS = 20
 
@@ -27,25 +27,25 @@ class NystroemMap(KernelMap):
     """Features z(x) = Λ^{-1/2} U' k(L, x) for landmarks L with K(L, L) = U Λ U'.
 
     Then z(x)' z(y) = k(x, L) K(L, L)⁺ k(L, y), the Nyström approximation of k(x, y), exact on the
-    span of the landmarks. The cost is m kernel values and m r multiplications a row, for m
+    span of the landmarks. The cost per row is m kernel values and m r multiplications, for m
     landmarks of numerical rank r.
 
     Parameters
     ----------
     kernel : str or callable, default="rbf"
-        A kernel of `sklearn.metrics.pairwise.pairwise_kernels` by name, or a function
+        The name of a kernel of `sklearn.metrics.pairwise.pairwise_kernels`, or a function
         ``kernel(X, Y, **kernel_params)`` of two *matrices* that returns the kernel matrix
         (as for `sklearn.svm.SVC`).
     landmarks : int, array of int or matrix, default=100
-        How many landmarks to choose; or the indices of the rows to take; or the landmarks
-        themselves, shape (m, d).
+        The number of landmarks to choose, the indices of the rows to use as landmarks, or the
+        landmarks themselves, shape (m, d).
     choice : {"kmeans", "random"}, default="kmeans"
-        How a number of landmarks is chosen: the centres of k-means on a subsample, or rows drawn
-        at random.
+        How landmarks are chosen if `landmarks` is a number: "kmeans" uses the centres of k-means
+        on a subsample, and "random" uses random rows.
     gamma : float, optional
-        Coefficient of "rbf", "laplacian", "poly", "sigmoid" and "chi2". None takes
-        scikit-learn's value, 1 / n_features (1 for "chi2"), which knows nothing of the data's
-        scale and is often poor.
+        Coefficient of "rbf", "laplacian", "poly", "sigmoid" and "chi2". If None, scikit-learn's
+        default is used, 1 / n_features (1 for "chi2"). It does not depend on the scale of the
+        data and is often poor.
     degree : float, default=3
         Degree of "poly".
     coef0 : float, default=1
@@ -53,13 +53,13 @@ class NystroemMap(KernelMap):
     kernel_params : mapping, optional
         Arguments of a callable kernel.
     random_state : int, RandomState or None, default=None
-        Seeds the choice of landmarks.
+        Random seed of the choice of landmarks.
 
     Attributes
     ----------
     n_components : int
-        The number r of features: eigenvalues of K(L, L) that are rounding noise, relative to the
-        largest, are dropped, so that no feature is divided by one.
+        The number r of features. Eigenvalues of K(L, L) that are rounding error relative to the
+        largest are dropped, so that no feature is divided by their roots.
     landmarks_ : array or sparse matrix of shape (m, d)
         The landmarks. k-means centres of sparse data are dense.
     normalizer_ : ndarray of shape (m, r)
@@ -114,7 +114,7 @@ class NystroemMap(KernelMap):
             4 * 8 * m**2, f"The kernel matrix of {m} landmarks", "Choose fewer landmarks."
         )
         matrix = self._symmetric_kernel(landmarks.astype(np.float64))
-        # New kernel values carry the rounding of the data, so the rank is judged by theirs.
+        # New kernel values are rounded to the dtype of the data, which therefore sets the rank.
         values, vectors = positive_part(matrix, rank_tolerance(m, X.dtype))
         self.landmarks_ = landmarks
         self.normalizer_ = (vectors / np.sqrt(values)).astype(X.dtype, copy=False)
@@ -128,9 +128,9 @@ class NystroemMap(KernelMap):
         return features.astype(X.dtype, copy=False)
 
     def scores(self, X: Any, w: np.ndarray) -> np.ndarray:
-        """Return z(x)'w of every row, in the dtype of X, without features: k(x, L) (U Λ^{-1/2} w).
+        """Return z(x)'w = k(x, L) (U Λ^{-1/2} w) for every row, in the dtype of X.
 
-        See `gaussian_sums` for the precision of "rbf".
+        Features are not computed. See `gaussian_sums` for the precision of "rbf".
         """
         X = self._check_new(X)
         coefficients = self.normalizer_.astype(np.float64) @ w
@@ -143,7 +143,7 @@ class NystroemMap(KernelMap):
             given = as_matrix(self.landmarks, "landmarks")
             if given.shape[1] != X.shape[1]:
                 raise ValueError(
-                    f"landmarks have {given.shape[1]} features and X has {X.shape[1]}."
+                    f"landmarks have {given.shape[1]} features, but X has {X.shape[1]}."
                 )
             return given.astype(X.dtype)  # a copy: the map outlives the array
         index = np.asarray(self.landmarks)
@@ -154,7 +154,7 @@ class NystroemMap(KernelMap):
             )
         if index.size == 0 or index.min() < 0 or index.max() >= X.shape[0]:
             raise ValueError(
-                f"landmarks must be indices between 0 and {X.shape[0] - 1}, one at least, got "
+                f"landmarks must be indices between 0 and {X.shape[0] - 1}, at least one, got "
                 + ("none." if index.size == 0 else f"{index.min()} to {index.max()}.")
             )
         return X[index]
@@ -167,7 +167,7 @@ class NystroemMap(KernelMap):
                 "Choose fewer landmarks, or give the points themselves."
             )
         random_state = check_random_state(self.random_state)
-        # A generator draws a few of many numbers without writing all of them down.
+        # A Generator draws a few of many numbers without an array of all of them.
         rng = np.random.default_rng(random_state.randint(2**31 - 1))
         if self.choice == "random":
             return X[np.sort(rng.choice(n, count, replace=False))]
@@ -177,6 +177,6 @@ class NystroemMap(KernelMap):
             count, n_init=1, max_iter=_KMEANS_ROUNDS, random_state=random_state.randint(2**31 - 1)
         )
         with warnings.catch_warnings():
-            # Fewer distinct points than landmarks: the rank takes care of repeated landmarks.
+            # Fewer distinct rows than landmarks: the rank cut-off handles repeated landmarks.
             warnings.simplefilter("ignore", ConvergenceWarning)
             return kmeans.fit(sample).cluster_centers_

@@ -1,10 +1,10 @@
-"""Parts of the rows: split in two again and again, each with its size and a sample of its rows.
+"""Parts of the rows, split in two repeatedly, each with its size and a sample of its rows.
 
-Rows are drawn in an order that depends on a seed and on their numbers alone, so that the same ones
-are drawn in memory and in blocks, however these are cut. The first rows of this order are the
-*pool* of all rows: within it parts are split, and their sizes estimated. The sample of a part are
-its first rows in the pool. A part with few rows there gets a pool of its own. Few rows are all in
-the pool, and their parts are exact.
+Rows are drawn in an order that depends only on a seed and on their numbers. The same rows are
+therefore drawn in memory and in blocks of any size. The first rows in this order are the *pool* of
+all rows. Parts are split, and their sizes estimated, within the pool. The sample of a part
+consists of its first rows in the pool. A part with few rows in the pool gets a separate pool. If
+all rows fit into the pool, the parts are exact.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ from volmar.rows.blocks.vector import RowVector
 from volmar.rows.cells import Cells, Path, Side
 from volmar.rows.tiled import TILE_ROWS
 
-# Rows of weight 0 come after all others.
+# Ranks from this one on belong to rows of weight 0, which are drawn last.
 LAST = np.uint64(2**63)
-# Standard deviations by which more rows are asked for than are needed, since the number of rows
-# below a limit is random.
+# Number of standard deviations by which more rows are requested than needed, since the number of
+# rows below a limit is random.
 SPARE = 6.0
-# Size of the pool of all rows in the memory of one process, and rows of a part that are too few.
-POOL_BYTES, FEWEST = 64 * 2**20, 5000
+# Maximum size of the pool of all rows in memory, and minimum number of rows of a part in a pool;
+# parts with fewer rows get a separate pool.
+POOL_BYTES, MIN_POOL_ROWS = 64 * 2**20, 5000
 
 
 class Split(NamedTuple):
-    """A split of a part: the sides of its sample, and a function that gives those of any rows."""
+    """A split of a part: the sides of its sample, and a function for the sides of any rows."""
 
     sides: np.ndarray
     side: Side
 
 
 class Sizes(NamedTuple):
-    """Number of rows, weight and first row of each of some parts."""
+    """Number of rows, weight and first row of each part."""
 
     n_rows: np.ndarray
     weight: np.ndarray
@@ -51,20 +52,20 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The first rows of a cell, in the order in which they are drawn, sorted by their numbers.
+    """The first rows of a cell in the order of drawing, sorted by their numbers.
 
     Attributes
     ----------
     n_rows, weight : int, float
         Number and weight of all rows of the cell.
     numbers, ranks : ndarray
-        Rows that were drawn, ascending, and their places in the order.
+        Numbers of the drawn rows, ascending, and their ranks in the order of drawing.
     weights : ndarray or None
-        Their weights.
+        Weights of the drawn rows.
     X : matrix
-        All rows in memory, or the drawn ones of rows in blocks (`is_held`).
+        All rows if they are in memory, or only the drawn rows if they are in blocks (`is_held`).
     is_held : bool
-        Whether X are the drawn rows.
+        Whether X contains only the drawn rows.
     """
 
     n_rows: int
@@ -81,7 +82,7 @@ class Pool:
         return self.numbers.size == self.n_rows
 
     def rows(self, inside: np.ndarray, pairwise: bool = False) -> Any:
-        """Return some of the rows, by their places in the pool."""
+        """Return rows by their positions in the pool."""
         numbers = inside if self.is_held else self.numbers[inside]
         if numbers.size == self.X.shape[0]:
             return self.X
@@ -94,23 +95,23 @@ class Pool:
 
 @dataclass(eq=False)
 class Part:
-    """Some of the rows.
+    """A subset of the rows, defined by a path of splits.
 
     Attributes
     ----------
     pool : Pool
-        Where its rows are drawn from.
+        Pool from which the sample of the part is drawn.
     inside : ndarray of int
-        Its rows there.
+        Positions of the rows of the part in the pool.
     path : Path
-        The splits that it is a side of.
+        The splits above the part, with its side of each.
     n_rows, weight : int, float
-        Number and weight of its rows, estimated where the pool is not whole.
+        Number and weight of the rows, estimated if the pool does not contain all rows.
     numbers, X, weights : ndarray, matrix, ndarray or None
-        The sample: numbers of its rows, ascending, the rows and their weights. None before it is
-        drawn; X is None again after `forget`.
+        The sample: ascending row numbers, the rows and their weights. They are None before the
+        sample is drawn, and X is None again after `forget`.
     is_whole : bool
-        Whether the sample has all rows of the part.
+        Whether the sample contains all rows of the part.
     """
 
     pool: Pool
@@ -125,7 +126,7 @@ class Part:
 
     @property
     def scale(self) -> float:
-        """Weight of the part in units of the weight of its sample."""
+        """Ratio of the weight of the part to the weight of its sample."""
         if self.is_whole or self.weight == 0:
             return 1.0
         drawn = self.numbers.size if self.weights is None else self.weights.sum()
@@ -133,11 +134,11 @@ class Part:
 
     @property
     def all_numbers(self) -> np.ndarray:
-        """Numbers of its rows in the pool."""
+        """Numbers of the rows of the part that are in the pool."""
         return self.pool.numbers[self.inside]
 
     def forget(self) -> None:
-        """Let go of the rows of the sample."""
+        """Release the rows of the sample."""
         self.X = None
 
 
@@ -145,27 +146,27 @@ class Drawer(Protocol):
     """Rows, in memory or in blocks, from which pools are drawn."""
 
     def pools(self, paths: Sequence[Path], least: Sequence[int], most: int) -> list[Pool]:
-        """Return pools of at most `most` rows, of cells with about as many as `least`."""
+        """Return pools of at most `most` rows, given a minimum size `least` of each cell."""
 
     def sizes(self, paths: Sequence[Path]) -> Sizes:
-        """Return the sizes of cells."""
+        """Return the exact sizes of cells."""
 
 
 class Parts:
-    """All rows, which are split into parts.
+    """A data set that is split into parts.
 
     Parameters
     ----------
     X : array, CSR matrix or BlockTable of shape (n, d)
         The rows.
     weights : vector over the rows or None
-        Their weights.
+        Sample weights.
     most : int or None
-        Maximum size of a sample; None for no limit.
+        Maximum number of rows of a sample. If None, there is no limit.
     seed : int
-        Decides which rows are drawn.
+        Random seed of the draws.
     pairwise : bool, default=False
-        Whether X has a column for each row, so that columns are taken as well.
+        Whether X has one column per row, so that columns are selected together with rows.
     """
 
     def __init__(
@@ -183,16 +184,16 @@ class Parts:
         self.draw([self.root])
 
     def draw(self, parts: Sequence[Part]) -> None:
-        """Draw the samples of parts that have none, with one pass for all that need a pool."""
+        """Draw samples of parts without one, by one pass for all that need a separate pool."""
         new = [part for part in parts if part.X is None]
-        fewest = min(FEWEST, self._most)
+        minimum = min(MIN_POOL_ROWS, self._most)
         few = [
             part
             for part in new
-            if part.inside.size < min(fewest, part.pool.numbers.size) and not part.pool.is_whole
+            if part.inside.size < min(minimum, part.pool.numbers.size) and not part.pool.is_whole
         ]
         if few:
-            least = [_fewest(part.inside.size, part.n_rows) for part in few]
+            least = [_minimum_size(part.inside.size, part.n_rows) for part in few]
             found = self._drawer.pools([part.path for part in few], least, self._most)
             for part, pool in zip(few, found, strict=True):
                 part.pool, part.inside = pool, np.arange(pool.numbers.size)
@@ -206,7 +207,7 @@ class Parts:
             part.is_whole = part.pool.is_whole and inside.size == part.inside.size
 
     def split(self, part: Part, split: Split) -> tuple[Part, Part]:
-        """Return the two sides of a split."""
+        """Return the two parts on the sides of a split."""
         pool, inside = part.pool, part.inside
         second = split.sides
         if part.numbers.size < inside.size:
@@ -222,7 +223,7 @@ class Parts:
         )
 
     def labels(self, parts: Sequence[Part], numbers: Sequence[int]) -> Any:
-        """Return a vector over all rows that has the numbers of the parts that they are in."""
+        """Return a vector over all rows with the number of the part of each row."""
         if self.root.pool.is_whole and is_in_memory(self._X):
             return self._labels_in_pool(parts, numbers)
         cells = Cells([part.path for part in parts], numbers)
@@ -231,13 +232,16 @@ class Parts:
         return of_rows(self._X, cells, np.int64)
 
     def sample_labels(self, parts: Sequence[Part], numbers: Sequence[int]) -> np.ndarray:
-        """Return the same for the sample of all rows."""
+        """Return the labels of the rows in the sample of all rows."""
         if self.root.pool.is_whole:
             return self._labels_in_pool(parts, numbers)[self.root.numbers]
         return Cells([part.path for part in parts], numbers)(self.root.X)
 
     def sizes(self, parts: Sequence[Part]) -> Sizes:
-        """Return the exact sizes of some parts, which are all rows: of many rows by a pass."""
+        """Return the exact sizes of parts that together contain all rows.
+
+        This takes a pass if the pool does not contain all rows.
+        """
         if not self.root.pool.is_whole:
             return self._drawer.sizes([part.path for part in parts])
         n = self.root.n_rows
@@ -252,7 +256,7 @@ class Parts:
         return labels
 
     def _first(self, part: Part) -> np.ndarray:
-        """Return the rows of a sample, by their places in the pool."""
+        """Return the positions in the pool of the sample of a part."""
         if part.inside.size <= self._most:
             return part.inside
         ranks = part.pool.ranks[part.inside]
@@ -271,19 +275,19 @@ class Parts:
 
 
 def pool_rows(X: Any) -> int:
-    """Return how many rows of the width and dtype of X a pool of all rows has room for."""
+    """Return the maximum number of rows in a pool, for the width and dtype of X."""
     return int(POOL_BYTES // (X.shape[1] * X.dtype.itemsize))
 
 
 def row_ranks(numbers: np.ndarray, seed: int, weights: Any) -> np.ndarray:
-    """Return well mixed bits for each row: the order in which rows are drawn, smallest first."""
+    """Return a hash of each row number as its rank; rows are drawn in ascending order of ranks."""
     start = scramble(np.array([seed], dtype=np.uint64))
     mixed = scramble(numbers ^ start) >> np.uint64(1)
     return mixed | (LAST * (np.asarray(weights) == 0).astype(np.uint64))
 
 
-def _fewest(seen: int, n_rows: int) -> int:
-    """Return how many of `n_rows` estimated rows there are at least, where `seen` were drawn."""
+def _minimum_size(seen: int, n_rows: int) -> int:
+    """Return a lower bound on a size estimated as `n_rows`, of which `seen` rows were drawn."""
     return int(n_rows * max(seen - SPARE * np.sqrt(seen), 0.0) / max(seen, 1))
 
 
@@ -293,7 +297,7 @@ def _by_tiles(X: Any, cells: Cells) -> np.ndarray:
 
 
 class _InMemory:
-    """Pools of rows in memory, which are lists of their numbers."""
+    """Pools of rows in memory, stored as row numbers."""
 
     def __init__(self, X: Any, weights: np.ndarray | None, seed: int):
         self.X, self.weights, self.seed = X, weights, seed
@@ -327,7 +331,7 @@ class _InMemory:
 
 
 class _InBlocks:
-    """Pools of rows in blocks, brought here: all that are asked for together by one pass."""
+    """Pools of rows in blocks, copied to memory by one pass for several pools."""
 
     def __init__(self, table: BlockTable, weights: RowVector | None, seed: int):
         self.table, self.weights = table, weights
@@ -336,7 +340,7 @@ class _InBlocks:
         self._is_sparse = has_sparse_rows(BlockRows(table))
 
     def pools(self, paths: Sequence[Path], least: Sequence[int], most: int) -> list[Pool]:
-        """Return pools; a second pass is needed where a limit was too low, which is rare."""
+        """Return pools. A second pass is needed if a limit was too low, which is rare."""
         sizes = np.array(least, dtype=float)
         enough = most + SPARE * np.sqrt(most)
         limits = np.full(sizes.size, NO_LIMIT)

@@ -1,4 +1,4 @@
-"""What a linear-time method may ask of the data, and nothing else."""
+"""Interfaces of row sources, through which linear-time methods read X, and of feature maps."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ Values = TypeVar("Values")
 
 
 class RowSource(ABC):
-    """The rows of a data matrix, seen only through sums over all of them.
+    """The rows of a data matrix, accessed only by passes over all of them.
 
-    A row is seen as x_i - offset. Each method is one pass over the rows: it returns n numbers
-    (one for each row) or a state that does not grow with n (d, or d × d, numbers), and no row
-    can be picked out. A back end whose blocks lie on other machines therefore needs no other
-    method than these, and an algorithm written against this class need not know which it has.
+    The rows *as seen* are x_i - offset. Each method is one pass over the rows. It returns n
+    numbers (one per row) or a result whose size does not depend on n (d, or d × d, numbers).
+    Single rows cannot be selected. Back ends with blocks on other machines therefore need only
+    these methods, and algorithms written against this class work with every back end.
 
     Attributes
     ----------
     n_rows, n_features : int
         The shape (n, d) of the data.
     dtype : numpy.dtype
-        float32 or float64. The data are never converted in a pass: vectors are cast to them.
+        float32 or float64. The data are never converted in a pass; vectors are cast to this type.
     weights : ndarray of shape (n,) or None
-        Sample weights, float64; None when every row weighs 1.
+        Sample weights, float64. If None, every row has weight 1.
     total_weight : float
-        The sum of the weights, n when there are none.
+        The sum of the weights, or n without weights.
     offset : ndarray of shape (d,) or None
         The implicit centre, float64. The data themselves are not changed.
 
@@ -51,24 +51,25 @@ class RowSource(ABC):
     def scores(self, w: np.ndarray) -> np.ndarray:
         """Return the projections (X - 1 offset') w, shape (n,), in the dtype of the data.
 
-        A block of k >= 2 directions, shape (d, k), gives (n, k), by one product.
+        For k >= 2 directions, `w` of shape (d, k), the result has shape (n, k) and takes one
+        matrix product.
 
-        Of float32 data with an offset, each score is the difference of two float32-rounded
-        numbers of size ``|offset' w|``: with means of 1e4 and standard deviations of 1 it is right
-        to about 1e-3 only. Subtract such a mean from the data themselves beforehand.
+        With float32 data and an offset, each score is the difference of two float32-rounded
+        numbers of size ``|offset' w|``. With means of 1e4 and standard deviations of 1, its
+        error is about 1e-3. Subtract such a mean from the data beforehand.
         """
 
     @abstractmethod
     def combine(self, v: np.ndarray) -> np.ndarray:
         """Return the combination (X - 1 offset')' v of the rows, shape (d,), in float64.
 
-        A block of k >= 2 columns of coefficients, shape (n, k), gives (d, k), by one product.
-        Rows in memory take a sparse one, too, which costs a pass whatever k is.
+        For k >= 2 columns of coefficients, `v` of shape (n, k), the result has shape (d, k) and
+        takes one matrix product. Rows in memory also accept a sparse `v`, for which the cost of a
+        pass does not depend on k.
 
-        float32 data are summed in float32 inside a tile of rows and in float64 across tiles;
-        the offset's share, (sum of v) offset, is computed in float64. The loss of digits by an
-        offset is that of `scores`: about 1e-2 of the norm of v for means of 1e4. `moments` has
-        none.
+        float32 data are summed in float32 within a tile of rows and in float64 across tiles. The
+        term (sum of v) offset is computed in float64. An offset loses digits as in `scores`: the
+        error is about 1e-2 of the norm of v for means of 1e4. `moments` has no such loss.
         """
 
     @abstractmethod
@@ -88,17 +89,17 @@ class RowSource(ABC):
         Parameters
         ----------
         mask : bool ndarray of shape (n,), optional
-            The rows to take; all when None. Only these rows are read.
+            The rows to include. Only these rows are read. If None, all rows are included.
         center : ndarray of shape (d,), optional
-            The fixed centre, in the coordinates of the rows as seen. None takes the mean of
-            *all* the rows, so that the moments of different masks can be added and subtracted.
+            The fixed centre, in the coordinates of the rows as seen. If None, it is the mean of
+            *all* rows, so that the moments of different masks can be added and subtracted.
         second : bool, default=True
-            Whether to sum the d × d second moments too.
+            Whether to compute the d × d second moments, too.
         """
 
     @abstractmethod
     def centered(self) -> Self:
-        """Return the same source with its offset at its weighted mean. Nothing is copied."""
+        """Return the same rows with the weighted mean as the offset. The data are not copied."""
 
     @abstractmethod
     def mean_squared_norm(self) -> float:
@@ -110,18 +111,19 @@ class RowSource(ABC):
         return centred, centred.moments(center=np.zeros(self.n_features))
 
     def in_one_pass(self, f: Callable[[], Values]) -> Values:
-        """Return what `f` returns; all that it asks of the rows is answered by one pass.
+        """Return ``f()``, with all its requests to the rows answered by one pass.
 
-        Where a pass is expensive, `f` is called twice: with placeholders, to collect its requests,
-        and with values. What it asks for must not depend on the values.
+        If a pass is expensive, `f` is called twice: first with placeholders, to collect its
+        requests, and then with values. The requests must not depend on the values.
         """
         self.prefetch(f)
         return f()
 
     def prefetch(self, f: Callable[[], Any]) -> None:  # noqa: B027 -- cheap passes need none
-        """Where a pass is expensive, let one bring all that `f` asks for, which is needed next.
+        """If passes are expensive, compute all that `f` requests in one pass.
 
-        It changes no answer: `f` is called with placeholders, or not at all.
+        It does not change any result: `f` is called with placeholders, or not at all. It is meant
+        to be called just before the results are needed.
         """
 
 
@@ -134,7 +136,7 @@ class FeatureMap(Protocol):
 
 @runtime_checkable
 class ScoringMap(FeatureMap, Protocol):
-    """A feature map that has a way to scores of rows which is faster than by their features."""
+    """A feature map that computes scores of rows faster than through their features."""
 
     def scores(self, X: Any, w: np.ndarray) -> np.ndarray:
-        """Return z(x)'w of every row x of X for w of shape (D,) or (D, k), in the dtype of X."""
+        """Return z(x)'w for every row x of X and w of shape (D,) or (D, k), in the dtype of X."""

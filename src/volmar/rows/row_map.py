@@ -1,4 +1,4 @@
-"""Rows by their directions: unit length, after the weights of words and a truncated SVD."""
+"""Rows scaled to unit length, after optional tf-idf weights and a truncated SVD."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from volmar.rows.convert import as_rows
 
 __all__ = ["RowMap", "fit_row_map", "is_text", "unit_rows"]
 
-# Sparse rows of more columns than this are text; of fewer they could be dense as well.
+# Sparse rows with more columns than this are handled as text.
 TEXT_COLUMNS = 1000
-# Singular vectors to which text is reduced, unless a number is given.
+# Default number of singular vectors to which text is reduced.
 TEXT_COMPONENTS = 100
 # Power iterations of the randomised decomposition, as in scikit-learn's TruncatedSVD.
 N_ITER = 5
@@ -25,17 +25,17 @@ N_ITER = 5
 
 @dataclass(frozen=True, eq=False)
 class RowMap:
-    """A fitted map of rows to rows of unit length; a row of zeros stays one.
+    """A fitted map of rows to rows of unit length. Rows of zeros are not changed.
 
-    With u(x) = x / ‖x‖ and V the matrix of `components`, a row x becomes u(x) or u(V u(x)). Where
-    there is an `idf`, the counts of words in x are first replaced by (1 + ln x_j) idf_j.
+    With u(x) = x / ‖x‖ and V the matrix of `components`, a row x becomes u(x) or u(V u(x)). If
+    `idf` is not None, the counts of words in x are first replaced by (1 + ln x_j) idf_j.
 
     Attributes
     ----------
     idf : ndarray of shape (n_features,) or None
-        Weights of the columns, where these are counts of words.
+        Inverse document frequencies of the columns. None if the columns are not counts of words.
     components : ndarray of shape (n_components, n_features) or None
-        Directions that are kept, orthonormal.
+        Orthonormal directions to which rows are reduced. None if they are not reduced.
     """
 
     idf: NDArray[np.float64] | None = None
@@ -43,11 +43,11 @@ class RowMap:
 
     @property
     def is_reduced(self) -> bool:
-        """Whether rows have other columns than those of X."""
+        """Whether rows are reduced to `components`, rather than keeping the columns of X."""
         return self.components is not None
 
     def transform(self, X: Any) -> Any:
-        """Return rows of unit length, in the dtype of X: CSR where X is and none are reduced."""
+        """Return rows of unit length, in the dtype of X; CSR if X is CSR and not reduced."""
         rows = unit_rows(X if self.idf is None else _weighted(X, self.idf))
         if self.components is None:
             return rows
@@ -55,7 +55,7 @@ class RowMap:
 
 
 def unit_rows(X: Any) -> Any:
-    """Return rows, dense or CSR, divided by their length; rows of zeros stay as they are."""
+    """Return rows, dense or CSR, divided by their length. Rows of zeros are not changed."""
     lengths = row_norms(X)
     lengths[lengths == 0.0] = 1.0
     if not sparse.issparse(X):
@@ -65,7 +65,7 @@ def unit_rows(X: Any) -> Any:
 
 
 def is_text(X: Any) -> bool:
-    """Whether rows are handled as text: sparse, in memory or in blocks, with many columns."""
+    """Return whether rows are handled as text: sparse with more than 1000 columns."""
     return X.shape[1] > TEXT_COLUMNS and has_sparse_rows(as_rows(X))
 
 
@@ -78,28 +78,28 @@ def fit_row_map(
 ) -> RowMap:
     r"""Return the map to rows of unit length, fitted to rows in memory.
 
-    Text (see `is_text`) whose entries are whole numbers, not negative, is taken as counts of
+    If the entries of text (see `is_text`) are non-negative integers, they are treated as counts of
     words. A count c of word j becomes
 
     .. math:: (1 + \ln c) \, idf_j, \qquad idf_j = 1 + \ln \frac{1 + n}{1 + n_j},
 
-    where :math:`n_j` of the n rows have the word (their weights, with weights): as by
-    scikit-learn's ``TfidfTransformer(sublinear_tf=True)``. Other entries are taken as weighted
-    already.
+    where :math:`n_j` of the n rows contain the word (total weights if `weights` are given). This
+    is scikit-learn's ``TfidfTransformer(sublinear_tf=True)``. Other entries are assumed to be
+    weighted already.
 
     Parameters
     ----------
     X : array or CSR matrix of shape (n, d)
         The rows.
     text_components : int, "auto" or None, default=None
-        Number of leading right singular vectors of the rows of unit length to which sparse rows
-        are reduced, at most as many as there are. With a number all sparse rows are handled as
-        text. "auto" is 100 for text, and None keeps all directions.
+        Number of leading right singular vectors, of the rows of unit length, to which sparse rows
+        are reduced. It is limited to the number of rows and columns. If an integer, all sparse
+        rows are handled as text. "auto" is 100 for text. If None, rows are not reduced.
     weights : ndarray of shape (n,), optional
-        Weights of the rows; 2 is the same as writing the row twice, up to the accuracy of the
+        Sample weights. A weight of 2 is equivalent to repeating the row, up to the accuracy of the
         singular vectors.
     seed : int, default=0
-        Seed of the randomised decomposition.
+        Random seed of the randomised decomposition.
 
     Examples
     --------
@@ -128,13 +128,13 @@ def fit_row_map(
 
 
 def _weighted(X: Any, idf: NDArray) -> Any:
-    """Return (1 + ln count) idf of every count, and refuse entries that are no counts."""
+    """Return (1 + ln count) idf for every count, and refuse entries that are not counts."""
     is_sparse = sparse.issparse(X)
     counts = X.data if is_sparse else X
     if not _are_counts(counts):
         raise ValueError(
-            "X must hold counts of words, whole numbers that are not negative, as the rows of the "
-            "fit did. Pass counts, or fit the model to weighted rows."
+            "X must contain counts of words (non-negative integers), as in fit. Pass counts, or "
+            "fit the model to weighted rows."
         )
     with np.errstate(divide="ignore"):
         weights = np.where(counts > 0, 1.0 + np.log(counts), 0.0)

@@ -1,4 +1,4 @@
-"""Standardised rows in a basis of their own span: more columns than rows."""
+"""Standardised rows in a basis of their span, for data with more columns than rows."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from volmar.rows.sparse import SparseRows
 from volmar.rows.standardized import CONSTANT, Standardized, is_varying, relative_scale
 from volmar.rows.tiled import DenseRows
 
-# The Gram matrix of so many rows fits any memory; asking how much there is would take longer.
+# Number of rows up to which the Gram matrix fits any memory; a check would take longer.
 FEW_ROWS = 512
-# Up to so many rows, dense or sparse, their whole span is taken, beyond so many leading principal
-# directions of it.
+# Maximum number of rows, dense or sparse, for which the whole span is used.
 EXACT_ROWS, EXACT_SPARSE_ROWS = 2000, 500
+# Number of leading principal directions that are used for more rows.
 COMPONENTS = 100
-# Further directions of the subspace iteration, and its steps.
+# Additional directions of the subspace iteration, and its number of steps.
 OVERSAMPLING, STEPS = 20, 5
 # Multiple of the largest eigenvalue of pure noise above which a component is more than noise.
 STRUCTURE = 1.5
-# Entries of a tile of columns, in float64, and its least width.
+# Number of entries of a tile of columns, in float64, and its minimum width.
 _TILE_ENTRIES, _MIN_TILE_COLUMNS = 2**19, 64
 
 
 class StandardizedColumns(LinearOperator):  # type: ignore[misc]
-    """The matrix Z (n, p) of standardised rows in memory, made a tile of columns at a time.
+    """The matrix Z (n, p) of standardised rows, computed one tile of columns at a time.
 
     Parameters
     ----------
     source : DenseRows or SparseRows
-        The rows x; their offset does not count.
+        The rows x in memory. Their offset is ignored.
     mean, scale : ndarray of shape (d,)
-        Of the columns: z = (x - mean) / scale.
+        Mean and scale of the columns: z = (x - mean) / scale.
     kept : ndarray of shape (p,)
-        Numbers of the columns that are in z.
+        Indices of the columns that are in z.
     """
 
     def __init__(self, source: Any, mean: NDArray, scale: NDArray, kept: NDArray) -> None:
@@ -55,9 +55,9 @@ class StandardizedColumns(LinearOperator):  # type: ignore[misc]
     def tiles(
         self, rows: Any = slice(None), *, as_given: bool = False
     ) -> Iterator[tuple[slice, NDArray]]:
-        """Yield which of the kept columns, and some rows of these in z, in float64.
+        """Yield slices of the kept columns, and the given rows of these columns of z, in float64.
 
-        With `as_given` they are the columns of x.
+        With `as_given`, columns of x are returned instead of z.
         """
         X = self.source.X
         if sparse.issparse(X):
@@ -76,7 +76,7 @@ class StandardizedColumns(LinearOperator):  # type: ignore[misc]
             yield part, tile
 
     def values(self, numbers: NDArray) -> NDArray:
-        """Return some columns of Z, by their numbers in z, in float64."""
+        """Return the columns of Z with the given indices, in float64."""
         columns = self.kept[numbers]
         X = self.source.X[:, columns]
         X = (X.toarray() if sparse.issparse(X) else X).astype(np.float64)
@@ -102,31 +102,32 @@ class StandardizedColumns(LinearOperator):  # type: ignore[misc]
         return combined
 
     def _rmatvec(self, v: NDArray) -> NDArray:
-        return self._rmatmat(v.reshape(-1, 1))[:, 0]  # which SciPy does itself from 1.16 on
+        return self._rmatmat(v.reshape(-1, 1))[:, 0]  # not needed from SciPy 1.16 on
 
 
 @dataclass(frozen=True)
 class RowSpace(Standardized):
     r"""Standardised rows Z (n, p) as :math:`T = Z V`, V (p, r) an orthonormal basis of their span.
 
-    Solutions of problems whose regulariser is the identity in z lie in the span of the rows, and
-    no rotation changes the identity: a problem in T has the solution of the one in z, and a
-    direction t of T is the direction V t of z. Nothing has p × p entries. Of many rows V has the
-    leading principal directions only, and `kept_variance` is the share of the variance along them.
+    If the regulariser of a problem is the identity in z, its solution lies in the span of the
+    rows, and rotations do not change the identity. The problem in T therefore has the same
+    solution as the problem in z, and a direction t of T is the direction V t of z. No p × p matrix
+    is needed. For many rows V contains only the leading principal directions, and `kept_variance`
+    is the fraction of the variance along them.
 
-    Directions of T have one coordinate more than V has columns, where V is not all of z: the
-    length of the part of a direction in which no row varies. The last column of T is 0.
+    If V does not span all of z, directions of T have one more coordinate than V has columns: the
+    length of the component of a direction in which no row varies. The last column of T is then 0.
 
     Attributes
     ----------
     rows : DenseRows
         T, in float64, about its weighted mean.
     moments, correlation
-        Of T.
+        Moments and covariance of T.
     mean, scale, kept
-        Of the columns, as in `Standardized`.
+        Mean and scale of the columns, and the columns that vary, as in `Standardized`.
     Z : StandardizedColumns
-        The rows in z, which are not held.
+        The rows in z, computed when they are needed.
     lift : ndarray of shape (n, r)
         L with V = Z'L.
     """
@@ -141,15 +142,15 @@ class RowSpace(Standardized):
 
     @property
     def kept_variance(self) -> float:
-        """Share of the variance of z that lies in the span of V."""
+        """Fraction of the variance of z that lies in the span of V."""
         return min(1.0, float(np.trace(self.correlation)) / max(self.kept.size, 1))
 
     @property
     def leaves_structure(self) -> bool:
-        """Whether components that are left out may be more than noise.
+        """Whether the omitted components may be more than noise.
 
-        The largest eigenvalue of the correlation of n rows of p independent columns is about
-        (1 + sqrt(p / n))²; the last component that was kept is compared with it.
+        The largest eigenvalue of the correlation matrix of n rows with p independent columns is
+        about (1 + sqrt(p / n))². The last component that is kept is compared with this value.
         """
         n, r = self.lift.shape
         p, noise = self.kept.size, (1.0 + np.sqrt(self.kept.size / n)) ** 2
@@ -158,11 +159,11 @@ class RowSpace(Standardized):
 
     @property
     def basis(self) -> Any:
-        """V, a LinearOperator of shape (p, r)."""
+        """The basis V, a LinearOperator of shape (p, r)."""
         return self.Z.T @ aslinearoperator(self.lift)
 
     def basis_tiles(self) -> Iterator[tuple[slice, NDArray]]:
-        """Yield which of the kept columns, and the rows of V that belong to them."""
+        """Yield slices of the kept columns, and the corresponding rows of V."""
         if isinstance(self.Z.source, SparseRows):
             yield slice(0, self.kept.size), self.Z.T @ self.lift
             return
@@ -170,42 +171,42 @@ class RowSpace(Standardized):
             yield part, tile.T @ self.lift
 
     def coefficients(self, w: NDArray) -> NDArray:
-        """Return a direction w of T as one of the columns, shape (d,) or (d, k): one pass."""
+        """Return a direction w of T as a direction of x, (d,) or (d, k), in one pass."""
         return super().coefficients(self.basis @ w[: self.lift.shape[1]])
 
     def of_rows(self, w: NDArray) -> NDArray:
-        """Return w: T is not scaled."""
+        """Return w unchanged, since T is not scaled."""
         return w
 
     def from_rows(self, sums: NDArray) -> NDArray:
-        """Return the combination: T is not scaled."""
+        """Return the sums unchanged, since T is not scaled."""
         return sums
 
     def transform(self, X: Any) -> NDArray:
-        """Return T of new rows, dense or CSR, in their dtype."""
+        """Return new rows, dense or CSR, in the basis, in their dtype."""
         T = (self.basis.T @ super().transform(X).T).T
         return np.pad(T, ((0, 0), (0, self.size - T.shape[1]))).astype(X.dtype, copy=False)
 
     def mean_and_covariance(self, part: Moments) -> tuple[NDArray, NDArray]:
-        """Return the mean and covariance of a part's moments."""
+        """Return the mean and covariance of a subset of the rows, given its moments."""
         return part.mean, part.covariance()
 
     def direction(self, normal: NDArray) -> NDArray:
-        """Return a direction (d,) or (d, k) of the columns as one of T: one pass."""
+        """Return a direction (d,) or (d, k) of the columns as a direction of T, in one pass."""
         return self._with_rest(super().direction(normal))
 
     def own_units_direction(self, v: NDArray) -> NDArray:
-        """Return sum_i v_i (x_i - mean), in the columns' own units, as a direction of T."""
+        """Return sum_i v_i (x_i - mean), in the original units, as a direction of T."""
         own = relative_scale(self.scale[self.kept])
         return self._with_rest(((self.Z.T @ v).T * own**2).T)
 
     def column_directions(self, columns: NDArray) -> NDArray:
-        """Return single columns, by their numbers in z, as directions (size, k) of T."""
+        """Return single columns, by their indices in z, as directions (size, k) of T."""
         return self._long(self.lift.T @ self.Z.values(columns), 1.0)
 
     @cached_property
     def own_units(self) -> NDArray:
-        """The rows in the columns' own units, about their mean, in a basis of their span."""
+        """The centred rows in the original units, in a basis of their span."""
         return span_of_rows(self.Z.source, standardize=False).T
 
     def _with_rest(self, w: NDArray) -> NDArray:
@@ -213,7 +214,7 @@ class RowSpace(Standardized):
         return self._long(self.basis.T @ w, (w**2).sum(axis=0))
 
     def _long(self, t: NDArray, square: Any) -> NDArray:
-        """Return directions of T that are as long as z's, by the squares of their lengths."""
+        """Append the coordinate that gives directions of T these squared lengths."""
         if self.size == t.shape[0]:
             return t
         rest = np.maximum(square - (t**2).sum(axis=0), 0.0)
@@ -221,23 +222,23 @@ class RowSpace(Standardized):
 
 
 def row_space(source: Any, *, standardize: bool = True, constant: float = CONSTANT) -> RowSpace:
-    r"""Return rows in memory in the basis of their span, from their Gram matrix.
+    r"""Return rows in memory in the basis of their span, computed from their Gram matrix.
 
     With the eigenvectors U and eigenvalues :math:`\Lambda` of :math:`Z Z'`, :math:`T = U
-    \Lambda^{1/2}` and :math:`V = Z' U \Lambda^{-1/2}`. Eigenvalues below n times the rounding of
-    the largest (of sparse rows also of their squares about 0) are left out. The Gram matrix is
-    summed over tiles of columns, in float64. Rows of weight 0 have no part in U; they are seen by
-    their projections.
+    \Lambda^{1/2}` and :math:`V = Z' U \Lambda^{-1/2}`. Eigenvalues below n times the rounding
+    error of the largest (for sparse rows, also of their squares about 0) are dropped. The Gram
+    matrix is summed over tiles of columns, in float64. Rows of weight 0 do not contribute to U and
+    are projected onto the basis.
 
     Parameters
     ----------
     source : DenseRows or SparseRows
-        Rows in memory; their sample weights count.
+        Rows in memory, with their sample weights.
     standardize : bool, default=True
-        Whether z is in units of the standard deviations of the columns. Otherwise it is x - mean,
-        and T has no column of zeros.
+        Whether columns are divided by their standard deviations. If False, z = x - mean, and T has
+        no column of zeros.
     constant : float, default=1e-12
-        Share of its mean below which the standard deviation of a column is rounding.
+        A column is constant if its standard deviation, relative to its mean, is below this value.
 
     Returns
     -------
@@ -258,7 +259,7 @@ def row_space(source: Any, *, standardize: bool = True, constant: float = CONSTA
         require_memory(
             6 * 8.0 * n**2,
             f"the Gram matrix of {n} rows",
-            "Reduce the features first, with sklearn.decomposition.TruncatedSVD say.",
+            "Reduce the features first, e.g. with sklearn.decomposition.TruncatedSVD.",
         )
     weights = source.weights
     of = _sparse_gram if isinstance(source, SparseRows) else _dense_gram
@@ -293,12 +294,13 @@ def _spanned(Z: StandardizedColumns, T: NDArray, lift: NDArray, standardize: boo
 def leading_space(
     source: Any, *, standardize: bool = True, constant: float = CONSTANT
 ) -> RowSpace:
-    r"""Return rows in memory in the basis of their 100 leading principal directions, about.
+    r"""Return rows in memory in the basis of approximately their 100 leading principal directions.
 
-    For rows too many for their Gram matrix, of columns too many for their covariance. By subspace
-    iteration: 12 products of the (weighted) standardised rows, centred implicitly, with 120
-    vectors. The rest of the variance is left out (`RowSpace.kept_variance`), and with it what
-    groups differ by in directions of little variance, single columns above all.
+    It is used if there are too many rows for the Gram matrix and too many columns for the
+    covariance matrix. The directions are found by subspace iteration, with 12 products of the
+    (weighted) standardised rows, centred implicitly, with 120 vectors. The remaining variance is
+    dropped (`RowSpace.kept_variance`). Differences of groups in directions of small variance,
+    above all in single columns, are lost with it.
 
     Parameters
     ----------
@@ -332,7 +334,11 @@ def leading_space(
 
 
 def span_of_rows(source: Any, *, standardize: bool = True) -> RowSpace:
-    """Return the whole span of up to 2000 dense or 500 sparse rows, of more its leading part."""
+    """Return the rows in a basis of their span.
+
+    The basis is complete for up to 2000 dense or 500 sparse rows (`row_space`). For more rows, it
+    consists of the leading principal directions (`leading_space`).
+    """
     limit = EXACT_SPARSE_ROWS if isinstance(source, SparseRows) else EXACT_ROWS
     span = row_space if source.n_rows <= limit else leading_space
     return span(source, standardize=standardize)
@@ -350,10 +356,7 @@ def _slices(n_rows: int, n_columns: int) -> Iterator[slice]:
 
 
 def _dense_gram(source: DenseRows, standardize: bool, constant: float) -> tuple[Any, ...]:
-    """Return the Gram matrix of z, the size of what it was summed from, and mean, scale and kept.
-
-    One pass.
-    """
+    """Return the Gram matrix of z, a scale of its rounding errors, and mean, scale and kept."""
     n, d = source.X.shape
     shares = None if source.weights is None else source.weights / source.total_weight
     gram, mean, scale = np.zeros((n, n)), np.empty(d), np.ones(d)
@@ -375,7 +378,7 @@ def _dense_gram(source: DenseRows, standardize: bool, constant: float) -> tuple[
 
 
 def _sparse_gram(source: SparseRows, standardize: bool, constant: float) -> tuple[Any, ...]:
-    """Return the same of sparse rows, which are centred afterwards."""
+    """Return the results of `_dense_gram` for sparse rows, whose Gram matrix is centred last."""
     X = source.X.astype(np.float64)
     mean, scale, kept = _column_units(source, standardize, constant)
     X = sparse.csr_array(X.multiply(1.0 / scale))[:, kept]
@@ -390,7 +393,7 @@ def _sparse_gram(source: SparseRows, standardize: bool, constant: float) -> tupl
 def _column_units(
     source: Any, standardize: bool, constant: float
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """Return mean and scale of the columns, and the numbers of those that vary."""
+    """Return mean and scale of the columns, and the indices of those that vary."""
     mean = source.mean()
     of = _sparse_deviations if isinstance(source, SparseRows) else _dense_deviations
     deviations, scale = of(source, mean), np.ones(mean.size)
@@ -401,7 +404,7 @@ def _column_units(
 
 
 def _sparse_deviations(source: SparseRows, mean: NDArray) -> NDArray:
-    """Return standard deviations of columns; stored entries and zeros are summed apart."""
+    """Return standard deviations of columns; stored entries and zeros are summed separately."""
     X = source.X.tocsc()
     weights = np.ones(source.n_rows) if source.weights is None else source.weights
     of_entry = weights[X.indices]

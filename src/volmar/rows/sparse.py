@@ -1,4 +1,4 @@
-"""Rows of a sparse matrix, centred without being filled in."""
+"""Rows of a sparse matrix, centred implicitly."""
 
 # ruff: noqa: D102 -- described at RowSource
 
@@ -15,7 +15,7 @@ from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
 from volmar.rows.tiled import TiledRows
 
-# Above this share of non-zeros, products of filled-in tiles overtake the sparse product
+# Fraction of non-zeros above which products of dense tiles are faster than the sparse product
 # (measured equal at 0.1 for d = 100, 784 and 3000).
 _DENSE_PRODUCT = 0.1
 _BLOCK_ROWS = 65536
@@ -25,18 +25,18 @@ class SparseRows(TiledRows):
     """The rows of a sparse matrix, kept in CSR.
 
     Centring is implicit: Xw - offset'w and X'v - (Σv) offset. Second moments are the sparse
-    product X'X, in float64, with rank-one corrections for the centre; the error is relative to
-    the square of the data, not of the centred data, which is harmless where most entries are 0.
-    With a tenth or more of the entries filled, tiles are filled in and centred instead.
+    product X'X, in float64, with rank-one corrections for the centre. Its error is relative to
+    the square of the data, not of the centred data, which is harmless if most entries are 0.
+    If a tenth or more of the entries are non-zero, tiles are made dense and centred instead.
 
     Parameters
     ----------
     X : sparse matrix or array of shape (n, d)
         The data. CSR in float32 or float64 is used without a copy; other formats are converted.
     sample_weight : array of shape (n,), optional
-        Sample weights, not negative.
+        Non-negative sample weights. If None, every row has weight 1.
     offset : array of shape (d,), optional
-        The rows are seen as x_i - offset.
+        Implicit centre: the rows as seen are x_i - offset. If None, there is no offset.
     """
 
     def __init__(self, X: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
@@ -76,22 +76,22 @@ class SparseRows(TiledRows):
         return self._sparse_moments(index, self._center(center), second=second)
 
     def centered_with_moments(self) -> tuple[Self, Moments]:
-        """Return `centered()`, and the moments about it: sums about zero are moved once."""
+        """Return `centered()`, and the moments about the mean, by two passes."""
         return RowSource.centered_with_moments(self)
 
     def mean_squared_norm(self) -> float:
         """Return the weighted mean of ``|x_i - offset|²``.
 
-        Stored entries and the others are summed apart, sum (x_ij - o_j)² + sum_j o_j² (weight of
-        the rows without an entry in column j): nothing cancels, whatever the offset.
+        Stored entries and zeros are summed separately, as sum (x_ij - o_j)² + sum_j o_j² (weight
+        of the rows without an entry in column j). No digits cancel, even for a large offset.
         """
         offset = np.zeros(self.n_features) if self.offset is None else self.offset
         squares, present = 0.0, np.zeros(self.n_features)
         for rows, block in self._blocks(None):
             per_row = np.ones(block.shape[0]) if self.weights is None else self.weights[rows]
             weights = np.repeat(per_row, np.diff(block.indptr))
-            gaps = block.data - offset[block.indices]
-            squares += float(np.einsum("i,i,i->", weights, gaps, gaps))
+            centred = block.data - offset[block.indices]
+            squares += float(np.einsum("i,i,i->", weights, centred, centred))
             present += np.bincount(block.indices, weights, self.n_features)
         absent = np.maximum(self.total_weight - present, 0.0)
         return (squares + float(absent @ offset**2)) / self.total_weight
@@ -114,7 +114,7 @@ class SparseRows(TiledRows):
         return self.X[rows].toarray()
 
     def _blocks(self, index: np.ndarray | None) -> Iterator[tuple[slice | np.ndarray, Any]]:
-        """Yield blocks of rows in CSR; blocks of neighbouring rows share the data's memory."""
+        """Yield blocks of rows in CSR; blocks of consecutive rows are views of the data."""
         n = self.n_rows if index is None else index.size
         for start in range(0, n, _BLOCK_ROWS):
             stop = min(start + _BLOCK_ROWS, n)
@@ -132,7 +132,7 @@ class SparseRows(TiledRows):
             yield slice(start, stop), sparse.csr_array(arrays, shape=shape)
 
     def _weighted(self, block: Any, rows: slice | np.ndarray) -> tuple[Any, np.ndarray, float]:
-        """Return the rows times √w_i, in float64, the √w_i and Σw_i."""
+        """Return the rows times √w_i, in float64, the roots √w_i and Σw_i."""
         block = block.astype(np.float64, copy=False)
         if self.weights is None:
             return block, np.ones(block.shape[0]), float(block.shape[0])

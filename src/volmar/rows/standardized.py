@@ -1,4 +1,4 @@
-"""Rows in units of their standard deviations, without touching them."""
+"""Rows in units of their standard deviations, scaled implicitly."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from volmar.rows.protocol import RowSource
 from volmar.rows.sparse import SparseRows
 from volmar.rows.tiled import DenseRows
 
-# Matrices of up to so many columns fit in memory, which need not be looked at.
+# Number of columns up to which a square matrix is assumed to fit in memory.
 FITTING_COLUMNS = 2000
-# A feature whose standard deviation is below this share of its largest magnitude is constant.
+# A feature is constant if its standard deviation is at most this fraction of |mean| + deviation.
 CONSTANT = 1e-12
 
 
 @dataclass(frozen=True)
 class Standardized:
-    """A row source seen as z = (x - mean) / scale, constant features left out.
+    """A row source seen as z = (x - mean) / scale, without constant features.
 
     Attributes
     ----------
     rows : RowSource
         The source, centred at its weighted mean.
     moments : Moments
-        Its moments about that mean (zero in centred coordinates).
+        Moments of the rows about that mean (zero in centred coordinates).
     mean, scale : ndarray of shape (d,)
-        Weighted mean and standard deviation of each feature; the scale of a constant one is 1.
+        Weighted mean and standard deviation of each feature. Constant features have scale 1.
     kept : ndarray of shape (p,)
         Indices of the features that are not constant.
     correlation : ndarray of shape (p, p)
@@ -50,7 +50,7 @@ class Standardized:
 
     @property
     def kept_variance(self) -> float:
-        """Share of the variance that is seen: all of it."""
+        """Fraction of the variance that is kept, which is always 1 here."""
         return 1.0
 
     @property
@@ -59,43 +59,43 @@ class Standardized:
         return self.correlation.shape[0]
 
     def coefficients(self, w: NDArray) -> NDArray:
-        """Return a direction w of z as one of x, shape (d,); constant features get 0.
+        """Return a direction w of z, (p,) or (p, k), as a direction of x, (d,) or (d, k).
 
-        Several directions, shape (p, k), give (d, k).
+        Coefficients of constant features are 0.
         """
         full = np.zeros((self.scale.size, *w.shape[1:]))
         full[self.kept] = (w.T / self.scale[self.kept]).T
         return full
 
     def direction(self, normal: NDArray) -> NDArray:
-        """Return a direction (d,) or (d, k) of x as one of z."""
+        """Return a direction (d,) or (d, k) of x as a direction of z."""
         return (normal.T * self.scale).T[self.kept]
 
     def of_rows(self, w: NDArray) -> NDArray:
-        """Return a direction w of z as one of `rows`."""
+        """Return a direction w of z as a direction of `rows`."""
         return self.coefficients(w)
 
     def from_rows(self, sums: NDArray) -> NDArray:
-        """Return a combination of `rows`, (d,) or (d, k), as one of z."""
+        """Return a combination of `rows`, (d,) or (d, k), as a combination of z."""
         return ((sums.T / self.scale).T)[self.kept]
 
     def own_units_direction(self, v: NDArray) -> NDArray:
-        """Return sum_i v_i (x_i - mean), in the features' own units, as a direction of z.
+        """Return sum_i v_i (x_i - mean), in the original units, as a direction of z.
 
-        Its length is left open by a power of two: squares of own units need not fit.
+        The result is scaled by a power of two, since squares of the original units may overflow.
         """
         return (self.combine(v).T * relative_scale(self.scale[self.kept]) ** 2).T
 
     def scores(self, w: NDArray) -> NDArray:
-        """Return z'w of every row: one pass."""
+        """Return z'w for every row, in one pass."""
         return self.rows.scores(self.of_rows(w))
 
     def combine(self, v: NDArray) -> NDArray:
-        """Return sum_i v_i z_i, shape (p,), or (p, k) of v of shape (n, k): one pass."""
+        """Return sum_i v_i z_i in one pass, of shape (p,), or (p, k) for v of shape (n, k)."""
         return self.from_rows(self.rows.combine(v))
 
     def transform(self, X: Any) -> NDArray:
-        """Return z of some rows, dense or CSR, in their dtype."""
+        """Return z for the given rows, dense or CSR, in their dtype."""
         rows = X.toarray() if sparse.issparse(X) else X
         centred = (rows - self.mean).astype(rows.dtype, copy=False)
         if self.kept.size < self.scale.size:
@@ -103,15 +103,15 @@ class Standardized:
         return (centred / self.scale[self.kept]).astype(rows.dtype, copy=False)
 
     def difference_of_means(self, part: Moments) -> NDArray:
-        """Return the mean in z of a part, from its moments, less that of all other rows.
+        """Return the mean in z of a subset, given its moments, minus the mean of all other rows.
 
-        With the whole centred, it is sum total / (weight (total - weight)).
+        Since all rows together are centred, it is sum total / (weight (total - weight)).
         """
         total, weight = self.moments.weight, part.weight
         return self.from_rows(part.sum) * (total / (weight * (total - weight)))
 
     def mean_and_covariance(self, part: Moments) -> tuple[NDArray, NDArray]:
-        """Return the mean and covariance in z of a part's moments about the same centre."""
+        """Return mean and covariance in z of a subset, given its moments about the same centre."""
         scale = self.scale[self.kept]
         covariance = part.covariance()
         if self.kept.size < self.scale.size:
@@ -122,9 +122,9 @@ class Standardized:
 
 
 def relative_scale(scale: NDArray) -> NDArray:
-    """Return units over a power of two near the largest: the same ones, but for a range that fits.
+    """Return units divided by a power of two near the largest, so that their squares fit.
 
-    Nothing is rounded.
+    The division is exact.
     """
     return np.ldexp(scale, -int(np.frexp(np.abs(scale).max(initial=0.0))[1]))
 
@@ -135,19 +135,19 @@ def is_varying(deviations: NDArray, mean: NDArray, constant: float = CONSTANT) -
 
 
 def standardized(rows: RowSource, known: tuple[RowSource, Moments] | None = None) -> Standardized:
-    """Return `rows` in standard deviations, from `centered_with_moments`.
+    """Return `rows` in units of their standard deviations.
 
-    Rows in memory with more columns than rows are seen in a basis of their span (`row_space`):
-    the Gram matrix of the rows takes the place of the moments of the columns. Of more than 2000
-    such rows (500 sparse ones), and where a d × d matrix does not fit in memory, it is a basis of
-    the 100 leading principal directions (`leading_space`).
+    Rows in memory with more columns than rows are represented in a basis of their span
+    (`row_space`), which needs the Gram matrix of the rows instead of the moments of the columns.
+    For more than 2000 such rows (500 if sparse), or if a d × d matrix does not fit in memory, the
+    basis consists of the 100 leading principal directions (`leading_space`).
 
     Parameters
     ----------
     rows : RowSource
-        Any source; its sample weights count.
+        Any row source, with its sample weights.
     known : tuple of RowSource and Moments, optional
-        What `centered_with_moments` returns, where another pass has brought it.
+        The result of `centered_with_moments`, if it has been computed already.
 
     Returns
     -------
@@ -178,10 +178,11 @@ def standardized(rows: RowSource, known: tuple[RowSource, Moments] | None = None
 def exactly_standardized(
     rows: RowSource, known: tuple[RowSource, Moments] | None = None
 ) -> Standardized:
-    """Return `rows` in standard deviations as `standardized` does, but never a part of their span.
+    """Return `rows` in units of their standard deviations, without dropping any direction.
 
-    More columns than rows are seen in the whole span of the rows, in O(n² d + n³) however many
-    rows there are; what does not fit in memory is refused.
+    In contrast to `standardized`, rows with more columns than rows are represented in their whole
+    span, for any number n of rows, in O(n² d + n³) time. A MemoryError is raised if the matrices
+    do not fit in memory.
     """
     from volmar.rows.row_space import is_wide, row_space
 
@@ -193,7 +194,7 @@ def exactly_standardized(
 def standardized_columns(
     rows: RowSource, known: tuple[RowSource, Moments] | None = None
 ) -> Standardized:
-    """Return `rows` in standard deviations by the moments of their columns, a d × d matrix."""
+    """Return `rows` in units of standard deviations, from the d × d moments of their columns."""
     centred, moments = known or centered_with_moments(rows)
     mean = rows.mean()
     covariance = moments.covariance()
@@ -205,16 +206,16 @@ def standardized_columns(
 
 
 def evenly_scaled(rows: RowSource, known: tuple[RowSource, Moments] | None = None) -> Standardized:
-    """Return `rows` about their mean in one unit for all features: the largest deviation.
+    """Return centred `rows` with the same unit for all features: the largest deviation.
 
-    The unit is sqrt(e1), with e1 the largest eigenvalue of the covariance, so that the matrix
-    e1 I is the identity there. Unlike the diagonal of the covariance, it does not change with the
-    basis of the features, which a kernel leaves open.
+    The unit is sqrt(e1), where e1 is the largest eigenvalue of the covariance, so that the matrix
+    e1 I becomes the identity. Unlike the diagonal of the covariance, e1 does not depend on the
+    basis of the features, which a kernel does not determine.
 
     Parameters
     ----------
     rows : RowSource
-        Any source; its sample weights count.
+        Any row source, with its sample weights.
     known : tuple of RowSource and Moments, optional
         As in `standardized`.
 
@@ -228,7 +229,7 @@ def evenly_scaled(rows: RowSource, known: tuple[RowSource, Moments] | None = Non
     mean = rows.mean()
     covariance = moments.covariance()
     e1 = float(eigenvalues(covariance, (d - 1, d - 1))[0])
-    # Rows that differ by rounding only have no unit of their own.
+    # Rows that differ only by rounding keep the unit 1.
     e1 = e1 if e1 > np.finfo(rows.dtype).eps * float(mean @ mean) else 1.0
     scale = np.full(d, np.sqrt(e1))
     return Standardized(centred, moments, mean, scale, np.arange(d), covariance / e1)

@@ -1,4 +1,4 @@
-"""Row sources that hand out dense tiles of rows: of an array, or of features computed as read."""
+"""Row sources that read dense tiles of rows, of an array or of features computed on the fly."""
 
 # ruff: noqa: D102 -- described at RowSource
 
@@ -18,30 +18,32 @@ from volmar.rows._validation import as_block, as_matrix, as_vector, selected_row
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import FeatureMap, RowSource
 
-# Of 256 to 8192 rows, 4096 were fastest or within a tenth of it for d = 10 ... 784 in both
-# precisions; wide tiles are cut so that a tile stays of the order of the cache.
+# Among 256 to 8192 rows, 4096 were fastest or within 10 % of it for d = 10 ... 784 in both
+# precisions. Tiles of wide rows are shorter, so that a tile is about as large as the cache.
 TILE_ROWS = 4096
 _TILE_BYTES = 32 * 2**20
 _MIN_TILE_ROWS = 256
-# Moments of so many features fit any memory; asking how much there is would take longer.
+# Number of features up to which moments fit any memory; a check would take longer.
 FEW_FEATURES = 256
-# Rows from which the mean is guessed, for sums about it.
+# Number of rows from which the mean is guessed, for sums about it.
 GUESS_ROWS = 1024
-# Distances between a guess and the mean below this share of the mean are rounding.
+# Relative distance between the guess and the mean below which the difference is rounding error.
 RELATIVE_ROUNDING = 1e-12
-# Beyond so many clusters sums go through a sparse membership matrix: O(n d) for any k, and in
-# float64. Of fewer a product of dense matrices is as fast.
+# Number of clusters above which sums use a sparse membership matrix, in O(n d) for any k and in
+# float64. For fewer clusters a product of dense matrices is as fast.
 MANY_CLUSTERS = 32
-# Rows that are summed into bins at a time: the sums are long, and made anew for each part.
+# Number of rows that are summed into bins at a time. The arrays of sums are long, and each part
+# allocates new ones.
 BINNED_ROWS = 2**16
 
 
 class TiledRows(RowSource):
-    """A row source whose rows can be had as dense tiles, in the order of the rows.
+    """A row source whose rows are read as dense tiles, in the order of the rows.
 
-    Second moments subtract the centre from a tile in the data's precision, multiply the tile in
-    that precision and accumulate the products in float64. x - c has one rounding error relative
-    to |x - c|, not |x|, so float32 data with mean 1e3 and standard deviation 1 keep six digits.
+    For second moments, the centre is subtracted from a tile and the tile is multiplied in the
+    precision of the data; the products are accumulated in float64. The rounding error of x - c is
+    relative to |x - c|, not |x|, so float32 data with mean 1e3 and standard deviation 1 keep six
+    digits.
     """
 
     _order: Literal["C", "F"] = "C"
@@ -73,19 +75,19 @@ class TiledRows(RowSource):
         v = as_block(v, self.n_rows, "v", "row", self.dtype)
         total = np.zeros((*v.shape[1:], self.n_features))
         for rows in self._slices(self.n_rows):
-            # v'X is up to twice as fast as X'v for a block, the same for a vector, and of two
-            # entries a row (CSR) a small fraction of it.
+            # v'X is up to twice as fast as X'v for a block, and as fast for a vector. A CSR v with
+            # two entries per row takes a small fraction of that time.
             total += v[rows].T @ self._tile(rows)
         return self._without_offsets(total, v)
 
     def mean(self) -> np.ndarray:
         if self._mean is None:
-            # About a guess, float32 sums lose digits of the spread only.
+            # About a guess, float32 sums are accurate relative to the spread of the rows.
             self._mean = self.moments(center=self.guessed_mean(), second=False).mean
         return self._mean.copy()
 
     def guessed_mean(self) -> np.ndarray:
-        """Return the mean of a thousand rows at equal distances, weights left out."""
+        """Return the unweighted mean of about a thousand equally spaced rows."""
         step = max(1, self.n_rows // GUESS_ROWS)
         few = self._tile(slice(0, None, step)).mean(axis=0, dtype=np.float64)
         return few if self.offset is None else few - self.offset
@@ -108,7 +110,7 @@ class TiledRows(RowSource):
             total += root @ tile
             if products is not None:
                 products += tile.T @ tile
-        # The pivot is the centre as rounded to the data's precision.
+        # The pivot is the centre, rounded to the precision of the data.
         seen = pivot.astype(np.float64)
         if self.offset is not None:
             seen -= self.offset
@@ -122,7 +124,10 @@ class TiledRows(RowSource):
         return other
 
     def centered_with_moments(self) -> tuple[Self, Moments]:
-        """Return `centered()`, and the moments of the rows about their mean: one pass."""
+        """Return `centered()`, and the moments of the rows about their mean.
+
+        This takes one pass, or two if the guessed mean is far from the mean.
+        """
         about = self.moments(center=self.guessed_mean())
         if _is_far(about):
             about = self.moments(center=about.mean)
@@ -131,10 +136,10 @@ class TiledRows(RowSource):
     def centered_with_cut(
         self, w: np.ndarray, threshold: float
     ) -> tuple[Self, Moments, np.ndarray, Moments]:
-        """Return `centered_with_moments()`, and a mask and the moments of some rows: one pass.
+        """Return `centered_with_moments()`, and a mask and the moments of the rows above a cut.
 
-        These are the rows as seen with scores above the threshold; their moments are about the
-        mean of all.
+        The mask selects the rows as seen whose scores are above the threshold. Their moments are
+        about the mean of all rows. This takes one pass if the guessed mean is near the mean.
         """
         d = self.n_features
         w = as_vector(w, d, "w", "feature", self.dtype)
@@ -167,26 +172,26 @@ class TiledRows(RowSource):
         return self._centered_at(mean), _about_zero(whole, mean), mask, _about_zero(above, mean)
 
     def _centered_at(self, mean: np.ndarray) -> Self:
-        """Return `centered()`, where the mean is known."""
+        """Return `centered()` for a mean that is known."""
         self._mean = mean.copy()
         return self.centered()
 
     def mean_squared_norm(self) -> float:
         pivot = self._pivot(np.zeros(self.n_features))
-        gap = np.zeros(self.n_features)
+        shift = np.zeros(self.n_features)
         if self.offset is not None:
-            gap = pivot.astype(np.float64) - self.offset
-        # |x - offset|² = |x - pivot|² + 2 gap'(x - pivot) + |gap|²
-        squares = self.total_weight * gap.dot(gap)
+            shift = pivot.astype(np.float64) - self.offset
+        # |x - offset|² = |x - pivot|² + 2 shift'(x - pivot) + |shift|²
+        squares = self.total_weight * shift.dot(shift)
         for tile, root, _ in self._shifted_tiles(pivot, None):
-            squares += 2.0 * gap.dot(root @ tile)
+            squares += 2.0 * shift.dot(root @ tile)
             np.square(tile, out=tile)
             squares += float(np.sum(np.ones_like(root) @ tile, dtype=np.float64))
         return squares / self.total_weight
 
     @property
     def _widest(self) -> int:
-        """Columns of the widest array that a tile needs."""
+        """Number of columns of the widest array that a tile needs."""
         return self.n_features
 
     @property
@@ -201,7 +206,7 @@ class TiledRows(RowSource):
     def _shifted_tiles(
         self, pivot: np.ndarray, index: np.ndarray | None
     ) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
-        """Yield tiles of √w_i (x_i - pivot), to be used before the next, the √w_i and Σw_i."""
+        """Yield √w_i (x_i - pivot), √w_i and Σw_i for each tile; the next tile overwrites it."""
         if index is not None:
             for part in self._slices(index.size):
                 yield self._weighted_rows(index[part], pivot)
@@ -216,7 +221,7 @@ class TiledRows(RowSource):
     def _weighted_rows(
         self, numbers: np.ndarray, pivot: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, float]:
-        """Return √w_i (x_i - pivot) of rows by their numbers, the √w_i and Σw_i."""
+        """Return √w_i (x_i - pivot) for rows given by number, the roots √w_i and Σw_i."""
         tile = self._tile(numbers)
         tile -= pivot
         return self._rooted(tile, numbers)
@@ -224,7 +229,7 @@ class TiledRows(RowSource):
     def _rooted(
         self, tile: np.ndarray, rows: slice | np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, float]:
-        """Multiply a tile by √w_i in place; return it, the √w_i and Σw_i."""
+        """Multiply a tile by √w_i in place; return it, the roots √w_i and Σw_i."""
         if self.weights is None:
             return tile, np.ones(len(tile), dtype=self.dtype), float(len(tile))
         weights = self.weights[rows]
@@ -243,7 +248,7 @@ class TiledRows(RowSource):
 
     def _without_offset(self, scores: np.ndarray, w: np.ndarray) -> np.ndarray:
         if self.offset is not None:
-            # With w as rounded for the product: another w would leave offset'(w - w).
+            # Use w as rounded for the product: otherwise offset'(w_rounded - w) would remain.
             shift = self.offset.dot(w.astype(np.float64))
             np.subtract(scores, shift, out=scores, dtype=np.float64, casting="same_kind")
         return scores
@@ -255,7 +260,7 @@ class TiledRows(RowSource):
         return np.ascontiguousarray(total.T)
 
     def sums_as_seen(self, total: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """Return sums (k, d) of rows of weight (k,) as those of the rows as seen."""
+        """Return sums (k, d) over rows of total weight (k,) as sums of the rows as seen."""
         return total if self.offset is None else total - np.multiply.outer(weight, self.offset)
 
     def _empty_second(self) -> np.ndarray:
@@ -270,9 +275,9 @@ class TiledRows(RowSource):
 
 
 def _is_far(about: Moments) -> bool:
-    """Return whether moments of all rows are about a centre too far from the mean to move them.
+    """Return whether the centre is too far from the mean to shift the moments to the mean.
 
-    That loses the digits by which the squared distance exceeds the variance.
+    A shift loses the digits by which the squared distance exceeds the variance.
     """
     distance, rounding = about.mean - about.center, RELATIVE_ROUNDING * about.mean
     variance = np.maximum(about.covariance().diagonal(), 0.0)
@@ -280,7 +285,7 @@ def _is_far(about: Moments) -> bool:
 
 
 def _about_zero(about: Moments, mean: np.ndarray) -> Moments:
-    """Return moments as those of rows that are centred at `mean`."""
+    """Return the moments of the rows after centring them at `mean`."""
     moved = about.shifted(mean)
     return Moments(np.zeros(mean.size), moved.weight, moved.sum, moved.second)
 
@@ -291,11 +296,11 @@ class DenseRows(TiledRows):
     Parameters
     ----------
     X : array of shape (n, d)
-        The data; integers become float64.
+        The data. Integers are converted to float64.
     sample_weight : array of shape (n,), optional
-        Sample weights, not negative.
+        Non-negative sample weights. If None, every row has weight 1.
     offset : array of shape (d,), optional
-        The rows are seen as x_i - offset.
+        Implicit centre: the rows as seen are x_i - offset. If None, there is no offset.
 
     Examples
     --------
@@ -322,7 +327,7 @@ class DenseRows(TiledRows):
     def _tile(self, rows: slice | np.ndarray) -> np.ndarray:
         if isinstance(rows, slice):
             return self.X[rows]
-        # Gathering along the memory is four times faster than X[rows] in Fortran order.
+        # In Fortran order, taking columns of X.T is four times faster than X[rows].
         if self._order == "F":
             return self.X.T.take(rows, axis=1).T
         return self.X.take(rows, axis=0)
@@ -331,20 +336,20 @@ class DenseRows(TiledRows):
 class MappedRows(TiledRows):
     """The rows of ``feature_map.transform(X)``, computed tile by tile in every pass.
 
-    The n × D features are never held at once. Where they fit in memory,
-    ``DenseRows(feature_map.transform(X))`` computes them once and is much faster.
+    The n × D feature matrix is never held in memory. If it fits in memory,
+    ``DenseRows(feature_map.transform(X))`` computes it only once and is much faster.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n, d)
-        The points, dense or sparse.
+        The rows, dense or sparse.
     feature_map : fitted feature map
-        Anything whose ``transform`` turns rows into rows of a dense array: `NystroemMap`,
-        `KernelPCAMap`, or a transformer of scikit-learn's.
+        An object whose ``transform`` maps rows to rows of a dense array: `NystroemMap`,
+        `KernelPCAMap`, or a transformer of scikit-learn.
     sample_weight : array of shape (n,), optional
-        Sample weights, not negative.
+        Non-negative sample weights. If None, every row has weight 1.
     offset : array of shape (D,), optional
-        The rows are seen as z(x_i) - offset.
+        Implicit centre: the rows as seen are z(x_i) - offset. If None, there is no offset.
 
     Examples
     --------
@@ -383,14 +388,14 @@ class MappedRows(TiledRows):
 
 
 def membership(labels: np.ndarray, weights: Any, k: int, dtype: Any) -> np.ndarray:
-    """Return a column for each of k clusters, with the weights of its rows and 0 elsewhere."""
+    """Return an (n, k) matrix with the weight of each row in the column of its cluster."""
     columns = np.zeros((labels.size, k), dtype=dtype)
     columns[np.arange(labels.size), labels] = 1.0 if weights is None else weights
     return columns
 
 
 def add_tile(total: np.ndarray, tile: np.ndarray, labels: np.ndarray, weights: Any) -> np.ndarray:
-    """Add the sums of a tile to those of its clusters, (k, d), and return their weights, (k,)."""
+    """Add the rows of a tile to the sums of the clusters, (k, d), and return the weights, (k,)."""
     k, n = len(total), labels.size
     if k <= MANY_CLUSTERS:
         member = membership(labels, weights, k, tile.dtype)
@@ -405,7 +410,7 @@ def add_tile(total: np.ndarray, tile: np.ndarray, labels: np.ndarray, weights: A
 def tiled_cluster_sums(
     source: TiledRows, labels: np.ndarray, weights: Any, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return weights (k,) and sums (k, d) of the rows as seen of clusters: one pass."""
+    """Return weights (k,) and sums (k, d) of the rows as seen of k clusters, in one pass."""
     weight, total = np.zeros(k), np.zeros((k, source.n_features))
     for part in source._slices(source.n_rows):
         few = None if weights is None else weights[part]
@@ -414,18 +419,18 @@ def tiled_cluster_sums(
 
 
 class BinSums(NamedTuple):
-    """Sums over the rows of each of some bins.
+    """Sums over the rows in each bin.
 
     Attributes
     ----------
     weight : ndarray of shape (n_bins,)
-        Weight of the rows.
+        Total weight of the rows.
     scores : ndarray of shape (n_bins,)
-        Weighted sum of their scores.
+        Weighted sum of the scores.
     vectors : ndarray of shape (n_bins, d)
         Weighted sum of the rows as seen.
     rows, labelled : ndarray of shape (n_bins,)
-        Number of rows, and of those among the given ones.
+        Number of rows, and number of rows in the subset given by `labels`.
     """
 
     weight: np.ndarray
@@ -438,7 +443,7 @@ class BinSums(NamedTuple):
 def tiled_bin_sums(
     source: TiledRows, w: np.ndarray, low: float, high: float, n_bins: int, labels: Any = None
 ) -> BinSums:
-    """Return the sums of rows in memory (see `volmar.rows.bin_sums`)."""
+    """Return the sums of `volmar.rows.bin_sums` for rows in memory."""
     p = source.scores(w).astype(np.float64, copy=False)
     bins = np.clip((p - low) * (n_bins / (high - low)), 0, n_bins - 1).astype(np.int32)
     rows: Any = np.bincount(bins, None, n_bins)
@@ -453,7 +458,7 @@ def tiled_bin_sums(
         part = slice(start, min(start + BINNED_ROWS, source.n_rows))
         size = part.stop - part.start
         ones = np.ones(size) if source.weights is None else source.weights[part]
-        # A column for each row, with its weight in the place of its bin.
+        # One column per row, with the weight of the row in the entry of its bin.
         places = sparse.csc_array((ones, bins[part], np.arange(size + 1)), (n_bins, size))
         sums = places @ source._tile(part).astype(np.float64, copy=False)
         vectors = sums if start == 0 else vectors + sums

@@ -1,4 +1,4 @@
-"""Several views of the same rows: groups of columns, each brought to the same total variance."""
+"""Several views of the same rows: groups of columns, each scaled to the same total variance."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class ViewMap:
     columns : ndarray of int
         Columns of X of all views, one view after the other.
     starts : ndarray of shape (n_views + 1,)
-        Where each view begins in `columns`, and the end.
+        Start of each view in `columns`, and the number of columns.
     ends : ndarray of shape (n_views + 1,)
-        The same in the rows that the map returns.
+        Start of each view in the mapped rows, and their number of columns.
     scales : ndarray of shape (n_views,)
         Factor of each view.
     mean : ndarray
-        Mean of the training rows under the map.
+        Mean of the mapped training rows.
     maps : list of RowMap or None
-        What is done to each view before; None where it is used as it is.
+        Map that is applied to each view first, or None for views that are only scaled.
     """
 
     columns: NDArray[np.int64]
@@ -55,11 +55,11 @@ class ViewMap:
 
     @property
     def is_reduced(self) -> bool:
-        """Whether any view has other columns than those of X."""
+        """Whether any view is reduced to components, rather than keeping its columns of X."""
         return any(one is not None and one.is_reduced for one in self.maps)
 
     def transform(self, X: Any) -> Any:
-        """Return the views of rows beside each other: CSR where all of them are."""
+        """Return the concatenated views of rows, as CSR if all views are sparse."""
         views = map(_View, self.groups, self.maps, self.scales.tolist())
         parts = [view.transform(X) for view in views]
         if all(map(sparse.issparse, parts)):
@@ -69,8 +69,8 @@ class ViewMap:
     def view_scores(self, rows: Any, coef: NDArray, constant: NDArray) -> NDArray:
         """Return scores (n_views, n, k) of mapped rows in each view.
 
-        With the coefficients w of all columns, view v of V scores V w_v'(x_v - mean_v) + constant:
-        the mean over views is the score by all columns.
+        With the coefficients w of all columns, the score of view v of V views is
+        V w_v'(x_v - mean_v) + constant. The mean over the views is the score by all columns.
         """
         return np.stack(
             [
@@ -90,8 +90,8 @@ def fit_view_map(
     r"""Return the map to the concatenation of views, each of total variance 1.
 
     View v, with the columns :math:`x_v`, becomes :math:`x_v / s_v` with the total variance
-    :math:`s_v^2 = E|x_v - \bar x_v|^2`: each view has the same share in squared distances of rows,
-    whatever its number of columns and its units are. A constant view stays as it is.
+    :math:`s_v^2 = E|x_v - \bar x_v|^2`. Each view then contributes equally to squared distances of
+    rows, regardless of its number of columns and its units. Constant views are not scaled.
 
     Parameters
     ----------
@@ -100,9 +100,9 @@ def fit_view_map(
     groups : sequence of int arrays
         Columns of each view.
     fit_map : callable
-        Returns the `RowMap` of a view, or None.
+        Function that takes the rows of a view, and returns its `RowMap` or None.
     sample_weight : vector over the rows, optional
-        Weights of the rows.
+        Sample weights.
     """
     maps, scales, means = [], [], []
     for columns in groups:

@@ -1,8 +1,8 @@
-"""What is attacked, one file a domain; each has `draw_case`, which makes a case of a generator."""
+"""Domains of cases, one file per domain. Each has `draw_case`, which draws a case."""
 
 import importlib
 
-#: Domains, and the share of the cases that each gets.
+#: Domains, and the fraction of cases of each.
 SHARES = {
     "estimators": 0.5,
     "functions": 0.2,
@@ -14,7 +14,7 @@ SHARES = {
 
 
 def draw_case(domain, number):
-    """Return case `number` of a domain; nothing but these two decides what it is."""
+    """Return case `number` of a domain, which depends on nothing else."""
     from fuzz.draw import Draw
 
     module = importlib.import_module(f"fuzz.domains.{domain}")

@@ -1,4 +1,4 @@
-"""Command lines with hostile words: options, values, names of files, outputs that are inputs."""
+"""Hostile command lines: options, values, file names, and outputs that are inputs."""
 
 import contextlib
 import csv
@@ -44,7 +44,7 @@ OUTPUTS = (
     *("parts/new.csv", "parts/1.csv", "x.csv", "m.volmar", "oldlink.csv", "new.parquet"),
     *("sub/../new.csv", "linked/new.csv", "labels.csv", "new.csv.gz"),
 )
-#: What numbers, names and choices are given as.
+#: Values for numbers, names and choices.
 NUMBERS = (
     *("2", "2", "2", "2", "3", "auto", "1", "0", "-1", "1e3", "99", "nan", "", "two", "2.0"),
     *("١", "9" * 50, "2 ", "0x2"),
@@ -73,7 +73,7 @@ FLAGS = {
     "score": ("--no-test", "--json"),
     "compare": ("--force", "--raw-ids", "--json"),
 }
-#: Options of each command that take a value, and those that name a file to be written.
+#: Options of each command that take a value, and those that name an output file.
 COMMANDS = {
     "cluster": (
         (
@@ -100,7 +100,7 @@ def draw_case(draw):
 def _draw_words(draw):
     often = ("cluster", "predict", "score", "compare")
     command = draw.pick("cluster", "cluster", *often, *often, "demo")
-    if command == "demo":  # what runs through takes too long
+    if command == "demo":  # a valid case takes too long
         bad = ["--n-samples", draw.pick("0", "19", "-1", "a", "", "5001", "1e3")]
         out = ["--out", draw.pick("full", "x.csv")]
         return [command, *draw.pick(bad, out, [*bad, "--out", "new"])]
@@ -138,7 +138,7 @@ def _with_value(draw, option, value):
 
 
 def _draw_name(draw, is_tame, names):
-    """Return one of the names, the first ones most often where the case should get far."""
+    """Return one of the names, mostly one of the first if the case should get far."""
     if is_tame:
         return draw.pick(*names[: 4 if names is OUTPUTS else 3])
     return draw.pick(*HOSTILE) if draw.chance(0.15) else draw.pick(*names)
@@ -168,7 +168,7 @@ def _model():
 
 
 def _fill(folder):
-    """Make the files of a case; returns those that it may read."""
+    """Create the files of a case, and return those that it may read."""
     (folder / "x.csv").write_text(_table())
     (folder / "text.csv").write_text("\x1b[31m,=b,t\n" + "1,x,y\n2,=z,\x1b[0m\n,,\n" * 9)
     np.save(folder / "x.npy", np.random.default_rng(1).normal(size=(30, 2)))
@@ -219,7 +219,7 @@ def _run(words):
         folder = Path(name) / "in"
         _fill(folder)
         before = _contents(Path(name))
-        # A pipe that is written to needs a reader.
+        # A pipe used as output needs a reader.
         reader = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
         try:
             result = CliRunner().invoke(app, words)
@@ -232,7 +232,7 @@ def _run(words):
 
 @contextlib.contextmanager
 def _inside(folder):
-    """Work in a folder, which is the user's own as well: nothing is written elsewhere."""
+    """Work in a folder that is also the home folder, so that nothing is written elsewhere."""
     was = os.getcwd()
     folder.mkdir()
     os.chdir(folder)
@@ -252,15 +252,15 @@ def _check_streams(result):
     require("Traceback" not in result.output, f"a traceback: {errors:.600}")
     hidden = _HIDDEN.search(result.output)
     require(hidden is None, f"a control character on the screen: {result.output!r:.600}")
-    told = [line for line in errors.splitlines() if line.startswith("volmar")]
+    lines = [line for line in errors.splitlines() if line.startswith("volmar")]
     if result.exit_code == 2:
-        require(len(told) == 1, f"{len(told)} lines of errors: {errors!r:.600}")
-        require(len(told[0].split()) >= 4, f"the error says nothing: {told[0]}")
-        require(len(told[0]) < 3000, f"the error is endless: {told[0]:.300}")
+        require(len(lines) == 1, f"{len(lines)} lines of errors: {errors!r:.600}")
+        require(len(lines[0].split()) >= 4, f"the error has no useful message: {lines[0]}")
+        require(len(lines[0]) < 3000, f"the error is endless: {lines[0]:.300}")
         last = errors.rstrip("\n").splitlines()[-1]
-        require(last == told[0], f"lines after the error: {errors!r:.600}")
+        require(last == lines[0], f"lines after the error: {errors!r:.600}")
     else:
-        require(not told, f"an error and exit code 0: {errors!r:.600}")
+        require(not lines, f"an error and exit code 0: {errors!r:.600}")
 
 
 def _check_files(words, code, before, after):
@@ -282,7 +282,7 @@ def _check_files(words, code, before, after):
 
 
 def _read(words):
-    """Return the names of files that a command line reads, most of them."""
+    """Return the names of most files that a command line reads."""
     given = [*words[1:3], *(b for a, b in pairwise(words) if a in ("--labels", "--truth"))]
     names = {os.path.normpath(f"in/{word}") for word in given}
     for same in (
@@ -295,12 +295,12 @@ def _read(words):
 
 
 def _may_be_partial(words):
-    """Of several outputs, the first may be there where a later one failed."""
+    """If an output failed, earlier ones may exist."""
     return sum(word.partition("=")[0] in COMMANDS["cluster"][1] for word in words) > 1
 
 
 def _check_whole(name, content, raw):
-    """A file that was written is one of those that volmar writes, and whole."""
+    """Check that a written file has a format of volmar and is complete."""
     if content.startswith(b"PK"):
         from volmar.models import load_model
 

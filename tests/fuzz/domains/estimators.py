@@ -15,16 +15,16 @@ from fuzz.parameters import CLASSIFIERS, ESTIMATORS, SMALL, draw_parameters, dra
 from fuzz.rows import draw_matrix, draw_size, draw_weights
 from fuzz.script import Script
 
-#: Methods whose `predict` gives `labels_` for the training rows, but for scores that are rounding.
-#: The others label a graph or a matrix, and see new rows only by their similarities (see the notes
-#: of each class).
+#: Methods whose `predict` returns `labels_` for the training rows, except for scores of rounding
+#: size. The others label a graph or a matrix, and use only the similarities of new rows (see the
+#: notes of each class).
 KEEP_LABELS = {
     *("CPMMC", "KernelCPMMC", "SKMMC", "MultivariateMMC", "IterSVR", "LGMMC"),
     *("MSPC", "KernelKMeans", "DiscriminativeKMeans", "LDAKMeans", "MinimumDensityHyperplane"),
 }
-#: Difference of scores, in units of the largest, that is rounding: float32 rows have seven digits.
+#: Difference of scores, relative to the largest, that counts as rounding (float32: 7 digits).
 ROUNDING = 1e-5
-#: Offset of the rows, in units of their spread, that leaves fewer digits than that.
+#: Offset of the rows, relative to their spread, beyond which there are fewer digits.
 FAR_OUT = 1e9
 
 TARGETS = (
@@ -52,12 +52,12 @@ TARGETS = (
 
 
 def draw_case(draw):
-    """Return a fit of some estimator to some rows, with predictions for them and for others."""
+    """Return a fit of an estimator to rows, with predictions for these and for other rows."""
     return _Fit(draw).case
 
 
 class _Fit:
-    """The call of a case: a fit, and everything that is promised of a fitted estimator."""
+    """The call of a case: a fit, and checks of all properties of a fitted estimator."""
 
     def __init__(self, draw):
         self.name = draw.pick(*ESTIMATORS)
@@ -88,7 +88,7 @@ class _Fit:
         n, p = draw_size(draw, SMALL.get(self.name, 60))
         n = max(n, 6) if self.wrong else n
         if not self.wrong and draw.chance(0.5):
-            # As many columns as X has, mostly.
+            # Mostly with the number of columns of X.
             columns = p if not square else n
             columns += draw.chance(0.1)
             size = (draw.whole(1, 8), columns)
@@ -133,7 +133,7 @@ class _Fit:
 
     def _check_names(self, error):
         """Check that the message names the one parameter that was wrong."""
-        is_own = "lambda" in self.model  # what a function of the user raises, it raises
+        is_own = "lambda" in self.model  # exceptions of a user's function are passed on
         if self.wrong and not is_own and isinstance(error, (TypeError, ValueError)):
             said = re.search(rf"\b{self.wrong}\b|\bX\b|rows", str(error))
             require(said, f"{type(error).__name__} does not name {self.wrong}: {error}")
@@ -158,7 +158,7 @@ class _Fit:
         return {"predict": predicted, "scores": scores, **fitted}
 
     def _check_numbers(self, what, labels, n_clusters, model):
-        """Clusters are numbered without gaps; fewer than were asked for come with a warning."""
+        """Check that clusters are numbered consecutively; fewer than requested need a warning."""
         found = np.unique(labels)
         require(
             np.array_equal(found, np.arange(found.size)),
@@ -170,7 +170,7 @@ class _Fit:
         )
 
     def _check_scores(self, model, X, n_rows=None):
-        """Return scores and predictions of rows, which agree with each other."""
+        """Return scores and predictions of rows, after checking that they agree."""
         predicted, scores = np.asarray(model.predict(X)), np.asarray(model.decision_function(X))
         n_rows = predicted.shape[0] if n_rows is None else n_rows
         require_finite("decision_function", scores)
@@ -182,7 +182,7 @@ class _Fit:
             n_clusters = n_rows if isinstance(model.n_clusters, str) else model.n_clusters
             most = max(n_clusters, int(np.max(model.labels_)) + 1)
             require_labels("predict", predicted, n_rows, most)
-        require(np.array_equal(chosen, predicted), "predict is not what decision_function says")
+        require(np.array_equal(chosen, predicted), "predict does not agree with decision_function")
         return scores, predicted
 
     def _check_kept(self, labels, predicted, scores):
@@ -201,7 +201,7 @@ class _Fit:
         )
 
     def _check_copies(self, model, X, predicted):
-        """Check that text, copies and pickles of the model hold what it is."""
+        """Check the text, copies and pickles of the model."""
         for part in (model, getattr(model, "result_", None), getattr(model, "tree_", None)):
             repr(part), str(part)
         require(plain_repr(clone(model)) == plain_repr(model), "clone has other parameters")
@@ -211,7 +211,7 @@ class _Fit:
             require(same, "the model predicts otherwise after a pickle")
 
     def _check_refit(self, model):
-        """Check that a model without a fit says so, and that a failed fit leaves it like that."""
+        """Check the error of an unfitted model, also after a failed fit."""
         try:
             clone(model).predict(self.script["X"])
         except NotFittedError:
@@ -228,7 +228,7 @@ class _Fit:
 
 
 def _is_far_out(X):
-    """Whether all columns are so far from 0 that a score keeps few digits of their differences."""
+    """Return whether all columns are so far from 0 that scores have few correct digits."""
     try:
         rows = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):

@@ -107,7 +107,7 @@ FRACTIONS = ("0.05", "0.5", "0.001", "0", "1", "1.5", "-0.1", "1e-300")
 COUNTS = ("1", "2", "3", "5", "np.int64(2)")
 SEEDS = ("0", "0", "7", "np.random.RandomState(1)", "2**32 - 1", "-1", "'a'", "2**32")
 
-#: Arguments by name, as options or as a kind that has a function of its own.
+#: Arguments by name, as options or as a kind with its own function.
 ARGUMENTS = {
     "X": "rows",
     "labels": "labels",
@@ -163,8 +163,8 @@ ARGUMENTS = {
     "scale": ("None", "'standard'", "'bogus'"),
     "missing": ("None", "'drop'", "'bogus'"),
 }
-#: Public functions on data with the arguments that are drawn; what a room has besides are classes,
-#: and steps of these functions that take what the step before returned.
+#: Public functions on data with the arguments that are drawn. Other public names are classes, and
+#: steps of these functions that take the result of an earlier step.
 FUNCTIONS = {
     "metrics.agreement_scores": "labels_true labels_pred",
     "metrics.balanced_clustering_error": "labels_true labels_pred sample_weight",
@@ -218,12 +218,12 @@ SHARES = {
     *("metrics.msp_score", "metrics.separation_along", "evidence.combine_p_values"),
     *("metrics.msp_from_margin", "metrics.relative_margin_share"),
 }
-#: Functions that need rows enough for halves and resamples.
+#: Functions that need enough rows for halves and resamples.
 NEED_ROWS = ("evidence.split_test", "evidence.label_test", "diagnostics.describe_clusters")
 
 
 def draw_case(draw):
-    """Return the call of some function with some arguments."""
+    """Return the call of a random function with random arguments."""
     name = draw.pick(*FUNCTIONS)
     kinds = {argument: ARGUMENTS[argument] for argument in FUNCTIONS[name].split()}
     room, _, function = name.partition(".")
@@ -252,7 +252,7 @@ def draw_case(draw):
 
     def run():
         value = script.value(call)
-        # The clock is no part of the result.
+        # Times are not part of the result.
         return replace(value, seconds=0.0) if hasattr(value, "seconds") else value
 
     inputs = tuple(script[one] for one in ("X", *kinds) if one in script)
@@ -274,7 +274,7 @@ def _draw_argument(draw, kind, hostility):
 
 
 def _safe(script, text):
-    """Return an expression that can be evaluated: of no rows some cannot."""
+    """Return an expression that can be evaluated; without rows, some cannot."""
     try:
         script.value(text)
     except ValueError:

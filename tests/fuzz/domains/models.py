@@ -56,7 +56,7 @@ _SPECIAL = (
 
 
 def table(n=60):
-    """Numbers with a long tail, missing values, categories that agree, an order, dates."""
+    """Numbers with a long tail, missing values, correlated and ordered categories, dates."""
     rng = np.random.default_rng(5)
     group = rng.integers(2, size=n)
 
@@ -87,7 +87,7 @@ def _rows(n=30):
 
 @cache
 def _models():
-    """Return models beyond those that are stored, and rows to fit them to, by name."""
+    """Return further models that are not stored, and rows to fit them to, by name."""
     found = {}
     X = _rows()
     S = np.exp(-0.05 * ((X[:, None] - X) ** 2).sum(axis=2))
@@ -137,7 +137,7 @@ def _names():
 
 @cache
 def good_file(name):
-    """Return the parts of a model file, and rows that its model takes (None for any)."""
+    """Return the parts of a model file, and rows that its model accepts (None for any rows)."""
     path = STORED / name
     rows = None
     if not path.exists():
@@ -163,7 +163,7 @@ def _parts(path):
 
 
 def _values(text):
-    """Places of all values in the nodes of a text: (container, key)."""
+    """Return the places of all values in the nodes of a text, as (container, key)."""
     found = []
     stack = [text["nodes"]]
     while stack:
@@ -234,7 +234,7 @@ def _swap_nodes(draw, text):
 
 
 def _nest(draw, text):
-    """Put a nest, deep or as large as 2^depth, in the place of a value or into a list."""
+    """Replace a value by a nest that is deep or of size 2^depth, or insert it into a list."""
     nodes, kind = text["nodes"], draw.pick("list", "tuple", "dict", "set")
     inner, held = draw.pick(1, "x", {"ref": 0}), draw.pick(1, 2, 2, 3)
     depth, shift = draw.pick(3, 20, 60, 3000), 0
@@ -270,14 +270,14 @@ _TEXTS = (
 def _change_text(draw, parts):
     text = json.loads(parts["model.json"])
     for _ in range(draw.pick(1, 1, 1, 2, 5)):
-        # What the last change has left may have nothing for the next one.
+        # After the last change, nothing may be left for the next one.
         with suppress(ValueError, TypeError, LookupError, AttributeError, OverflowError):
             draw.pick(*_TEXTS)(draw, text)
     parts["model.json"] = json.dumps(text).encode()
 
 
 def _change_array(draw, parts):
-    """Write an array of another shape, dtype or content, with a header that fits."""
+    """Write an array of another shape, dtype or content, with a matching header."""
     name = draw.pick(*(name for name in parts if name != "model.json"))
     array = np.load(io.BytesIO(parts[name]))
     flat, rng = array.ravel().copy(), draw.rng
@@ -322,7 +322,7 @@ def _swap_arrays(draw, parts):
 
 
 def _flip_member(draw, parts):
-    """Flip bits inside a part, whose checksum is written anew."""
+    """Flip bits inside a part, and update its checksum."""
     name = draw.pick(*parts)
     content = bytearray(parts[name])
     for _ in range(draw.pick(1, 1, 3, 20)):
@@ -371,7 +371,7 @@ def _written(parts, compression=zipfile.ZIP_STORED):
 
 
 def draw_case(draw):
-    """Return the loading and the use of a model file that was changed somewhere."""
+    """Return a case that loads and uses a changed model file."""
     name = draw.pick(*_names())
     good, rows = good_file(name)
     parts = dict(good)
@@ -382,7 +382,7 @@ def draw_case(draw):
         for _ in range(draw.pick(1, 1, 1, 2)):
             change = draw.pick(*inner)
             done.append(change.__name__)
-            # An earlier change may have left nothing that this one can read.
+            # After an earlier change, this one may have nothing to read.
             with suppress(ValueError, LookupError, SyntaxError, TokenError):
                 change(draw, parts)
     content = _written(parts, zipfile.ZIP_DEFLATED if draw.chance(0.01) else zipfile.ZIP_STORED)
@@ -413,10 +413,10 @@ def draw_case(draw):
     def check(value):
         labels, scores, _ = value
         require(labels.dtype.kind in "biufUO" and labels.ndim == 1, f"labels are {labels!r:.100}")
-        is_out = labels == -1  # rows of a table that are left out have no scores
+        is_out = labels == -1  # omitted rows of a table have no scores
         require_finite("decision_function", scores[~is_out])
 
-    # A prediction may refuse the rows; whatever is wrong with a file, loading finds it.
+    # A prediction may refuse the rows; errors in the file must be found when it is loaded.
     documented = (ModelError, TableError, ValueError)
     text = f"{name}: {', '.join(done)}, {form}"
     # A report takes seconds: once is enough.
@@ -424,10 +424,10 @@ def draw_case(draw):
 
 
 def _loaded(path, content):
-    """Load a file; nothing but a `ModelError` may come of it."""
+    """Load a file; it may raise only a `ModelError`."""
     path.write_bytes(content)
     with warnings.catch_warnings():
-        # Another version, another scikit-learn: both warnings are ours.
+        # Warnings about another version of volmar or scikit-learn are allowed.
         warnings.filterwarnings("ignore", category=UserWarning)
         try:
             return load_model(path)
@@ -438,7 +438,7 @@ def _loaded(path, content):
 
 
 def _looked_at(saved):
-    """Print, copy and save a loaded model, which never fails; return what was printed."""
+    """Print, copy and save a loaded model, which must not fail; return the printed text."""
     model, clusterer = saved.model, saved.clusterer
     if hasattr(clusterer, "steps"):
         clusterer = clusterer.steps[-1][1]
@@ -465,7 +465,7 @@ def _looked_at(saved):
 
 
 def _rows_for(saved, rows):
-    """Return rows or a table that a model takes: those of its fit, if they still fit."""
+    """Return rows or a table that a model accepts: those of its fit, if still possible."""
     model, frame = saved.model, table()
     if hasattr(model, "preparation_"):
         return _known(frame, model.preparation_)

@@ -165,7 +165,7 @@ def _draw_frame(draw, script, hostility=0.15):
 
 
 def _run_line(script, line):
-    """Run a line that not every table can be put through: pyarrow takes no objects, say."""
+    """Run a line that fails for some tables; pyarrow, for example, does not accept objects."""
     try:
         script.do(line)
     except Exception:
@@ -176,7 +176,7 @@ def _check_table(model, T):
     labels = model.labels_
     require(labels.dtype.kind == "i", f"labels_ has dtype {labels.dtype}")
     require(labels.min() >= -1, f"labels_ has {labels.min()}")
-    # Clusters are found among rows with noise: of the rows as they are, some may have none.
+    # Clusters are found on rows with added noise; without it, a cluster may have no rows.
     empty = set(range(model.n_clusters_)) - set(labels.tolist())
     require(labels.max() < model.n_clusters_, f"labels_ has {labels.max()}")
     require(not empty or model.warnings_, f"no row is in the clusters {empty}, without a warning")

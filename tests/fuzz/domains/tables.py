@@ -26,7 +26,7 @@ DOCUMENTED_TABLES = (*DOCUMENTED, TableError)
 
 
 def draw_case(draw):
-    """Return the reading of a file or a folder, or a fit to a table of Python."""
+    """Return a case that reads a file or a folder, or fits to a table of Python."""
     what = draw.pick(*["file"] * 12, "folder", *["objects"] * 4, "bomb")
     if what == "objects":
         return _objects(draw)
@@ -125,7 +125,7 @@ def _fitted():
 
 
 def _check(value):
-    """Require labels to be whole numbers, -1 for rows that are left out."""
+    """Require labels to be integers, with -1 for omitted rows."""
     for labels in value if isinstance(value, tuple) else (value,):
         if isinstance(labels, np.ndarray):
             require(labels.dtype.kind == "i", f"labels have dtype {labels.dtype}")

@@ -1,4 +1,4 @@
-"""Rows in blocks that lie elsewhere: recipes for vectors over the rows, and sums by passes."""
+"""Rows in dask blocks: lazy vectors over the rows, and sums computed by passes."""
 
 from volmar.rows.blocks.convert import as_beside, as_table, is_dask
 from volmar.rows.blocks.source import BlockRows

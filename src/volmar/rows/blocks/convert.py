@@ -1,4 +1,4 @@
-"""From dask collections to tables in blocks."""
+"""Conversion of dask collections to tables in blocks."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from volmar.rows.blocks.vector import RowVector
 
 
 def is_dask(X: Any) -> bool:
-    """Tell whether X is a dask array or DataFrame, without importing dask."""
+    """Return whether X is a dask array or DataFrame, without importing dask."""
     package = type(X).__module__.partition(".")[0]
-    # A dask.delayed object has every attribute, as yet to be computed.
+    # A dask.delayed object has every attribute, also ndim, but as another delayed object.
     return package in ("dask", "dask_expr") and isinstance(getattr(X, "ndim", None), int)
 
 
 def as_table(X: Any) -> BlockTable:
     """Return the table of a dask array or DataFrame of shape (n, d).
 
-    Unknown chunk sizes, which DataFrames and filtered arrays have, are computed first: a pass.
-    Columns in several chunks are put together.
+    Unknown chunk sizes, which DataFrames and filtered arrays have, are computed first by a pass
+    over the data. Several chunks of columns are merged.
 
     Parameters
     ----------
     X : dask array or DataFrame
-        The rows; a table is returned as it is.
+        The rows. A BlockTable is returned unchanged.
 
     Returns
     -------
@@ -45,18 +45,18 @@ def as_table(X: Any) -> BlockTable:
     if X.dtype.kind not in "biuf":
         raise TypeError(
             f"X must hold real numbers, got a dask array of dtype {X.dtype}. Convert its columns, "
-            "e.g. by X.astype(float)."
+            "e.g. with X.astype(float)."
         )
     if len(X.chunks[1]) > 1:
         X = X.rechunk({1: -1})
     X = with_sizes(X)
     if 0 in X.shape:
-        raise ValueError(f"X must have a row and a column at least, got {X.shape}.")
+        raise ValueError(f"X must have at least one row and one column, got shape {X.shape}.")
     return BlockTable(Blocks(X))
 
 
 def mapped_blocks(table: BlockTable, function: Callable[[Any], Any]) -> BlockTable:
-    """Return the table of what a function makes of the rows of each block."""
+    """Return the table with a function applied to the rows of each block."""
     X, call = table.rows_of.X, _OfBlock(function, table.dtype)
     few = call(np.zeros((1, X.shape[1]), dtype=table.dtype))
     meta = X._meta.astype(few.dtype)
@@ -76,16 +76,16 @@ class _OfBlock:
 
 
 def as_beside(table: BlockTable | RowVector, array: Any, name: str) -> RowVector:
-    """Return an array with an entry for each row as a vector over the rows of a table.
+    """Return an array with one entry per row as a vector over the rows of a table.
 
     Parameters
     ----------
     table : BlockTable or RowVector
         The rows, or another vector over them.
     array : dask array, dask Series or array of shape (n,)
-        Put into the same blocks where it is not.
+        The entries. They are rechunked to the blocks of the rows if necessary.
     name : str
-        What an error calls it.
+        Name of the array in error messages.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def as_beside(table: BlockTable | RowVector, array: Any, name: str) -> RowVector
     table = table.table if isinstance(table, RowVector) else table
     if isinstance(array, RowVector):
         if array.table.rows_of is not table.rows_of:
-            raise ValueError(f"{name} is a vector over other rows than those of X.")
+            raise ValueError(f"{name} is a vector over other rows than X.")
         return array
     array = as_dask_array(array)
     chunks = table.rows_of.X.chunks[:1]
@@ -116,16 +116,16 @@ def as_beside(table: BlockTable | RowVector, array: Any, name: str) -> RowVector
 
 
 def as_dask_array(collection: Any) -> Any:
-    """Return a dask DataFrame or Series as a dask array, anything else as it is.
+    """Return a dask DataFrame or Series as a dask array, anything else unchanged.
 
-    Not with ``lengths=True``: dask joins small Parquet files by the columns that are read, so that
-    the lengths may be those of other blocks than the array's.
+    ``lengths=True`` cannot be used: dask merges small Parquet files depending on the columns that
+    are read, so the lengths may be those of other blocks than the blocks of the array.
     """
     return collection.to_dask_array() if hasattr(collection, "to_dask_array") else collection
 
 
 def with_sizes(array: Any) -> Any:
-    """Return a dask array with known chunk sizes: by a pass where they are not."""
+    """Return a dask array with known chunk sizes, computed by a pass if they are unknown."""
     if any(np.isnan(size) for sizes in array.chunks for size in sizes):
         array = array.copy()
         array.compute_chunk_sizes()

@@ -1,4 +1,4 @@
-"""Some rows of a table that were brought here, on which vectors are computed without a pass."""
+"""Selected rows of a table in memory, on which vectors are computed without a pass."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class HeldRows:
-    """Some rows of a table that were brought here, by their ascending numbers.
+    """Rows of a table with the given ascending numbers, held in memory.
 
-    Vectors over all rows are recipes, and are carried out on these rows without a pass.
+    Vectors over all rows are recipes, which can be evaluated on these rows without a pass.
     """
 
     def __init__(self, table: BlockTable, index: np.ndarray):

@@ -1,4 +1,4 @@
-"""What passes found, written down as they end: a fit that was killed goes on from there."""
+"""Checkpoints of the results of passes, from which an interrupted fit continues."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _JOURNAL: ContextVar[Journal | None] = ContextVar("volmar_journal", default=None
 _LISTENERS: ContextVar[tuple[Callable[[PassReport], None], ...]] = ContextVar(
     "volmar_listeners", default=()
 )
-# Rows of the first block by which data are told from others.
+# Number of leading rows by which data are identified.
 N_WITNESSES = 64
 
 
 class PassReport(NamedTuple):
-    """A pass that has ended.
+    """Report on a completed pass over the data.
 
     Attributes
     ----------
     number : int
-        From 1 on, of this fit.
+        Number of the pass in this fit, from 1.
     figures : tuple of str
-        Kinds of what it brought.
+        Kinds of the results that the pass computed.
     n_blocks, n_rows : int
-        Of the data.
+        Number of blocks and rows of the data.
     seconds : float
-        How long it took.
+        Duration of the pass.
     """
 
     number: int
@@ -53,12 +53,12 @@ class PassReport(NamedTuple):
 
 @contextmanager
 def report_passes(listener: Callable[[PassReport], None]) -> Iterator[None]:
-    """Call a function after each pass over rows in blocks that is made inside.
+    """Call a function after each pass over rows in blocks inside this context.
 
     Parameters
     ----------
     listener : callable
-        Called with a `PassReport`.
+        Function that is called with a `PassReport`.
 
     Examples
     --------
@@ -79,8 +79,8 @@ def report_passes(listener: Callable[[PassReport], None]) -> Iterator[None]:
 
 
 @contextmanager
-def told(n_before: int, wanted: Sequence[Wanted], X: Any) -> Iterator[None]:
-    """Tell listeners of the pass made inside, when it has ended."""
+def reported(n_before: int, wanted: Sequence[Wanted], X: Any) -> Iterator[None]:
+    """Report the pass inside this context to the listeners when it is complete."""
     before = perf_counter()
     yield
     for listener in _LISTENERS.get():
@@ -91,22 +91,23 @@ def told(n_before: int, wanted: Sequence[Wanted], X: Any) -> Iterator[None]:
 
 @contextmanager
 def checkpoint(folder: str | os.PathLike[str]) -> Iterator[Journal]:
-    """Write down what each pass over rows in blocks finds, and do not repeat passes found there.
+    """Save the results of each pass over rows in blocks, and skip passes that are saved already.
 
-    The algorithms are deterministic (with an integer `random_state`) and learn of the rows by
-    passes alone. So the figures that passes brought are all there is to save: a fit that was
-    killed, run again with the same data, parameters and folder, takes them from there up to where
-    it was, and goes on. They do not grow with the number of rows.
+    The algorithms are deterministic (with an integer `random_state`) and read the rows only by
+    passes, so it suffices to save the results of passes. If an interrupted fit is run again with
+    the same data, parameters and folder, it reads the saved results and continues after them. The
+    size of the results does not grow with the number of rows.
 
     Parameters
     ----------
-    folder : path
-        Where to write; made if it is not there. Delete it when the fit is done.
+    folder : str or path-like
+        Folder for the results, created if it does not exist. Delete it after the fit.
 
     Yields
     ------
     Journal
-        With `n_read` and `n_written`, the figures taken from there and written.
+        Journal with the attributes `n_read` and `n_written`, the numbers of results read from the
+        folder and written to it.
 
     Examples
     --------
@@ -132,29 +133,31 @@ def checkpoint(folder: str | os.PathLike[str]) -> Iterator[Journal]:
 
 
 def current_journal() -> Journal | None:
-    """Return the journal of the `checkpoint` that we are in."""
+    """Return the journal of the current `checkpoint` context, or None outside of any."""
     return _JOURNAL.get()
 
 
 class Journal:
-    """Figures in a folder, a file each, written whole or not at all."""
+    """Results of passes in a folder, with one atomically written file per result."""
 
     def __init__(self, folder: Path):
         if folder.exists() and not folder.is_dir():
-            raise ValueError(f"checkpoint needs a folder, and {folder} is a file. Give another.")
+            raise ValueError(
+                f"checkpoint needs a folder, but {folder} is a file. Give another path."
+            )
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.n_read = self.n_written = 0
         self._checked: list[Any] = []
 
     def check(self, blocks: Blocks) -> None:
-        """See to it that the folder belongs to these data."""
+        """Raise a ValueError if the folder belongs to other data."""
         if not any(blocks is one for one in self._checked):
             key = digest(blocks.X.shape, blocks.X.dtype.str, _first(blocks, None))
             self._check_mark("data", key, f"other data than this X of shape {blocks.X.shape}")
             self._checked.append(blocks)
         for place, array in enumerate(blocks.given):
-            # Names may be the user's own, and stay the same where the content does not.
+            # A user may choose the name of an array, and keep it although the content changes.
             if not any(array is one for one in self._checked):
                 given = Given(place, array.dtype, array.name)
                 key = digest(array.dtype.str, _first(blocks, given))
@@ -173,12 +176,12 @@ class Journal:
             )
 
     def read(self, key: bytes) -> tuple[Any] | None:
-        """Return (figure,), or None where it is not there or not whole: it is then found anew."""
+        """Return (result,), or None if the file is missing or damaged."""
         path = self.folder / f"{key.hex()}.npz"
         if not path.exists():
             return None
         try:
-            # The file is opened here: np.load leaves one that is no archive open.
+            # Opened here, since np.load does not close a file that is not an archive.
             with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
                 parts = [file[f"arr_{i}"] for i in range(len(file.files))]
         except (OSError, ValueError, TypeError, EOFError, KeyError, BadZipFile, zlib.error):
@@ -187,16 +190,16 @@ class Journal:
         return (parts or None,)
 
     def write(self, found: Mapping[bytes, Any]) -> None:
-        """Write figures down."""
+        """Write the results of a pass, given by their keys."""
         for key, parts in found.items():
             if any(part.dtype.hasobject for part in parts or []):
-                continue  # only pickles hold objects, and a folder's are not to be trusted
+                continue  # objects need pickles, which are not safe to load from a folder
             with open_atomically(self.folder / f"{key.hex()}.npz", force=True) as file:
                 np.savez(file, *(parts or []))
             self.n_written += 1
 
 
 def _first(blocks: Blocks, given: Given | None) -> np.ndarray:
-    """Return the first rows, or the first entries of an array that lies beside them."""
+    """Return the first rows, or the first entries of an array over the rows."""
     few = Picked(np.arange(min(N_WITNESSES, int(blocks.bounds[-1]))), values=given)
     return few.finished(blocks.run([few])[0])

@@ -1,4 +1,4 @@
-"""A pass over the blocks: one task for each, a tree that adds their parts up, one barrier."""
+"""Passes over blocks: one task per block, a tree that merges partial results, one barrier."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ import numpy as np
 from volmar.rows.blocks.recipes import Recipe, tiles
 from volmar.rows.blocks.sums import Partial, Wanted
 
-# Parts that one task adds up.
+# Number of partial results that one task merges.
 FAN_IN = 8
-# A list of figures beyond this size travels to each worker once, not with every task, and to the
-# scheduler in pieces small enough that dask does not warn of them.
+# A list of requests above the first size is sent to each worker once, not with every task. It is
+# sent to the scheduler in pieces of the second size, about which dask does not warn.
 LARGE_PROGRAM, PIECE = 2**16, 2**22
-# Seconds between looks at the cluster while a pass runs, and without any worker before an error.
+# Seconds between checks of the cluster during a pass, and seconds without any worker before an
+# error.
 GLANCE, PATIENCE = 1.0, 30.0
-# Seconds that a worker with tasks of a pass may be paused before others make the pass, and that it
-# may be before an error where no other can: while it is, it writes what it holds to disk.
+# Seconds that a worker with tasks of a pass may be paused before the pass is repeated by others,
+# and seconds before an error if no other worker can do it. A paused worker spills data to disk.
 PAUSE, LONG_PAUSE = 10.0, 120.0
-# What a look at a future raises that is not there yet: distributed.utils.sync has no result to
-# return where the wait was cancelled, as a busy event loop does when its time is up.
+# Exceptions of a future that is not finished. If the wait was cancelled, as a busy event loop does
+# on a timeout, distributed.utils.sync has no result to return.
 UNFINISHED = (TimeoutError, UnboundLocalError)
 
 
 class LostBlocksError(RuntimeError):
-    """Blocks of X are gone, or the cluster is: the pass cannot be finished."""
+    """A pass cannot be completed because blocks of X, or the cluster, are lost."""
 
 
 def block_part(
     program: bytes | Sequence[Wanted], block: Any, start: int, *given: Any
 ) -> list[Partial | None]:
-    """Return the part of a block in each of the wanted figures."""
+    """Return the partial result of a block for each request."""
     wanted = _loaded(program)
     found: list[list[Partial]] = [[] for _ in wanted]
     n_bytes = max(one.tile_bytes for one in wanted)
@@ -57,7 +58,7 @@ def block_part(
 def merged_parts(
     program: bytes | Sequence[Wanted], found: Sequence[Sequence[Partial | None]]
 ) -> list[Partial | None]:
-    """Return the parts of several blocks together."""
+    """Merge the partial results of several blocks."""
     parts: list[Partial | None] = []
     for one, several in zip(_loaded(program), zip(*found, strict=True), strict=True):
         there = [part for part in several if part is not None]
@@ -66,7 +67,7 @@ def merged_parts(
 
 
 def block_values(recipe: Recipe, block: Any, start: int, *given: Any) -> np.ndarray:
-    """Return what a recipe computes of a block."""
+    """Return the array of a recipe for a block."""
     parts = [tile.value(recipe) for tile in tiles(block, given, start, widening=recipe.widening)]
     if not parts:
         return np.empty((0, *recipe.tail), dtype=recipe.dtype)
@@ -86,12 +87,12 @@ def _joined(pieces: Sequence[bytes]) -> bytes:
 
 
 class Passes:
-    """Carries figures out on the blocks of a dask array, on a cluster or here.
+    """Computes requests on the blocks of a dask array, on a cluster or in this process.
 
-    Blocks that are held by workers are used where they lie: a task runs on the worker that holds
-    its block, and nowhere else. When that worker is gone, the pass is made again, with the lost
-    blocks where dask has computed them anew. Blocks that are not held are computed again in every
-    pass, and forgotten after it. Arrays beside X follow by `add`.
+    Blocks that workers hold in memory are not moved: a task runs only on the worker that holds its
+    block. If that worker is lost, dask recomputes the lost blocks on other workers, and the pass
+    is repeated. Blocks that are not held are computed in every pass and released after it. Other
+    arrays in the same blocks are added by `add`.
     """
 
     def __init__(self, X: Any):
@@ -99,12 +100,12 @@ class Passes:
         self._blocks: list[list[Any]] | None = None
 
     def add(self, array: Any) -> None:
-        """Take an array whose blocks lie beside those of X."""
+        """Add an array with the same blocks as X."""
         self._arrays.append(array)
         self._blocks = None
 
     def delayed(self) -> tuple[list[Any], list[list[Any]]]:
-        """Return the blocks of X, and of each array beside it, as delayed objects."""
+        """Return the blocks of X, and of each added array, as delayed objects."""
         if self._blocks is None:
             self._blocks = [list(array.to_delayed().ravel()) for array in self._arrays]
         return self._blocks[0], self._blocks[1:]
@@ -112,7 +113,7 @@ class Passes:
     def run(
         self, wanted: Sequence[Wanted], needed: Sequence[int], bounds: np.ndarray
     ) -> list[Partial | None]:
-        """Return the part of all needed blocks in each figure: one barrier."""
+        """Return the merged result of the needed blocks for each request, with one barrier."""
         if not needed:
             return [None] * len(wanted)
         program = pickle.dumps(list(wanted))
@@ -129,22 +130,22 @@ class Passes:
                 blocks = [[one[i] for one in held if one is not None] for i in needed]
                 return _where_they_lie(client, program, blocks, [int(bounds[i]) for i in needed])
         except Exception as error:
-            told = _explained(client, error)
-            if told is error:
+            explained = _explained(client, error)
+            if explained is error:
                 raise
-            raise told from error
+            raise explained from error
 
     def _anywhere(
         self, client: Any, program: bytes, needed: Sequence[int], bounds: np.ndarray
     ) -> list[Partial | None]:
-        """Have blocks computed and used where the scheduler likes."""
+        """Compute and use blocks on any workers that the scheduler chooses."""
         watch = _Watch(client)
         while True:
             with _released() as made:
                 what = _sent(client, program, uuid.uuid4().hex, made)
                 tree = self._tree(what, needed, bounds)
                 made.append(client.compute(tree))
-                # The names of the blocks too: a paused worker may have to read one of them.
+                # Names of blocks are included, since a paused worker may have to load one.
                 names = {str(key) for key in tree.__dask_graph__()}
                 found = _result(watch, made[-1], names.__contains__)
             if found is not None:
@@ -168,7 +169,7 @@ class Passes:
 def _where_they_lie(
     client: Any, program: bytes, blocks: Sequence[Sequence[Any]], starts: Sequence[int]
 ) -> list[Partial | None]:
-    """Carry figures out on blocks (with what lies beside each) at the workers that hold them."""
+    """Compute requests on blocks, and the added arrays, at the workers that hold them."""
     watch = _Watch(client)
     pinned = True
     while True:
@@ -180,7 +181,7 @@ def _where_they_lie(
             found = _result(watch, total, partial(_is_part, total.key.split("-")[2]), holders)
         if found is not None:
             return found
-        # A worker that still is there and yet takes no tasks is paused, for want of memory.
+        # A live worker that takes no tasks is paused because it is out of memory.
         pinned = not holders <= watch.workers
         watch.warn_of_paused()
 
@@ -197,7 +198,7 @@ def _submitted(
     pinned: bool,
     made: list[Any],
 ) -> tuple[Any, set[str]]:
-    """Return the future of a pass, and the workers that it needs; `made` gets all futures."""
+    """Return the future of a pass, and the workers that it needs; append futures to `made`."""
     name = uuid.uuid4().hex
     what = _sent(client, program, name, made)
     at: dict[str, list[int]] = {}
@@ -218,7 +219,7 @@ def _submitted(
             **only,
         )
         made.extend(parts)
-        # Parts are added up where they are first, so that one of each worker travels.
+        # Partial results are merged on their worker first, so that each worker sends only one.
         sums.append(_added(client, what, parts, f"volmar-sum-{name}-{number}", only, made))
     total = _added(client, what, sums, f"volmar-total-{name}", {}, made)
     for future in made:
@@ -241,22 +242,22 @@ def _added(
 
 
 def _sent(client: Any, program: bytes, name: str, made: list[Any]) -> Any:
-    """Return a future of a large program, which can be computed again; a small one as it is."""
+    """Return a recomputable future of a large list of requests; a small list is unchanged."""
     if len(program) <= LARGE_PROGRAM:
         return program
     for i in range(0, len(program), PIECE):
         key = f"volmar-piece-{name}-{i // PIECE}"
         made.append(client.submit(_same, program[i : i + PIECE], key=key))
     pieces = list(made)
-    made.append(client.submit(_joined, pieces, key=f"volmar-figures-{name}"))
+    made.append(client.submit(_joined, pieces, key=f"volmar-program-{name}"))
     return made[-1]
 
 
 @contextmanager
 def _released() -> Iterator[list[Any]]:
-    """Give a list of futures, which are released at the end, whatever happens.
+    """Yield a list of futures, which are released at the end, also after an exception.
 
-    Without that the traceback of an interrupted fit would hold them, and workers go on.
+    Otherwise the traceback of an interrupted fit would keep them alive, and workers continue.
     """
     made: list[Any] = []
     try:
@@ -268,7 +269,7 @@ def _released() -> Iterator[list[Any]]:
 
 @contextmanager
 def _off_duty() -> Iterator[None]:
-    """Give the thread of a task back to its worker, which may have to do a part of the pass."""
+    """Return the thread of a task to its worker, which may be needed for the pass."""
     distributed = sys.modules["distributed"]
     try:
         distributed.secede()
@@ -281,11 +282,11 @@ def _off_duty() -> Iterator[None]:
         distributed.rejoin()
 
 
-# ------------------------------------------------------------------ whose blocks
+# ------------------------------------------------------------------ clients and futures
 
 
 def _client_of(arrays: Sequence[Any]) -> Any:
-    """Return the client that holds blocks, or by which dask computes; None where there is none."""
+    """Return the client that holds the blocks, or dask's current client; None without one."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
@@ -300,14 +301,15 @@ def _client_of(arrays: Sequence[Any]) -> Any:
         return None
     if client.asynchronous:
         raise TypeError(
-            "fit waits for the cluster, and cannot do so in the event loop of an asynchronous "
-            "Client. Call it in a thread: await asyncio.to_thread(estimator.fit, X)."
+            "fit blocks until the cluster has finished, which is not possible in the event loop "
+            "of an asynchronous Client. Call it in a thread: "
+            "await asyncio.to_thread(estimator.fit, X)."
         )
     return client
 
 
 def _futures(array: Any) -> list[Any] | None:
-    """Return a future for each block, or None where blocks are still to be computed."""
+    """Return the future of each block, or None if any block is not held by the cluster."""
     future = sys.modules["distributed"].Future
     graph = array.__dask_graph__()
     found: list[Any] = []
@@ -330,17 +332,17 @@ def _flat(keys: Any) -> list[Any]:
 
 
 class _Watch:
-    """Looks at a cluster while a pass runs, and gives up when no worker takes tasks for long."""
+    """Monitors a cluster during a pass, and raises an error if no worker takes tasks for long."""
 
     def __init__(self, client: Any):
         self.client = client
         self.workers: set[str] = set()
-        self._paused: dict[str, float] = {}  # and since when
+        self._paused: dict[str, float] = {}  # time at which each worker was first seen paused
         self._next_look = 0.0
         self._alone_since: float | None = None
 
     def look(self) -> None:
-        """See who is there, and who is paused."""
+        """Update the lists of workers and of paused workers; raise if none has worked for long."""
         if self.client.status != "running":
             raise LostBlocksError(_NO_SCHEDULER)
         self.workers = set(self.client.nthreads())
@@ -356,16 +358,16 @@ class _Watch:
         if not self.workers and now - self._alone_since >= PATIENCE:
             raise LostBlocksError(
                 f"the cluster has had no worker for {PATIENCE:g} seconds. Start workers and fit "
-                "again, inside volmar.distributed.checkpoint if passes should not be lost."
+                "again. Use volmar.distributed.checkpoint to keep the results of passes."
             )
         if self.workers and now - self._alone_since >= LONG_PAUSE:
             raise LostBlocksError(
-                f"all {len(self.workers)} workers have been paused for {LONG_PAUSE:g} seconds, "
-                f"which dask does when they run out of memory. {_MORE_MEMORY}"
+                f"all {len(self.workers)} workers have been paused for {LONG_PAUSE:g} seconds. "
+                f"Dask pauses workers that run out of memory. {_MORE_MEMORY}"
             )
 
     def look_for_paused(self) -> None:
-        """See which workers take no tasks because they are short of memory."""
+        """Update the list of workers that are paused because they are out of memory."""
         now = time.monotonic()
         found = self.client.scheduler_info(n_workers=-1)["workers"]
         self._paused = {
@@ -375,11 +377,11 @@ class _Watch:
         }
 
     def is_idle(self, is_ours: Callable[[str], bool]) -> bool:
-        """Tell whether no worker has a task of the pass."""
+        """Return whether no worker has a task of the pass."""
         return not self._are_at(None, is_ours)
 
     def is_stuck(self, is_ours: Callable[[str], bool], seconds: float) -> bool:
-        """Tell whether a worker that has been paused for so long has tasks of the pass."""
+        """Return whether a worker paused for at least `seconds` has tasks of the pass."""
         now = time.monotonic()
         stuck = [worker for worker, since in self._paused.items() if now - since >= seconds]
         return bool(stuck) and self._are_at(stuck, is_ours)
@@ -389,19 +391,19 @@ class _Watch:
         return any(is_ours(str(key)) for keys in processing for key in keys)
 
     def warn_of_paused(self) -> None:
-        """Warn that other workers do the work of those that are paused."""
+        """Warn that other workers repeat the pass because some are paused."""
         self.look_for_paused()
         if self._paused:
             warnings.warn(
-                f"{len(self._paused)} of {len(self.workers)} workers are paused, which dask does "
-                f"when they run out of memory ({', '.join(sorted(self._paused)[:3])}): the pass "
-                f"is made again by the others. {_MORE_MEMORY}",
+                f"{len(self._paused)} of {len(self.workers)} workers are paused "
+                f"({', '.join(sorted(self._paused)[:3])}). Dask pauses workers that run out of "
+                f"memory. The pass is repeated by the other workers. {_MORE_MEMORY}",
                 stacklevel=2,
             )
 
 
 def _settle(watch: _Watch, future: Any) -> None:
-    """Wait for a block that is being computed, or computed again; raise if it is lost."""
+    """Wait until a block is computed or recomputed; raise if it is lost."""
     while not future.done():
         try:
             future.exception(timeout=GLANCE)
@@ -419,9 +421,9 @@ def _settle(watch: _Watch, future: Any) -> None:
 def _result(
     watch: _Watch, future: Any, is_ours: Callable[[str], bool], holders: set[str] | None = None
 ) -> Any:
-    """Return what a future brings; None if workers that it needs are gone, or take no tasks.
+    """Return the result of a future, or None if workers that it needs are lost or take no tasks.
 
-    `is_ours` tells by its name whether a task is of this pass.
+    `is_ours` returns whether a task, given by its name, belongs to this pass.
     """
     seconds, idle = GLANCE, 0
     while True:
@@ -430,7 +432,7 @@ def _result(
         except UNFINISHED:
             if future.status == "error":  # it may be the error of a block
                 return future.result()
-        if future.status == "finished":  # large, and still on its way to us
+        if future.status == "finished":  # a large result that is still being transferred
             seconds *= 2
         watch.look()
         if watch.is_stuck(is_ours, PAUSE):
@@ -443,17 +445,17 @@ def _result(
 
 
 _MORE_MEMORY = (
-    "Use smaller chunks (X.rechunk), fewer threads a worker, larger workers, or rows that are not "
-    "persisted."
+    "Use smaller chunks (X.rechunk), fewer threads per worker, workers with more memory, or do "
+    "not persist X."
 )
 _NO_SCHEDULER = (
-    "the connection to the scheduler is lost. Start it again and fit again; passes made inside "
-    "volmar.distributed.checkpoint are not repeated."
+    "the connection to the scheduler is lost. Restart the scheduler and fit again. Passes saved "
+    "by volmar.distributed.checkpoint are not repeated."
 )
 
 
 def _explained(client: Any, error: Exception) -> Exception:
-    """Return an error that tells what to do, or the error of a block as it is."""
+    """Return an error with a remedy, or the given error if it comes from a block."""
     name = type(error).__name__
     if name in ("CommClosedError", "ClosedClientError"):
         return LostBlocksError(_NO_SCHEDULER)
@@ -461,13 +463,14 @@ def _explained(client: Any, error: Exception) -> Exception:
         if client.status != "running":
             return LostBlocksError(_NO_SCHEDULER)
         return LostBlocksError(
-            f"blocks of X were lost with the worker that held them and cannot be computed again "
-            f"({error}). Make X from files or other recomputable blocks (dask.array.from_delayed, "
-            "read_parquet), persisted if it fits, rather than from scattered data."
+            "blocks of X were lost with the worker that held them and cannot be computed again "
+            f"({error}). Create X from files or other recomputable blocks, persisted or not "
+            "(dask.array.from_delayed, read_parquet), rather than from scattered data."
         )
     if name == "KilledWorker":
         return LostBlocksError(
-            f"workers died again and again at the same block ({error}). Often they had too little "
-            "memory: use smaller chunks (X.rechunk), fewer threads a worker, or larger workers."
+            f"workers died repeatedly at the same block ({error}). The usual reason is too little "
+            "memory. Use smaller chunks (X.rechunk), fewer threads per worker, or workers with "
+            "more memory."
         )
     return error

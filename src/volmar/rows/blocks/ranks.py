@@ -1,6 +1,6 @@
-"""Sums by label, and quantiles by passes: what a vector over rows in blocks is ordered by."""
+"""Sums by label, selected entries and quantiles of vectors over rows in blocks."""
 
-# ruff: noqa: D102 -- what figures override is described at Wanted
+# ruff: noqa: D102 -- overridden methods are described at Wanted
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from volmar.rows.blocks.recipes import LARGE_TILE_BYTES, Recipe, Tile, digest
 from volmar.rows.blocks.sums import Partial, Wanted
 from volmar.rows.blocks.vector import RowVector
 
-# Bits of a number that one pass looks at, and rows that are few enough to be brought here.
+# Number of bits of a number that one pass determines, and maximum number of rows to collect.
 BITS, FEW = 16, 10_000
 
 
 class LabelSums(Wanted):
-    """The number of rows with each of the labels 0 to k - 1, or their weight."""
+    """The number of rows, or their total weight, for each label from 0 to k - 1."""
 
     def __init__(self, labels: Recipe, weights: Recipe | None, k: int):
         self.labels, self.weights, self.k = labels, weights, k
@@ -35,7 +35,7 @@ class LabelSums(Wanted):
 
 
 class FirstRows(Wanted):
-    """The number of the first row with each of the labels 0 to k - 1; that of all rows if none."""
+    """The number of the first row with each label 0 to k - 1, or `n_rows` if there is none."""
 
     def __init__(self, labels: Recipe, n_rows: int, k: int):
         self.labels, self.n_rows, self.k = labels, n_rows, k
@@ -58,7 +58,7 @@ class FirstRows(Wanted):
 
 
 class Chosen(Wanted):
-    """The entries of a vector where a mask is true: few."""
+    """The entries of a vector for which a mask is True. There should be only a few."""
 
     def __init__(self, values: Recipe, mask: Recipe):
         self.values, self.mask = values, mask
@@ -78,7 +78,7 @@ class Chosen(Wanted):
 
 
 class _UnderPrefix(Wanted):
-    """A figure of the rows whose numbers begin with the same bits, in the order of numbers."""
+    """A result over the rows whose keys (see `ordered_bits`) start with a given prefix."""
 
     tile_bytes = LARGE_TILE_BYTES
 
@@ -98,7 +98,7 @@ class _UnderPrefix(Wanted):
 
 
 class BitSums(_UnderPrefix):
-    """Weight and number of the rows under a prefix by their next bits."""
+    """Weight and number of the rows under a prefix, for each value of the next bits."""
 
     def of_tile(self, tile: Tile) -> Partial:
         keys, weights = self._of_tile(tile)
@@ -117,7 +117,7 @@ class BitSums(_UnderPrefix):
 
 
 class Listed(_UnderPrefix):
-    """The keys under a prefix, with their weights: few."""
+    """The keys under a prefix, with their weights. There should be only a few."""
 
     def of_tile(self, tile: Tile) -> Partial:
         return list(self._of_tile(tile))
@@ -133,10 +133,11 @@ class Listed(_UnderPrefix):
 
 
 def block_quantile(values: RowVector, weights: RowVector | None, level: float) -> float:
-    """Return the smallest entry up to which entries have the weight `level`, or the largest.
+    """Return the smallest entry such that entries up to it have a total weight of `level`.
 
-    Numbers are found by their leading bits, 16 in a pass, until few rows are left, which are then
-    brought here: two or three passes, and never more than five.
+    If the total weight is smaller, the largest entry is returned. Each pass determines 16 leading
+    bits of the entry. When only a few rows share these bits, their entries are collected. This
+    takes two or three passes, and never more than five.
     """
     table, of = values.table, values.recipe
     w = None if weights is None else weights.recipe
@@ -160,14 +161,14 @@ def block_quantile(values: RowVector, weights: RowVector | None, level: float) -
 
 
 def ordered_bits(values: np.ndarray) -> np.ndarray:
-    """Return unsigned integers in the order of the numbers (float32 or float64)."""
+    """Return unsigned integers with the same order as float32 or float64 numbers."""
     bits = (values + values.dtype.type(0)).view(f"u{values.dtype.itemsize}")  # -0 is 0
     sign = _type(bits)(1 << (8 * bits.itemsize - 1))
     return np.where(bits & sign, ~bits, bits | sign)
 
 
 def number_of(key: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return the number of an integer of `ordered_bits`."""
+    """Return the number that `ordered_bits` maps to a key."""
     sign = _type(key)(1 << (8 * key.itemsize - 1))
     return np.where(key & sign, key ^ sign, ~key).astype(key.dtype).view(dtype)
 

@@ -1,4 +1,4 @@
-"""How an array with an entry for each row is computed from a tile, a few of the rows."""
+"""Recipes: descriptions of how arrays with one entry per row are computed from tiles of rows."""
 
 # ruff: noqa: D102 -- `compute` is described at Recipe
 
@@ -17,21 +17,21 @@ from volmar.rows._validation import as_matrix
 from volmar.rows.sparse import SparseRows
 from volmar.rows.tiled import TILE_ROWS, DenseRows
 
-# A tile is read from memory once and then used several times: it should stay in the cache. What
-# needs long arrays of its own takes larger ones, since workers of dask give such arrays back to
-# the system at once, and every new page costs.
+# A tile is read from memory once and used several times, so it should stay in the cache. Results
+# that allocate long temporary arrays use larger tiles: dask workers return such arrays to the
+# system at once, and every new page takes time.
 TILE_BYTES, LARGE_TILE_BYTES = 2 * 2**20, 16 * 2**20
-LEAST_ROWS = 256
+MIN_ROWS = 256
 
 
 def digest(*parts: Any) -> bytes:
-    """Return a key that is the same for the same parts (recipes and views too), in any process."""
+    """Return a hash of values, arrays, recipes and views that is the same in every process."""
     found = hashlib.blake2b(digest_size=16)
     for one in parts:
         part = one.key if isinstance(one, (Recipe, RowView)) else one
         if isinstance(part, (np.ndarray, np.generic)):
             found.update(f"array {part.dtype.str} {part.shape} ".encode())
-            # Bytes of objects are addresses, which tell nothing.
+            # The bytes of objects are addresses, which differ between processes.
             objects = part.dtype.hasobject
             found.update(
                 repr(part.tolist()).encode() if objects else np.ascontiguousarray(part).tobytes()
@@ -45,11 +45,12 @@ def digest(*parts: Any) -> bytes:
 
 
 class Recipe(ABC):
-    """A way to compute, from a tile of rows, an array with an entry for each of them.
+    """Description of how to compute an array with one entry per row from a tile of rows.
 
-    Recipes never change. They travel to the blocks in place of what they describe. Those that
-    compute the same in the same way have the same `key`. `tail` is the shape of an entry: () for a
-    vector, (k,) for k columns; `widening` is that of the widest view of the rows that it needs.
+    Recipes are immutable. They are sent to the blocks in place of the arrays that they describe.
+    Recipes of the same computation have the same `key`. `tail` is the shape of an entry: () for a
+    vector, (k,) for k columns. `widening` is the largest `RowView.widening` among the views that
+    the recipe uses.
     """
 
     widening: float = 1.0
@@ -59,10 +60,10 @@ class Recipe(ABC):
 
     @abstractmethod
     def compute(self, tile: Tile) -> np.ndarray:
-        """Return the array of the tile's rows, shape (m, *tail)."""
+        """Return the array for the rows of the tile, shape (m, *tail)."""
 
     def sample(self, n_rows: int) -> np.ndarray:
-        """Return some made-up rows of what `compute` returns."""
+        """Return an array of ones with the dtype and entry shape of the result of `compute`."""
         return np.ones((n_rows, *self.tail), dtype=self.dtype)
 
 
@@ -79,7 +80,7 @@ class Scores(Recipe):
 
 
 class Given(Recipe):
-    """An array that lies in blocks beside the rows, by its place among those."""
+    """An array in the blocks of the rows, by its position among such arrays."""
 
     def __init__(self, place: int, dtype: np.dtype, name: str):
         self.place, self.dtype, self.tail = place, np.dtype(dtype), ()
@@ -101,7 +102,7 @@ class Constant(Recipe):
 
 
 class RowNumbers(Recipe):
-    """The number of each row among all, from 0."""
+    """The number of each row in the table, from 0."""
 
     def __init__(self) -> None:
         self.dtype, self.tail = np.dtype(np.uint64), ()
@@ -112,10 +113,10 @@ class RowNumbers(Recipe):
 
 
 class OfRows(Recipe):
-    """What a function makes of the rows as they lie there, dense or CSR.
+    """The result of a function of the original rows, dense or CSR.
 
-    The function travels to the blocks and must be picklable. `tail` and `dtype` are those of what
-    it returns.
+    The function is sent to the blocks and must be picklable. `tail` and `dtype` are the entry
+    shape and type of its result.
     """
 
     def __init__(self, function: Callable[[Any], np.ndarray], dtype: Any, tail: tuple = ()):
@@ -127,12 +128,12 @@ class OfRows(Recipe):
 
 
 class Apply(Recipe):
-    """A function of arrays, row by row: a ufunc, `numpy.where`, a function of this room.
+    """A row-wise function of arrays: a ufunc, `numpy.where` or a function of this package.
 
-    What it returns for a few made-up rows tells the shape and dtype of what it returns for many:
-    more of them than anything else has entries, so that none of it is taken for rows. The
-    arguments are recipes, whose arrays take their places, and constants. The function's name is
-    part of the key, so that it must tell what it does.
+    The arguments are recipes, which are replaced by their arrays, and constants. The shape and
+    dtype of the result are found by a call with sample rows, more of them than any constant has
+    entries, so that no constant is mistaken for rows. The name of the function is part of the key:
+    functions that differ must have different names.
     """
 
     def __init__(
@@ -156,8 +157,8 @@ class Apply(Recipe):
                 ) from error
         if found.shape[:1] != (n_rows,):
             raise TypeError(
-                f"{_name(function)} does not work row by row here: of {n_rows} rows it makes an "
-                f"array of shape {found.shape}."
+                f"{_name(function)} does not work row by row here: for {n_rows} rows it returns "
+                f"an array of shape {found.shape}."
             )
         self.dtype, self.tail = found.dtype, found.shape[1:]
         self.widening = max(
@@ -178,10 +179,10 @@ def _name(function: Any) -> str:
 
 
 class RowView:
-    """How rows are seen: under a feature map (or not), less an offset (or not).
+    """A view of the rows: an optional feature map, and an optional offset to subtract.
 
-    `widening` is the size of the features in units of the size of the rows, 1 at least: tiles are
-    cut to it. Views that are the same have the same `key`.
+    `widening` is the size of the features relative to the size of the rows, at least 1. Tiles are
+    shorter accordingly. Equal views have the same `key`.
     """
 
     def __init__(
@@ -200,9 +201,9 @@ class RowView:
 
 
 class Tile:
-    """Neighbouring rows of a block, from row `start` on, with what was computed of them so far.
+    """Consecutive rows of a block, starting at row `start`, with a cache of computed arrays.
 
-    `given` are the parts of the arrays that lie beside the rows.
+    `given` contains the corresponding entries of the other arrays in blocks.
     """
 
     def __init__(self, X: Any, given: Sequence[np.ndarray], start: int):
@@ -213,14 +214,14 @@ class Tile:
         self._rows: dict[Any, Any] = {}
 
     def value(self, recipe: Recipe) -> np.ndarray:
-        """Return the array of a recipe, computed once."""
+        """Return the array of a recipe, which is computed only once."""
         found = self._values.get(recipe.key)
         if found is None:
             found = self._values[recipe.key] = recipe.compute(self)
         return found
 
     def rows(self, view: RowView, weights: Recipe | None = None) -> Any:
-        """Return the rows as seen: a row source of this tile."""
+        """Return a row source of the rows of this tile as seen in a view."""
         key = view.key, weights and weights.key
         if key not in self._rows:
             X = self.features(view)
@@ -230,7 +231,7 @@ class Tile:
         return self._rows[key]
 
     def features(self, view: RowView) -> Any:
-        """Return the rows under the view's map, without its offset."""
+        """Return the rows under the feature map of a view, without subtracting its offset."""
         if view.feature_map is None:
             return self.X
         key = view._map_key
@@ -246,13 +247,13 @@ def tiles(
     n_bytes: int = TILE_BYTES,
     widening: float = 1.0,
 ) -> Iterator[Tile]:
-    """Cut a block into tiles of about this size, features that are `widening` times as large."""
+    """Divide a block into tiles of about `n_bytes`, counting features of `widening` the size."""
     if block.shape[0] == 0:
         return
     X = as_matrix(block)
     arrays = [np.asarray(one) for one in given]
     fitting = int(n_bytes / (X.shape[1] * X.dtype.itemsize * widening))
-    step = max(LEAST_ROWS, fitting)
+    step = max(MIN_ROWS, fitting)
     step -= step % TILE_ROWS if step > TILE_ROWS else 0
     for first in range(0, X.shape[0], step):
         rows = slice(first, min(first + step, X.shape[0]))
@@ -264,9 +265,9 @@ def _pickled(feature_map: Any) -> bytes:
         return pickle.dumps(feature_map)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TypeError(
-            "a feature map, a kernel or a fitted split must be picklable to travel to the blocks: "
-            f"{error}. Define its functions at the top of a module, not as a lambda or inside a "
-            "function."
+            "a feature map, a kernel or a fitted split must be picklable to be sent to the "
+            f"blocks: {error}. Define its functions at the top level of a module, not as a lambda "
+            "or inside a function."
         ) from error
 
 

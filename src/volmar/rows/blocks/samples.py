@@ -1,6 +1,6 @@
 """Samples of rows in each of several cells, drawn by one pass."""
 
-# ruff: noqa: D102 -- what figures override is described at Wanted
+# ruff: noqa: D102 -- overridden methods are described at Wanted
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import numpy as np
 from volmar.rows.blocks.recipes import Recipe, Tile, digest
 from volmar.rows.blocks.sums import Partial, Wanted
 
-# The last of the numbers that rows are drawn by: as a limit it takes them all.
+# The largest rank. As a limit, it draws all rows.
 NO_LIMIT = np.iinfo(np.uint64).max
-# Arrays with an entry for each cell, ahead of those with one for each drawn row.
+# Number of arrays with one entry per cell, which precede those with one entry per drawn row.
 N_TOTALS = 4
 
 
 class CellSamples(NamedTuple):
-    """Rows in each of some cells, and the drawn ones of all cells.
+    """Sizes of cells, and the rows drawn from all cells.
 
     Attributes
     ----------
     n_rows, n_counted, first : ndarray of int, shape (n_cells,)
-        Number of rows, number of those of positive weight, and the first row.
+        Number of rows, number of rows of positive weight, and number of the first row.
     weight : ndarray of shape (n_cells,)
-        Weight of the rows.
+        Total weight of the rows.
     cells, numbers, ranks : ndarray of shape (m,)
-        Of the drawn rows the cell, the number of the row and the number it was drawn by.
+        Cell, row number and rank of each drawn row.
     X : ndarray of shape (m, d)
         The drawn rows.
     weights : ndarray of shape (m,)
-        Their weights; 1 where there are none.
+        Weights of the drawn rows, or 1 without weights.
     """
 
     n_rows: np.ndarray
@@ -52,17 +52,18 @@ class Drawn(Wanted):
     Parameters
     ----------
     cells : Recipe
-        Cell of each row, -1 for none.
+        Cell of each row, or -1 for no cell.
     ranks : Recipe
-        A number for each row that decides whether it is drawn.
+        Rank of each row, which decides whether it is drawn.
     limits : ndarray of uint64, shape (n_cells,)
-        Rows of lower ranks are drawn; 0 draws none, `NO_LIMIT` all.
+        Rows with ranks below the limit of their cell are drawn. 0 draws no rows, and `NO_LIMIT`
+        draws all.
     n_features : int
-        Columns of the rows.
+        Number of columns of the rows.
     dtype : numpy.dtype
-        Of the rows.
+        Type of the rows.
     weights : Recipe, optional
-        Of the rows.
+        Sample weights.
     """
 
     is_listed = True
@@ -86,7 +87,7 @@ class Drawn(Wanted):
         here = cells[inside]
         weights = np.ones(tile.n_rows) if self.weights is None else tile.value(self.weights)
         first = np.full(k, np.iinfo(np.int64).max)
-        first[here[::-1]] = tile.start + inside[::-1]  # the last one written is the first row
+        first[here[::-1]] = tile.start + inside[::-1]  # the first row is written last
         totals = [
             np.bincount(here, minlength=k),
             np.bincount(here, weights[inside] > 0, k).astype(np.int64),

@@ -18,19 +18,20 @@ from volmar.rows.blocks.vector import RowVector
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
 
-# Rows whose mean is near enough that of all rows to sum about it; fewer, where they are wide.
-PIVOT_ROWS, LEAST_PIVOT_ROWS, PIVOT_BYTES = 4096, 256, 32 * 2**20
+# Maximum and minimum number of leading rows whose mean is the first guess of the mean of all rows,
+# and their maximum size.
+PIVOT_ROWS, MIN_PIVOT_ROWS, PIVOT_BYTES = 4096, 256, 32 * 2**20
 
 
 class BlockRows(RowSource):
-    """The rows of a table in blocks; vectors over the rows are recipes and not arrays.
+    """The rows of a table in blocks. Vectors over the rows are lazy.
 
     Parameters
     ----------
     table : BlockTable
         The rows.
     sample_weight : RowVector, optional
-        Their weights, checked already.
+        Sample weights, which must be valid. If None, every row has weight 1.
     """
 
     weights: Any
@@ -64,9 +65,9 @@ class BlockRows(RowSource):
         return mean.copy()
 
     def first_guess(self) -> np.ndarray:
-        """Return the mean of the first rows: sums about it lose few digits."""
+        """Return the mean of the first rows. Sums about it lose few digits."""
         fitting = PIVOT_BYTES // (self.n_features * self.dtype.itemsize)
-        first = self.table.first_mean(min(PIVOT_ROWS, max(LEAST_PIVOT_ROWS, fitting)))
+        first = self.table.first_mean(min(PIVOT_ROWS, max(MIN_PIVOT_ROWS, fitting)))
         return first if self.offset is None else first - self.offset
 
     def moments(
@@ -77,8 +78,8 @@ class BlockRows(RowSource):
         center = as_vector(center, self.n_features, "center", "feature")
         if mask is not None and self.over_rows(mask, "mask").dtype != bool:
             raise ValueError(
-                f"mask must be boolean, got dtype {mask.dtype}. Compare labels with a value, e.g. "
-                "labels == 1, to make one."
+                f"mask must be boolean, got dtype {mask.dtype}. Create a mask by a comparison, "
+                "e.g. labels == 1."
             )
         wanted = MomentSum(
             self.view,
@@ -102,19 +103,20 @@ class BlockRows(RowSource):
         return self.table.ask(SquaredNorm(self.view, weights)) / self.total_weight
 
     def over_rows(self, vector: Any, name: str) -> RowVector:
-        """Return a vector over these rows; refuse any other."""
+        """Return `vector` if it is a vector over these rows; raise a TypeError otherwise."""
         if not isinstance(vector, RowVector) or vector.table.rows_of is not self.table.rows_of:
             raise TypeError(
-                f"{name} must be a vector over these rows, which lie in blocks, got "
-                f"{type(vector).__name__}. Use volmar.rows.as_beside to make one of an array."
+                f"{name} must be a vector over these rows, which are in blocks, got "
+                f"{type(vector).__name__}. Use volmar.rows.as_beside to convert an array."
             )
         return vector
 
     def centered_with_moments(self) -> tuple[Self, Moments]:
-        """Return `centered()`, and the moments of the rows about their mean: one pass.
+        """Return `centered()`, and the moments of the rows about their mean.
 
-        The moments about a first guess of the mean are moved to it. Of float32 rows they are
-        summed about the mean itself, in another pass, since their products are float32.
+        This takes one pass: moments about a first guess are shifted to the mean. Moments of
+        float32 rows are summed about the mean itself in a second pass, since their products are
+        float32.
         """
         guess = self.first_guess()
         about = self.moments(center=guess, second=self.dtype == np.float64)

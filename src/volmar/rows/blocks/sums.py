@@ -1,6 +1,6 @@
-"""What a pass can bring back: sums over the rows, and rows that were asked for by number."""
+"""Results that a pass can compute: sums over the rows, and rows selected by number."""
 
-# ruff: noqa: D102 -- what figures override is described at Wanted
+# ruff: noqa: D102 -- overridden methods are described at Wanted
 
 from __future__ import annotations
 
@@ -32,48 +32,51 @@ Partial = list[np.ndarray]
 
 
 class Wanted(ABC):
-    """A figure of all rows, made of parts that each block finds alone, with a `key` of its own."""
+    """A request for a result over all rows, merged from partial results of blocks.
+
+    Equal requests have the same `key`.
+    """
 
     key: bytes
-    #: Size of the tiles that it is best computed from.
+    #: Size of the tiles from which it is computed fastest.
     tile_bytes: ClassVar[int] = TILE_BYTES
-    #: Whether parts grow with the rows that they are of, so that they are put together at once.
+    #: Whether partial results grow with the number of rows, so that they are merged only once.
     is_listed: ClassVar[bool] = False
 
     @property
     def widening(self) -> float:
-        """How large features are that it needs, in units of the size of the rows."""
+        """Size of the features that the request needs, relative to the size of the rows."""
         seen = [one for one in vars(self).values() if isinstance(one, (Recipe, RowView))]
         return max((one.widening for one in seen), default=1.0)
 
     @abstractmethod
     def of_tile(self, tile: Tile) -> Partial | None:
-        """Return the part of a tile: arrays that do not grow with the rows; None for nothing."""
+        """Return the partial result of a tile, or None if the tile does not contribute."""
 
     def merged(self, one: Partial, two: Partial) -> Partial:
-        """Return the part of two sets of rows together."""
-        with np.errstate(all="ignore"):  # NaN and infinity are told by `Squares`
+        """Return the merged partial results of two sets of rows."""
+        with np.errstate(all="ignore"):  # NaN and infinity are detected by `Squares`
             return [np.add(a, b) for a, b in zip(one, two, strict=True)]
 
     def joined(self, parts: Sequence[Partial]) -> Partial:
-        """Return the part of several sets of rows together."""
+        """Return the merged partial results of several sets of rows."""
         return reduce(self.merged, parts)
 
     @abstractmethod
     def finished(self, whole: Partial | None) -> Any:
-        """Return the figure from the part of all rows."""
+        """Return the result, given the merged partial results of all rows."""
 
     @abstractmethod
     def stand_in(self) -> Any:
-        """Return something of the figure's shape, while figures are only being asked for."""
+        """Return a placeholder with the shape of the result, while requests are collected."""
 
     def needs(self, start: int, stop: int) -> bool:  # noqa: ARG002 -- for those that pick
-        """Tell whether rows start to stop have a part in it."""
+        """Return whether the rows from start to stop contribute to the result."""
         return True
 
 
 class _Number(Wanted):
-    """A sum that is one float."""
+    """A sum that is a single float."""
 
     def finished(self, whole: Partial | None) -> float:
         return 0.0 if whole is None else float(whole[0])
@@ -83,7 +86,7 @@ class _Number(Wanted):
 
 
 class _Listed(Wanted):
-    """Arrays with entries of the rows themselves, of which those of several blocks are joined."""
+    """Arrays with entries of single rows, which are concatenated over blocks."""
 
     is_listed = True
 
@@ -92,7 +95,7 @@ class _Listed(Wanted):
 
 
 class Sum(Wanted):
-    """The sum of a vector, or of each column: integers in 64 bits, numbers in float64."""
+    """The sum of a vector, or of each column, in 64-bit integers or float64."""
 
     def __init__(self, values: Recipe):
         self.values = values
@@ -113,7 +116,7 @@ class Sum(Wanted):
 
 
 class Combination(Wanted):
-    """sum_i v_i (x_i - offset), of a vector of coefficients or a block of them."""
+    """The sum_i v_i (x_i - offset), for one vector or several columns of coefficients v."""
 
     def __init__(self, view: RowView, n_features: int, coefficients: Recipe):
         self.view, self.coefficients = view, coefficients
@@ -131,7 +134,7 @@ class Combination(Wanted):
 
 
 class MomentSum(Wanted):
-    """Weight, sum and second moments of the rows, or of some, about a centre."""
+    """Weight, sum and second moments of all rows, or of those in a mask, about a centre."""
 
     tile_bytes = LARGE_TILE_BYTES
 
@@ -156,7 +159,7 @@ class MomentSum(Wanted):
         if weights is not None and not np.any(weights if mask is None else weights[mask]):
             return None
         rows = tile.rows(self.view, self.weights)
-        with np.errstate(all="ignore"):  # NaN and infinity are told by `Squares`
+        with np.errstate(all="ignore"):  # NaN and infinity are detected by `Squares`
             found = rows.moments(mask, center=self.center, second=self.second)
         parts = [np.array(found.weight), np.array(found.sum)]
         return [*parts, np.array(found.second)] if self.second else parts
@@ -186,12 +189,12 @@ class SquaredNorm(_Number):
         if self.weights is not None and not tile.value(self.weights).any():
             return None
         rows = tile.rows(self.view, self.weights)
-        with np.errstate(all="ignore"):  # NaN and infinity are told by the sum
+        with np.errstate(all="ignore"):  # NaN and infinity show in the sum
             return [np.array(rows.mean_squared_norm() * rows.total_weight)]
 
 
 class Binned(Wanted):
-    """Sums over the rows of each bin of their scores (see `volmar.rows.bin_sums`)."""
+    """Sums over the rows in each bin of their scores (see `volmar.rows.bin_sums`)."""
 
     tile_bytes = LARGE_TILE_BYTES
 
@@ -211,7 +214,7 @@ class Binned(Wanted):
     def of_tile(self, tile: Tile) -> Partial | None:
         labels = None if self.labels is None else tile.value(self.labels)
         if self.weights is not None and not tile.value(self.weights).any():
-            # Rows of weight 0 are counted all the same.
+            # Rows of weight 0 are still counted.
             found = tiled_bin_sums(tile.rows(self.view), self.w, *self.bins, labels)
             return [*(np.zeros_like(one) for one in found[:3]), *found[3:]]
         rows = tile.rows(self.view, self.weights)
@@ -227,9 +230,9 @@ class Binned(Wanted):
 
 
 class ClusterTotals(Wanted):
-    """Weight, sum of rows, number of rows and first row of each of k clusters, and moved rows.
+    """Weight, sum, number of rows and first row of k clusters, and the number of moved rows.
 
-    `before` are labels to compare with.
+    `before` contains the previous labels, with which the new ones are compared.
     """
 
     def __init__(
@@ -278,7 +281,7 @@ class ClusterTotals(Wanted):
 
 
 class Squares(_Number):
-    """The sum of the squares of all entries as they lie there: NaN and infinity show in it."""
+    """The sum of the squares of all entries of X, which NaN and infinity make non-finite."""
 
     def __init__(self) -> None:
         self.key = digest("squares of entries")
@@ -291,7 +294,7 @@ class Squares(_Number):
 
 
 class Extremes(Wanted):
-    """The least and the largest entry of a vector."""
+    """The smallest and the largest entry of a vector."""
 
     def __init__(self, values: Recipe):
         self.values = values
@@ -306,7 +309,7 @@ class Extremes(Wanted):
 
     def finished(self, whole: Partial | None) -> tuple[Any, Any]:
         if whole is None:
-            raise ValueError("no rows have no least entry.")
+            raise ValueError("cannot take the minimum or maximum of zero rows.")
         return whole[0][()], whole[1][()]
 
     def stand_in(self) -> tuple[Any, Any]:
@@ -314,9 +317,9 @@ class Extremes(Wanted):
 
 
 class Distinct(Wanted):
-    """The different entries of a vector, sorted, and how often each is there.
+    """The distinct entries of a vector, sorted, and the number of rows with each.
 
-    More than `most` of them are cut off: the figure is for labels.
+    It is meant for labels: at most `most` + 1 entries are returned.
     """
 
     most: ClassVar[int] = 10_000
@@ -344,9 +347,9 @@ class Distinct(Wanted):
 
 
 class Picked(_Listed):
-    """Rows by their numbers, ascending, or the entries of a vector there: few, for starts.
+    """A few rows, or entries of a vector, selected by ascending row numbers.
 
-    The offset of the `view` of the rows is left out.
+    The offset of the `view` is not subtracted.
     """
 
     def __init__(
@@ -358,11 +361,11 @@ class Picked(_Listed):
         self.key = digest("picked", index, values is None, what)
 
     def needs(self, start: int, stop: int) -> bool:
-        """Tell whether any of the numbers is among these rows."""
+        """Return whether any of the numbers is among these rows."""
         return bool(np.searchsorted(self.index, start) < np.searchsorted(self.index, stop))
 
     def of_tile(self, tile: Tile) -> Partial | None:
-        """Return the places in `index` of the tile's rows, and what was asked of these."""
+        """Return positions in `index` of the rows of the tile, and these rows or entries."""
         low, high = np.searchsorted(self.index, [tile.start, tile.start + tile.n_rows])
         if low == high:
             return None
@@ -375,27 +378,27 @@ class Picked(_Listed):
 
     def finished(self, whole: Partial | None) -> np.ndarray:
         if whole is None:
-            raise LookupError(f"none of the rows {self.index[:5]} are there.")
+            raise LookupError(f"none of the rows {self.index[:5]} exist.")
         return whole[1][np.argsort(whole[0])]
 
     def stand_in(self) -> np.ndarray:
-        raise TypeError("rows cannot be picked while figures are only being asked for.")
+        raise TypeError("rows cannot be selected while requests are being collected.")
 
 
 class BlockTotals(_Listed):
-    """The sum of a vector in each block, in order: other bounds have other sums."""
+    """The sum of a vector in each tile, in order, which depends on the bounds of the blocks."""
 
     def __init__(self, values: Recipe, bounds: np.ndarray):
         self.values = values
         self.key = digest("block totals", values, bounds)
 
     def of_tile(self, tile: Tile) -> Partial:
-        """Return the tile's first row and sum: tiles are as good as blocks."""
+        """Return the first row and the sum of the tile."""
         total = np.sum(tile.value(self.values), dtype=np.float64)
         return [np.array([tile.start]), np.array([total])]
 
     def finished(self, whole: Partial | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tiles' first rows, ascending, and the sums before each."""
+        """Return the first rows of the tiles, ascending, and the cumulative sums before each."""
         if whole is None:
             return np.empty(0, dtype=np.int64), np.empty(0)
         order = np.argsort(whole[0])
@@ -403,13 +406,13 @@ class BlockTotals(_Listed):
         return whole[0][order], np.concatenate([[0.0], np.cumsum(totals)])
 
     def stand_in(self) -> tuple[np.ndarray, np.ndarray]:
-        raise TypeError("rows cannot be looked for while figures are only being asked for.")
+        raise TypeError("rows cannot be searched while requests are being collected.")
 
 
 class FirstBeyond(_Listed):
-    """Numbers of the first rows where the running sum of a vector is beyond each ascending target.
+    """For each ascending target, the first row at which the cumulative sum of a vector exceeds it.
 
-    `starts` and `before` are those of `BlockTotals`.
+    `starts` and `before` are the results of `BlockTotals`.
     """
 
     def __init__(
@@ -422,7 +425,7 @@ class FirstBeyond(_Listed):
     def of_tile(self, tile: Tile) -> Partial | None:
         place = int(np.searchsorted(self.starts, tile.start))
         low, high = np.searchsorted(self.targets, self.before[place : place + 2], side="left")
-        # Targets that the sum never gets beyond are for the last tile that adds to it.
+        # Targets that the sum never exceeds are assigned to the last tile with a positive sum.
         if place == np.searchsorted(self.before, self.before[-1]) - 1:
             high = self.targets.size
         if low >= high:

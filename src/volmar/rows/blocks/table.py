@@ -1,4 +1,4 @@
-"""A table whose rows lie in blocks: what is asked of them, and answered by passes."""
+"""Tables with rows in dask blocks, whose requests are answered by passes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from volmar.rows.blocks.recipes import Constant, Given, Recipe, RowNumbers, RowV
 from volmar.rows.blocks.sums import Picked, Wanted
 from volmar.rows.blocks.vector import RowVector, row_numbers
 
-# Figures of earlier passes that are kept, at most, since algorithms ask for some of them again.
+# Maximum size of the cached results of earlier passes, some of which are requested again.
 KEPT_BYTES = 64 * 2**20
 
 
 class Blocks:
-    """The blocks themselves, with the arrays that lie beside them and the figures known so far.
+    """The blocks of X, other arrays in the same blocks, and a cache of results.
 
-    Chunk sizes of X are known, and there is one chunk of columns.
+    The chunk sizes of X must be known, and its columns must be in a single chunk.
     """
 
     def __init__(self, X: Any):
@@ -29,7 +29,7 @@ class Blocks:
         self.given: list[Any] = []
         self.bounds = np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.int64)
         self.n_passes = 0
-        #: Every so manieth row, where they were brought here.
+        #: Equally spaced rows in memory, by their step.
         self.held: dict[int, Any] = {}
         self._passes = Passes(X)
         self._known: OrderedDict[bytes, Any] = OrderedDict()
@@ -37,7 +37,7 @@ class Blocks:
         self._asked: list[Wanted] | None = None
 
     def add(self, array: Any) -> Given:
-        """Put a dask array beside the rows, in the same blocks."""
+        """Add a dask array with one entry per row, in the same blocks."""
         for place, other in enumerate(self.given):
             if other is array or (other.name == array.name and other.chunks == array.chunks):
                 return Given(place, array.dtype, array.name)
@@ -46,7 +46,7 @@ class Blocks:
         return Given(len(self.given) - 1, array.dtype, array.name)
 
     def ask(self, wanted: Wanted) -> Any:
-        """Return a figure: a known one, or by a pass."""
+        """Return the result of a request, from the cache or by a pass."""
         if wanted.key not in self._known:
             if self._asked is not None:
                 self._asked.append(wanted)
@@ -57,8 +57,8 @@ class Blocks:
         return wanted.finished(None if whole is None else [part.copy() for part in whole])
 
     def prefetch(self, f: Callable[[], Any]) -> None:
-        """Call `f` with placeholders, and answer what it asks for by one pass."""
-        if self._asked is not None:  # inside another: that one answers
+        """Call `f` with placeholders, and answer all its requests by one pass."""
+        if self._asked is not None:  # nested: the outer call answers
             f()
             return
         self._asked = []
@@ -72,11 +72,11 @@ class Blocks:
 
     @property
     def is_collecting(self) -> bool:
-        """Whether answers are placeholders now, inside `prefetch`."""
+        """Whether requests are being collected by `prefetch`, and results are placeholders."""
         return self._asked is not None
 
     def _answer(self, asked: Sequence[Wanted]) -> None:
-        from volmar.rows.blocks.journal import current_journal, told
+        from volmar.rows.blocks.journal import current_journal, reported
 
         journal = current_journal()
         if journal is not None:
@@ -90,7 +90,7 @@ class Blocks:
                 self._keep(wanted, found[0])
         if not open_ones:
             return
-        with told(self.n_passes, open_ones, self.X):
+        with reported(self.n_passes, open_ones, self.X):
             parts = self.run(open_ones)
             self.n_passes += 1
             for wanted, part in zip(open_ones, parts, strict=True):
@@ -99,7 +99,7 @@ class Blocks:
                 journal.write({w.key: p for w, p in zip(open_ones, parts, strict=True)})
 
     def run(self, wanted: Sequence[Wanted]) -> list[Any]:
-        """Return the part of all blocks in each figure by a pass over those that have any."""
+        """Return the merged partial results of each request, by a pass over the needed blocks."""
         ends = zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True)
         needed = [i for i, end in enumerate(ends) if any(one.needs(*end) for one in wanted)]
         return self._passes.run(wanted, needed, self.bounds)
@@ -112,7 +112,7 @@ class Blocks:
             self._kept_bytes -= _size(self._known.popitem(last=False)[1])
 
     def as_dask(self, recipe: Recipe) -> Any:
-        """Return what a recipe computes as a dask array in the same blocks."""
+        """Return the array of a recipe as a dask array in the same blocks."""
         import dask.array as da
         from dask import delayed
         from dask.highlevelgraph import HighLevelGraph
@@ -125,7 +125,7 @@ class Blocks:
             compute(recipe, block, int(self.bounds[i]), *(one[i] for one in beside))
             for i, block in enumerate(blocks)
         ]
-        # Put together here, since da.concatenate would leave empty blocks out.
+        # The graph is built here, since da.concatenate would drop empty blocks.
         name = f"volmar-{recipe.key.hex()}-{self.X.name}"
         places = [(name, i, *(0 for _ in recipe.tail)) for i in range(len(values))]
         layer = {place: value.key for place, value in zip(places, values, strict=True)}
@@ -140,17 +140,17 @@ def _size(whole: Any) -> int:
 
 
 class BlockTable:
-    """Rows in blocks, seen as a matrix of which sums are taken and few rows are picked.
+    """Rows in blocks, as a matrix for sums over all rows and selections of a few rows.
 
-    It stands where an algorithm expects X: it has a shape and a dtype, ``X[numbers]`` are rows
-    that were asked for by number, and `volmar.rows.as_rows` makes it a row source.
+    Algorithms use it in place of X: it has a shape and a dtype, ``X[numbers]`` selects rows by
+    number, and `volmar.rows.as_rows` converts it to a row source.
 
     Parameters
     ----------
     blocks : Blocks
         The blocks.
     feature_map : FeatureMap, optional
-        Features are seen in place of the rows.
+        Map whose features replace the rows. If None, the rows themselves are used.
     """
 
     ndim = 2
@@ -173,10 +173,10 @@ class BlockTable:
         return self.n_rows
 
     def __getitem__(self, numbers: Any) -> np.ndarray:
-        """Return rows by their numbers, or by a slice: they are brought here."""
+        """Return the rows with the given numbers, or of a slice, in memory."""
         index = row_numbers(numbers, self.n_rows)
         if index.ndim != 1:
-            raise TypeError("rows are picked by a list of their numbers, or by a slice.")
+            raise TypeError("rows are selected by a list of row numbers, or by a slice.")
         if index.size == 0:
             return np.empty((0, self.shape[1]), dtype=self.dtype)
         order = np.argsort(index, kind="stable")
@@ -193,23 +193,23 @@ class BlockTable:
 
     @property
     def is_collecting(self) -> bool:
-        """Whether answers are placeholders now, inside `prefetch`."""
+        """Whether requests are being collected by `prefetch`, and results are placeholders."""
         return self.rows_of.is_collecting
 
     def first_mean(self, n_rows: int) -> np.ndarray:
-        """Return the mean of the first rows."""
+        """Return the mean of the first `n_rows` rows."""
         if self._first_mean is None:
             first = self[: min(n_rows, self.n_rows)]
-            with np.errstate(all="ignore"):  # NaN and infinity are told by `Squares`
+            with np.errstate(all="ignore"):  # NaN and infinity are detected by `Squares`
                 self._first_mean = first.mean(axis=0, dtype=np.float64)
         return self._first_mean
 
     def ask(self, wanted: Wanted) -> Any:
-        """Return a figure of all rows."""
+        """Return the result of a request over all rows."""
         return self.rows_of.ask(wanted)
 
     def prefetch(self, f: Callable[[], Any]) -> None:
-        """Let one pass bring all that `f` asks for (see `RowSource.prefetch`)."""
+        """Compute all that `f` requests in one pass (see `RowSource.prefetch`)."""
         self.rows_of.prefetch(f)
 
     def beside(self, array: Any) -> RowVector:
@@ -217,18 +217,18 @@ class BlockTable:
         return RowVector(self, self.rows_of.add(array))
 
     def full(self, value: Any, dtype: Any) -> RowVector:
-        """Return the same value for every row."""
+        """Return a vector with the same value for every row."""
         return RowVector(self, Constant(value, dtype))
 
     def row_numbers(self) -> RowVector:
-        """Return the number of each row."""
+        """Return the vector of the numbers of the rows."""
         return RowVector(self, RowNumbers())
 
 
 class CountedTable(BlockTable):
-    """The rows of positive weight of a table, by their numbers among these.
+    """The rows of positive weight of a table, numbered without the others.
 
-    For what picks rows, such as the choice of landmarks; sums are asked of the table itself.
+    It is used to select rows, such as landmarks. Sums are requested from the table itself.
     """
 
     def __init__(self, table: BlockTable, weights: RowVector):
@@ -238,7 +238,7 @@ class CountedTable(BlockTable):
         self.shape = (self.n_rows, table.shape[1])
 
     def __getitem__(self, numbers: Any) -> np.ndarray:
-        """Return rows by their numbers among those of positive weight, or by a slice."""
+        """Return rows by their numbers among the rows of positive weight, or by a slice."""
         if isinstance(numbers, slice):
             numbers = np.arange(*numbers.indices(self.n_rows))
         if self.n_rows < self._table.n_rows:
@@ -247,11 +247,11 @@ class CountedTable(BlockTable):
 
 
 class Chain:
-    """One feature map after another."""
+    """The composition of two feature maps."""
 
     def __init__(self, first: Any, second: Any):
         self.first, self.second = first, second
 
     def transform(self, X: Any) -> Any:
-        """Map rows by both."""
+        """Map rows by the first map, and the result by the second."""
         return self.second.transform(self.first.transform(X))

@@ -1,4 +1,4 @@
-"""A vector over the rows that is written down and not held."""
+"""Lazy vectors over rows in blocks."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 
 class RowVector(NDArrayOperatorsMixin):
-    """An array with an entry (or a row of k) for each row of a table, known by its recipe.
+    """A lazy array with one entry, or k entries, per row of a table, described by a recipe.
 
-    Arithmetic, comparisons and `numpy.where` make new recipes and cost nothing. Sums and what
-    else leaves one figure ask the table, which passes over the rows, or has the figure already.
-    An algorithm that treats scores, labels and weights as numpy arrays, and picks no rows out,
-    runs on these unchanged.
+    Arithmetic, comparisons and `numpy.where` create new recipes and compute nothing. Sums and
+    other reductions are requested from the table, which passes over the rows unless it has the
+    result already. Algorithms that use scores, labels and weights as NumPy arrays, without
+    selecting rows, run on these vectors unchanged.
 
     Parameters
     ----------
     table : BlockTable
         The rows.
     recipe : Recipe
-        How entries are computed from them.
+        Description of how entries are computed from the rows.
     """
 
     def __init__(self, table: BlockTable, recipe: Recipe):
@@ -44,12 +44,12 @@ class RowVector(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows, and columns where there are any."""
+        """Number of rows, and number of columns if there are several."""
         return (self.table.n_rows, *self.recipe.tail)
 
     @property
     def ndim(self) -> int:
-        """1, or 2 with columns."""
+        """Number of dimensions: 1, or 2 with several columns."""
         return 1 + len(self.recipe.tail)
 
     @property
@@ -59,7 +59,7 @@ class RowVector(NDArrayOperatorsMixin):
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the entries."""
+        """Type of the entries."""
         return self.recipe.dtype
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class RowVector(NDArrayOperatorsMixin):
         return f"RowVector(shape={self.shape}, dtype={self.dtype})"
 
     def __bool__(self) -> bool:
-        raise TypeError("a vector over rows is neither true nor false. Use any() or all().")
+        raise TypeError("the truth value of a vector over rows is ambiguous. Use any() or all().")
 
     def __iter__(self) -> Any:
         raise TypeError(_TOO_MANY)
@@ -78,10 +78,10 @@ class RowVector(NDArrayOperatorsMixin):
         raise TypeError(_TOO_MANY)
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a column, or the entries of some rows (by their numbers) as an array."""
+        """Return a column, or the entries of the rows with the given numbers as an array."""
         if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], slice):
             if key[0] != slice(None) or self.ndim != 2:
-                raise TypeError("only whole columns of a block of columns can be had: v[:, j].")
+                raise TypeError("only whole columns of a two-dimensional vector: use v[:, j].")
             return self._applied(_column, [self.recipe, int(key[1])])
         index = row_numbers(key, self.table.n_rows)
         if index.size == 0:
@@ -99,39 +99,39 @@ class RowVector(NDArrayOperatorsMixin):
         return self._applied(_cast, [self.recipe, np.dtype(dtype).str])
 
     def copy(self) -> RowVector:
-        """Return another with the same recipe."""
+        """Return another vector with the same recipe."""
         return RowVector(self.table, self.recipe)
 
     def choose(self, choices: Any) -> RowVector:
-        """Return the entries of an array by the places that this vector holds."""
+        """Return the entries of an array at the indices that this vector contains."""
         return self._applied(np.take, [np.asarray(choices), self.recipe])
 
-    # ------------------------------------------------------------------ figures
+    # ------------------------------------------------------------------ reductions
 
     def sum(self, axis: int | None = None, dtype: Any = None) -> Any:  # noqa: ARG002
-        """Return the sum of all entries, or with axis=0 that of each column.
+        """Return the sum of all entries, or of each column if axis=0.
 
-        Integers and truths are summed in 64 bits, numbers in float64, whatever `dtype` says.
+        Integers and booleans are summed in 64 bits, floats in float64. `dtype` is ignored.
         """
         if axis not in (None, 0):
-            raise TypeError(f"a vector over rows is summed over its rows: axis=0, got {axis}.")
+            raise TypeError(f"a vector over rows can only be summed over axis=0, got {axis}.")
         total = self.table.ask(Sum(self.recipe))
         return total.sum() if axis is None and np.ndim(total) else total
 
     def mean(self, axis: int | None = None, dtype: Any = None) -> Any:
-        """Return the mean."""
+        """Return the mean of all entries, or of each column if axis=0."""
         return self.sum(axis, dtype) / (self.table.n_rows if axis == 0 else self.size)
 
     def any(self) -> bool:
-        """Tell whether any entry is not 0."""
+        """Return whether any entry is not 0."""
         return bool((self != 0).sum() > 0)
 
     def all(self) -> bool:
-        """Tell whether no entry is 0."""
+        """Return whether no entry is 0."""
         return not (self == 0).any()
 
     def min(self) -> Any:
-        """Return the least entry."""
+        """Return the smallest entry."""
         return self.table.ask(Extremes(self.recipe))[0]
 
     def max(self) -> Any:
@@ -139,25 +139,23 @@ class RowVector(NDArrayOperatorsMixin):
         return self.table.ask(Extremes(self.recipe))[1]
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the different entries, sorted, and how often each is there."""
+        """Return the distinct entries, sorted, and the number of rows with each."""
         return self.table.ask(Distinct(self.recipe))
 
     def first_beyond(self, targets: np.ndarray) -> np.ndarray:
-        """Return the numbers of the first rows where the running sum is above each target.
+        """Return for each target the first row at which the cumulative sum exceeds it.
 
-        Entries must not be negative. Of a target that the whole sum is not above, it is the last
-        row with an entry.
+        Entries must not be negative. If the total does not exceed a target, the last row with a
+        positive entry is returned for it.
         """
         targets = np.asarray(targets)
         if self.ndim != 1 or targets.ndim != 1:
-            raise TypeError("first_beyond takes a vector of one column, and a list of targets.")
+            raise TypeError("first_beyond needs a one-dimensional vector and a list of targets.")
         if targets.size == 0:
             return np.empty(0, dtype=np.int64)
         starts, before = self.table.ask(BlockTotals(self.recipe, self.table.rows_of.bounds))
         if not before[-1] > 0:
-            raise ValueError(
-                f"the running sum of the vector never rises: it ends at {before[-1]}."
-            )
+            raise ValueError(f"the vector must have a positive sum, got a total of {before[-1]}.")
         order = np.argsort(targets, kind="stable")
         found = self.table.ask(FirstBeyond(self.recipe, targets[order], starts, before))
         numbers = np.empty(targets.size, dtype=np.int64)
@@ -174,20 +172,20 @@ class RowVector(NDArrayOperatorsMixin):
         return RowVector(self.table, Apply(function, arguments, options))
 
     def _recipes(self, arguments: Any) -> list[Any]:
-        """Return arguments with recipes in place of vectors; refuse what is not row by row."""
+        """Return arguments with recipes in place of vectors; refuse arrays over the rows."""
         found: list[Any] = []
         ndim = max(a.ndim for a in arguments if isinstance(a, RowVector))
         for argument in arguments:
             if isinstance(argument, RowVector):
                 if argument.table.rows_of is not self.table.rows_of:
-                    raise ValueError("vectors over different rows cannot be put together.")
+                    raise ValueError("vectors over different rows cannot be combined.")
                 found.append(argument.recipe)
                 continue
             shape = np.shape(argument)
             if len(shape) >= ndim and shape[-ndim] == self.table.n_rows > 1:
                 raise TypeError(
-                    "an array with an entry for each row cannot be put together with rows that "
-                    "lie in blocks. Give it as a dask array with the same chunks."
+                    "an array in memory with an entry for each row cannot be combined with a "
+                    "vector in blocks. Pass a dask array with the same chunks."
                 )
             found.append(np.asarray(argument) if shape else argument)
         return found
@@ -227,24 +225,28 @@ class RowVector(NDArrayOperatorsMixin):
 
 
 _TOO_MANY = (
-    "a vector over rows in blocks may have more entries than memory holds, and is not an array. "
-    "Use to_dask(), and write its blocks where you want them."
+    "a vector over rows in blocks may not fit in memory and is not converted to an array. Use "
+    "to_dask(), and save or reduce the dask array."
 )
 
 
 def row_numbers(key: Any, n_rows: int) -> np.ndarray:
-    """Return numbers of rows, from 0, as an array: of a slice, or as they are after checks."""
+    """Return row numbers, from 0, as an array, given a slice or an array of integers."""
     if isinstance(key, slice):
         return np.arange(*key.indices(n_rows))
     if isinstance(key, RowVector):
-        raise TypeError("rows are not picked by a vector over rows. Give their numbers.")
+        raise TypeError("rows cannot be selected by a vector over rows. Give row numbers.")
     index = np.asarray(key)
     if index.size == 0:
         return index.astype(np.int64)
     if index.dtype.kind not in "iu":
-        raise TypeError(f"rows are picked by their numbers, got an array of dtype {index.dtype}.")
+        raise TypeError(
+            f"rows are selected by their numbers, got an array of dtype {index.dtype}."
+        )
     if index.min() < -n_rows or index.max() >= n_rows:
-        raise IndexError(f"row numbers must be below {n_rows}, the number of rows.")
+        raise IndexError(
+            f"row numbers must be at least {-n_rows} and below {n_rows}, the number of rows."
+        )
     return np.where(index < 0, index + n_rows, index).astype(np.int64)
 
 
@@ -271,13 +273,13 @@ def _count_nonzero(values: RowVector) -> int:
 
 def _argmax(values: RowVector, axis: int | None = None) -> RowVector:
     if axis != 1 or values.ndim != 2:
-        raise TypeError("only the largest column of each row can be told: use axis=1.")
+        raise TypeError("argmax is only available over the columns of each row: use axis=1.")
     return values._applied(np.argmax, [values.recipe], {"axis": 1})
 
 
 def _take(values: RowVector, indices: Any, axis: int | None = None) -> RowVector:
     if values.ndim != 2 or axis not in (1, -1):
-        raise TypeError("only whole columns of a block of columns can be taken: use axis=1.")
+        raise TypeError("only whole columns of a two-dimensional vector can be taken: use axis=1.")
     return values._applied(np.take, [values.recipe, np.asarray(indices)], {"axis": 1})
 
 
