@@ -1,4 +1,4 @@
-"""A cluster of dask and rows for it, one for each file of tests, and dask without threads."""
+"""A dask cluster and rows for it, one per test file, and dask without threads."""
 
 import numpy as np
 import pytest

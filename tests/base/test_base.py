@@ -20,7 +20,7 @@ from volmar.base.validation import (
 
 
 class Halves(Clusterer):
-    """Splits on the sign of the first feature; start j pretends to an objective of |j - 2|."""
+    """Splits on the sign of the first feature; start j reports an objective of |j - 2|."""
 
     def __init__(
         self, n_clusters=2, *, n_init=4, alpha=0.05, max_clusters=None, random_state=None
@@ -72,7 +72,7 @@ def test_the_best_start_is_kept(X):
 
 
 class Recorder:
-    """A callback that writes down what it hears and asks to stop after `stop_after` steps."""
+    """A callback that records its calls and requests a stop after `stop_after` steps."""
 
     def __init__(self, stop_after=None):
         self.heard = []
@@ -199,7 +199,7 @@ def test_what_is_undefined_is_not_proved():
 
 
 def test_a_result_without_a_problem_cannot_be_checked():
-    with pytest.raises(TypeError, match="Result has no problem"):
+    with pytest.raises(TypeError, match="Result does not support check"):
         Result(objective=5.0).check(None)
 
 
@@ -239,7 +239,7 @@ def test_a_refused_parameter_leaves_no_old_fit(X):
 TAKES_SPARSE = [
     name
     for name in volmar.__all__
-    if name not in ("__version__", "TableClusterer")  # which takes tables
+    if name not in ("__version__", "TableClusterer")  # takes tables
     and getattr(volmar, name)().__sklearn_tags__().input_tags.sparse
 ]
 

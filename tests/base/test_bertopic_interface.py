@@ -35,7 +35,7 @@ def documents():
 
 
 def assert_labels_of(model, X, n_topics=4):
-    """Assert what BERTopic needs: an integer for each row, no -1, and the same by `predict`."""
+    """Assert what BERTopic needs: one integer per row, no -1, and equal predictions."""
     assert model.labels_.shape == (len(X),)
     assert np.issubdtype(model.labels_.dtype, np.integer)
     assert model.labels_.min() >= 0
@@ -95,7 +95,7 @@ def test_partial_fit_returns_the_model_with_labels_of_the_batch(embeddings):
 
 @pytest.mark.parametrize("clusterer", [CPMMC, SoftLabelMVC, KernelCPMMC])
 def test_only_mspc_has_partial_fit(clusterer):
-    """BERTopic asks by hasattr, and refuses `partial_fit` without it."""
+    """BERTopic checks with hasattr, and raises an error if `partial_fit` is missing."""
     assert not hasattr(cosine(clusterer), "partial_fit")
 
 

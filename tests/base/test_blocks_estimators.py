@@ -1,4 +1,4 @@
-"""Estimators on dask collections: the same clusters as in memory, or a clear refusal."""
+"""Estimators on dask collections: the same clusters as in memory, or a clear error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_clusters_as_in_memory(name, weighted):
     model = MODELS[name]
-    # Up to 2000 rows starts of the margin are compared in memory on rows of weight 0, too.
+    # With up to 2000 rows in memory, margin starts are also compared on rows of weight 0.
     positive = isinstance(model.init, str) and not isinstance(model, MSPC)
     weights = WEIGHTS + positive if weighted else None
     here = clone(model).fit(X, sample_weight=weights)
@@ -59,7 +59,7 @@ def test_the_same_clusters_as_in_memory(name, weighted):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", ["gep", "CPMMC", "landmarks"])
 def test_more_rows_than_a_start_takes(name, weighted):
-    """Starts are compared on rows of positive weight that are drawn, the same ones in memory."""
+    """Starts are compared on a sample of rows of positive weight, the same as in memory."""
     X, y, rng = two_humps(2600, seed=1)
     weights = rng.integers(0, 3, 2600).astype(float) if weighted else None
     here = clone(MODELS[name]).fit(X, sample_weight=weights)
@@ -125,7 +125,7 @@ def test_labels_to_start_from(make, kind):
         "words": np.where(y, "up", "down"),
         "truths": y.astype(bool),
     }[kind]
-    # In memory words are numbered by the alphabet, too.
+    # In memory, strings are numbered alphabetically as well.
     here = make(init=y, **({"scan": "histogram"} if make is MSPC else {})).fit(X)
     there = clone(make(init=init)).fit(in_blocks(X))
     np.testing.assert_array_equal(there.labels_.compute(), here.labels_)
@@ -167,9 +167,11 @@ def test_who_takes_blocks():
 @pytest.mark.parametrize("name", sorted(set(CLUSTERERS) - TAKE_BLOCKS))
 def test_the_others_say_who_can(name):
     lazy = in_blocks(X[:60], (20,))
-    with pytest.raises(TypeError, match=rf"{name} cannot take a dask array.*MSPC, CPMMC") as told:
+    with pytest.raises(
+        TypeError, match=rf"{name} cannot take a dask array.*MSPC, CPMMC"
+    ) as caught:
         getattr(volmar, name)().fit(lazy)
-    assert ".compute()" in str(told.value)
+    assert ".compute()" in str(caught.value)
 
 
 def test_a_second_fit_of_rows_in_blocks_leaves_nothing_of_the_first():
@@ -185,9 +187,9 @@ def test_a_second_fit_of_rows_in_blocks_leaves_nothing_of_the_first():
 @pytest.mark.parametrize(
     ("model", "why"),
     [
-        (MSPC(scan="exact"), "rows in blocks are not sorted"),
-        (MSPC(init="k-means"), "k-means takes rows in memory"),
-        (MSPC(mode="paper"), "k-means takes rows in memory"),
+        (MSPC(scan="exact"), "rows in blocks cannot be sorted"),
+        (MSPC(init="k-means"), "k-means needs rows in memory"),
+        (MSPC(mode="paper"), "k-means needs rows in memory"),
         (MSPC(kernel="precomputed"), "needs all rows at once"),
         (CPMMC(mode="paper"), "give init, the labels to start from"),
         (KernelCPMMC(method="exact"), "whole kernel matrix"),
@@ -219,7 +221,7 @@ def test_entries_that_are_no_numbers(make, wrong, row, is_sparse):
 @pytest.mark.parametrize("make", [MSPC, CPMMC])
 def test_scales_out_of_range(make):
     for scale in (1e149, 1e-155):
-        with pytest.raises(ValueError, match="too near the limits of float64"):
+        with pytest.raises(ValueError, match="too close to the limits of float64"):
             make().fit(in_blocks(X * scale))
 
 
@@ -234,7 +236,7 @@ def test_rows_that_are_all_the_same(make, value):
 def test_shapes_and_kinds(make):
     with pytest.raises(ValueError, match="n_samples=1 row"):
         make().fit(da.ones((1, 3)))
-    with pytest.raises(ValueError, match="a row and a column at least"):
+    with pytest.raises(ValueError, match="at least one row and one column"):
         make().fit(da.ones((0, 3)))
     with pytest.raises(ValueError, match="two dimensions"):
         make().fit(da.ones(10))

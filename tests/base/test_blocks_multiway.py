@@ -1,4 +1,4 @@
-"""More than two clusters of dask collections: the tree and the clusters that memory has."""
+"""More than two clusters of dask collections: the same tree and clusters as in memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MODELS = {
     "MSPC": MSPC(K, random_state=0),
     "MSPC auto": MSPC("auto", random_state=0),
     "MSPC limited": MSPC("auto", max_clusters=3, random_state=0),
-    "MSPC least size": MSPC(K, min_cluster_size=200, random_state=0),
+    "MSPC minimum size": MSPC(K, min_cluster_size=200, random_state=0),
     "MSPC rbf": MSPC(3, kernel="rbf", random_state=0),
     "MSPC exact": MSPC(K, scan="exact", random_state=0),
     "MSPC k-means": MSPC(K, init="k-means", random_state=0),
@@ -47,16 +47,16 @@ MODELS = {
     ),
 }
 OF_THREE = ["MSPC limited", "MSPC rbf", "landmarks"]
-WITH_WEIGHTS = ["MSPC", "MSPC auto", "MSPC least size", "MSPC rbf", "CPMMC"]
+WITH_WEIGHTS = ["MSPC", "MSPC auto", "MSPC minimum size", "MSPC rbf", "CPMMC"]
 FEW = 300
 
 
 @pytest.fixture
 def few_rows(monkeypatch):
-    """Parts beyond 300 rows are split by a sample, drawn from 700 rows and more for small ones."""
+    """Parts above 300 rows are split by a sample, from a pool of at least 700 rows."""
     monkeypatch.setattr(volmar.base.clusterer, "SAMPLED_ROWS", FEW)
     monkeypatch.setattr(volmar.rows.parts, "POOL_BYTES", 700 * 4 * 8)
-    monkeypatch.setattr(volmar.rows.parts, "FEWEST", 60)
+    monkeypatch.setattr(volmar.rows.parts, "MIN_POOL_ROWS", 60)
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_float32_and_csr(name):
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("name", ["MSPC", "MSPC auto", "CPMMC"])
 def test_few_rows_are_read_three_times(name):
-    """All of them fit into the sample of the root, and nothing else is asked of the blocks."""
+    """All rows fit into the sample of the root, so the blocks are not read again."""
     model = MODELS[name]
     expected = pickle.loads(pickle.dumps(model.fit(X, sample_weight=WEIGHTS)))
     lazy, weights = in_blocks(X, (400,)), da.from_array(WEIGHTS, chunks=((400, 400, 400, 300),))
@@ -165,8 +165,8 @@ def test_few_rows_are_read_three_times(name):
 
 @pytest.mark.usefixtures("few_rows", "here")
 def test_passes_do_not_grow_with_the_number_of_clusters(monkeypatch):
-    """Parts are split within the pool; then there is a pass for sizes, and one a step."""
-    monkeypatch.setattr(volmar.rows.parts, "FEWEST", 1)
+    """Parts are split within the pool. Then there is one pass for sizes, and one per step."""
+    monkeypatch.setattr(volmar.rows.parts, "MIN_POOL_ROWS", 1)
     for k in (3, K, 2 * K):
         model = MSPC(k, random_state=0)
         reports = passes_of(lambda model=model: model.fit(in_blocks(X)))
@@ -269,7 +269,7 @@ def test_workers_that_are_killed_or_paused(tmp_path, monkeypatch):
 
         def pause():
             client.run(paused, workers=[address])
-            time.sleep(0.3)  # for the scheduler to hear of it
+            time.sleep(0.3)  # until the scheduler notices
 
         stopped = Stopper(pause)
         with pytest.warns(UserWarning, match="1 of 2 workers are paused"):
@@ -300,7 +300,7 @@ from volmar import MSPC
 from volmar.distributed import checkpoint, report_passes
 
 volmar.base.clusterer.SAMPLED_ROWS = 300
-volmar.rows.parts.POOL_BYTES, volmar.rows.parts.FEWEST = 700 * 4 * 8, 60
+volmar.rows.parts.POOL_BYTES, volmar.rows.parts.MIN_POOL_ROWS = 700 * 4 * 8, 60
 dask.config.set(scheduler="synchronous")
 file, folder, last = json.loads(sys.argv[1])
 X = da.from_array(np.load(file), chunks=(400, 4))
@@ -319,7 +319,7 @@ print(json.dumps([journal.n_read, len(made), model.coef_.tolist()]))
 
 @pytest.mark.usefixtures("few_rows", "here")
 def test_a_killed_fit_goes_on_where_it_was(tmp_path):
-    """In another process: the keys of passes do not depend on it."""
+    """The keys of passes do not depend on the process."""
     np.save(tmp_path / "rows.npy", X)
     reports = []
     with report_passes(reports.append):
@@ -344,7 +344,7 @@ def test_a_killed_fit_goes_on_where_it_was(tmp_path):
     assert n_read > 0
     assert n_passes == len(reports) - last
     np.testing.assert_allclose(coefficients, whole.coef_, rtol=0, atol=1e-12)
-    # And here, all of it.
+    # And in this process, the whole fit.
     with checkpoint(tmp_path / "checkpoint") as journal:
         MSPC(K, random_state=0).fit(in_blocks(X, (700,)))
     assert journal.n_written == 0

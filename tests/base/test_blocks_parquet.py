@@ -1,4 +1,4 @@
-"""Clusters of dask DataFrames that are read from Parquet files, put beside their columns."""
+"""Clusters of dask DataFrames that are read from Parquet files, assigned as a new column."""
 
 import dask
 import numpy as np
@@ -12,7 +12,7 @@ dd = pytest.importorskip("dask.dataframe")
 pytest.importorskip("pyarrow")
 
 K = 10
-# dask's reader of Parquet files uses what this pandas is about to drop.
+# dask's Parquet reader uses a deprecated feature of pandas.
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")
 
 

@@ -87,11 +87,11 @@ def test_data_frames():
     for other in (lazy, in_blocks(X), frame):
         np.testing.assert_array_equal(np.asarray(there.predict(other)), here.labels_)
     np.testing.assert_array_equal(here.predict(lazy).compute(), here.labels_)
-    with pytest.raises(ValueError, match=r"columns that fit has seen.*one, two.*got two, one"):
+    with pytest.raises(ValueError, match=r"columns seen in fit.*one, two.*got two, one"):
         there.predict(lazy[["two", "one", "three", "four"]])
-    with pytest.raises(ValueError, match=r"columns that fit has seen"):
+    with pytest.raises(ValueError, match=r"columns seen in fit"):
         there.predict(lazy[["one", "two"]])
-    with pytest.raises(ValueError, match=r"columns that fit has seen|features"):
+    with pytest.raises(ValueError, match=r"columns seen in fit|features"):
         there.predict(lazy["one"])
     nameless = clone(MODELS["gep"]).fit(in_blocks(X))
     with pytest.raises(ValueError, match="4 features"):
@@ -184,7 +184,7 @@ def test_predictions_of_other_features():
                 method(wrong)
     with pytest.raises(NotFittedError):
         MSPC().predict(in_blocks(X))
-    # What is wrong inside is seen when it is computed.
+    # Wrong values inside are found when the predictions are computed.
     bad = X.copy()
     bad[500, 1] = np.nan
     with pytest.raises(ValueError, match="NaN"):
@@ -212,7 +212,7 @@ def test_models_fitted_in_memory_predict_blocks(name):
 
 
 def test_models_do_not_get_into_each_others_blocks():
-    """Names in a graph tell models apart, and vectors over rows."""
+    """Keys in a dask graph differ between models, and between vectors."""
     lazy = in_blocks(X)
     models = [clone(MODELS[name]).fit(lazy) for name in ("gep", "eig", "CPMMC")]
     found = dask.compute(*(model.decision_function(lazy) for model in models))
@@ -267,7 +267,7 @@ def test_saved_models_are_small():
 
 
 def test_as_many_features_as_rows():
-    """What has an entry for each row is told from what has one for each feature."""
+    """Arrays with one entry per row are distinguished from arrays with one per feature."""
     square = two_humps(12, 12)[0]
     for model in (MSPC(random_state=0), CPMMC(random_state=0)):
         model.fit(in_blocks(square, (5,)))
@@ -300,7 +300,7 @@ def test_fits_go_on_from_their_journal(name, tmp_path):
     assert len(passes) == n_passes
     assert (second.n_read, second.n_written) == (first.n_written, 0)
     np.testing.assert_array_equal(again.decision_function(X), plain.decision_function(X))
-    with checkpoint(tmp_path):  # other weights, of which nothing is known
+    with checkpoint(tmp_path):  # other weights, for which nothing is stored
         other = clone(MODELS[name]).fit(in_blocks(X), sample_weight=WEIGHTS + 1.0)
     expected = clone(MODELS[name]).fit(in_blocks(X), sample_weight=WEIGHTS + 1.0)
     np.testing.assert_array_equal(other.decision_function(X), expected.decision_function(X))
@@ -329,7 +329,7 @@ def test_threads():
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("weighted", [False, True])
 def test_histograms_find_nearly_the_best_cut(seed, weighted):
-    """The bound of an edge of a bin is that of its labels, and hardly less than the best."""
+    """The bound at a bin edge is that of its labels, and only slightly below the best."""
     rng = np.random.default_rng(seed)
     X, _, _ = two_humps(3000, seed=seed)
     weights = rng.integers(0, 3, 3000).astype(float) if weighted else None
@@ -358,7 +358,7 @@ def test_histograms_find_nearly_the_best_cut(seed, weighted):
 @pytest.mark.parametrize("kind", ["few values", "atoms among others", "many values"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_labels_of_a_cut_are_those_that_were_counted(kind, dtype):
-    """Also where many rows share a value, at the mean too, which is that of symmetric rows."""
+    """Also if many rows share a value, even the mean, as for symmetric rows."""
     for seed in range(8):
         rng = np.random.default_rng(seed)
         whole = rng.integers(-2, 3, (100, 2))
@@ -409,7 +409,7 @@ def test_the_largest_cluster_is_the_first_without_another_pass(model, weighted):
     rng = np.random.default_rng(5)
     truth = (rng.random(600) < 0.3).astype(int)  # the larger group is 0
     rows = rng.normal(size=(600, 3)) + 9.0 * truth[:, None]
-    weights = np.where(truth == 1, 4.0, 1.0) if weighted else None  # by which it is 1
+    weights = np.where(truth == 1, 4.0, 1.0) if weighted else None  # by weight, group 1 is larger
     expected = 1 - truth if weighted else truth
     numbers = []
     for start in (truth, 1 - truth):
@@ -437,7 +437,9 @@ def test_ties_in_blocks_go_to_the_first_row(model):
     truth = np.repeat([0, 1], 200)
     rows = rng.normal(size=(400, 3)) + 9.0 * truth[:, None]
     weights = rng.permutation(np.tile([0.1, 0.2, 0.3, 0.7], 50))
-    weights = np.concatenate([weights, rng.permutation(weights)])  # the same sum, but for rounding
+    weights = np.concatenate(
+        [weights, rng.permutation(weights)]
+    )  # the same sum, except for rounding
     for given in (None, weights):
         for start in (truth, 1 - truth):
             there = clone(model).set_params(init=start).fit(in_blocks(rows), sample_weight=given)

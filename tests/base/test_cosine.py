@@ -135,7 +135,7 @@ def test_bad_values(name, directions):
         kind(metric="cosine", text_components=0).fit(X)
     with pytest.raises(ValueError, match="text_components must be one of 'auto'"):
         kind(metric="cosine", text_components="all").fit(X)
-    with pytest.raises(ValueError, match="text_components=5 has no meaning with metric='eucl"):
+    with pytest.raises(ValueError, match="text_components=5 has no effect with metric='eucl"):
         kind(text_components=5).fit(X)
     with pytest.raises(ValueError, match="text_components=5 is for sparse rows"):
         kind(metric="cosine", text_components=5).fit(X)
@@ -152,7 +152,7 @@ def test_pairs_of_rows_have_no_length(name, directions):
         return
     X = normalize(directions[0])
     model = getattr(volmar, name)(metric="cosine", **{which: "precomputed"})
-    with pytest.raises(ValueError, match="metric='cosine' needs rows, and 'precomputed'"):
+    with pytest.raises(ValueError, match="metric='cosine' needs rows, but with 'precomputed'"):
         model.fit(np.exp(X @ X.T))
 
 
@@ -288,7 +288,7 @@ def test_topics_are_found(model, text, tmp_path):
     assert ours.row_map_.idf.shape == (1500,)
     assert ours.row_map_.components.shape == (100, 1500)
     assert ours.n_features_in_ == 1500
-    # New rows, dense or sparse, are mapped by what was fitted.
+    # New rows, dense or sparse, are transformed by the fitted map.
     np.testing.assert_array_equal(ours.predict(X[:20].toarray()), ours.predict(X)[:20])
     save_model(tmp_path / "text.volmar", ours)
     loaded = load_model(tmp_path / "text.volmar").model

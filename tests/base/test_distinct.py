@@ -1,4 +1,4 @@
-"""Fewer different rows than clusters: one warning, and copies of a row in one cluster."""
+"""Fewer distinct rows than clusters: one warning, and copies of a row in one cluster."""
 
 import warnings
 
@@ -49,7 +49,7 @@ def test_as_many_different_rows_as_clusters_are_no_concern():
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix, np.asfortranarray])
-def test_the_count_stops_where_it_is_told_to(make):
+def test_the_count_stops_at_the_maximum(make):
     X = np.repeat(np.arange(12.0).reshape(6, 2), 3, axis=0)
     X[0, 0] = -0.0
     assert count_distinct_rows(make(X), None, 100) == 6

@@ -133,7 +133,7 @@ def test_passes_leave_nothing_on_the_cluster(client, rows, tmp_path, kind):
     for i in range(1, 50):
         assert bounded((vector + i).sum) == 1200 * (599.5 + i)
     until(lambda: known_to(client) <= before)
-    # The scheduler never forgets a prefix.
+    # The scheduler keeps all prefixes.
     assert prefixes(client) == kinds
 
 
@@ -159,7 +159,7 @@ def test_a_large_program_travels_once(client, rows, tmp_path, monkeypatch):
 
 
 def test_a_very_large_program_travels_without_a_warning(client, rows, tmp_path):
-    """Dask warns of graphs beyond 10 MB, and warnings are errors here."""
+    """Dask warns about graphs above 10 MB, and warnings are errors here."""
     lazy = stored(tmp_path, rows[0], CHUNKS["equal"])
     index = np.repeat([3, 4, 700], 500_000)
     for X in (persisted(lazy), lazy):
@@ -237,7 +237,7 @@ def test_a_worker_that_dies_in_the_midst_of_a_pass(rows, tmp_path, monkeypatch):
 
 
 def deadly(marker):
-    """Return what kills its worker in a pass of the GEP stage, once."""
+    """Return a function that kills its worker once, in a pass of the GEP stage."""
 
     def part(program, block, start, *given):
         if any(type(one).__name__ == "Binned" for one in pickle.loads(program)):
@@ -265,7 +265,7 @@ def test_blocks_that_cannot_be_computed_again(rows):
             with pytest.raises(LostBlocksError, match=remedy):
                 bounded(fit_reporting, model, blocks, killer, seconds=30.0)
             assert killer.killed
-            # And once more, with blocks that are known to be gone.
+            # And again, with blocks that are known to be lost.
             with pytest.raises(LostBlocksError, match=remedy):
                 bounded(model.fit, blocks, seconds=30.0)
             with pytest.raises(NotFittedError):
@@ -316,7 +316,7 @@ def test_a_paused_worker_does_not_hang_a_fit(rows, tmp_path, monkeypatch):
         def listener(report):
             if report.number == 1:
                 client.run(paused, workers=[worker])
-                time.sleep(0.3)  # for the scheduler to hear of it
+                time.sleep(0.3)  # until the scheduler notices
 
         with pytest.warns(UserWarning, match="1 of 2 workers are paused"):
             total = bounded(lambda: fit_reporting_sum(held, listener))

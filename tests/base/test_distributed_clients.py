@@ -1,4 +1,4 @@
-"""Fits on a real cluster: errors, interruptions, whose client, and clients that die."""
+"""Fits on a real cluster: errors, interruptions, choice of the client, clients that die."""
 
 import json
 import os
@@ -148,7 +148,7 @@ def test_the_client_of_the_blocks_is_used(client, rows, tmp_path):
 
 
 def test_the_scheduler_that_was_chosen_is_used(client, rows):
-    """As with X.compute(), a scheduler named in dask's configuration goes before a client."""
+    """As with X.compute(), a scheduler in dask's configuration precedes a client."""
     X, _ = rows
     here = os.getpid()
 
@@ -169,7 +169,7 @@ def test_the_scheduler_that_was_chosen_is_used(client, rows):
 
 
 def test_fits_inside_tasks_do_not_wait_for_themselves(client, rows, tmp_path):
-    """As many fits as there are threads: each has to give its own back while it waits."""
+    """As many fits as threads: each has to release its own thread while it waits."""
     X, _ = rows
     expected = MODELS["gep"]().fit(X).coef_
     lazy = stored(tmp_path, X, CHUNKS["equal"])
@@ -284,12 +284,12 @@ def test_a_killed_client_goes_on_where_it_was(request, rows, tmp_path, where, k)
     assert second.returncode == 0, second.stderr
     n_read, n_passes, coefficients = json.loads(second.stdout)
     assert n_read > 0
-    assert n_passes == len(reports) - last  # what the last pass found was saved, too
+    assert n_passes == len(reports) - last  # the result of the last pass was saved, too
     np.testing.assert_allclose(coefficients, whole.coef_, rtol=0, atol=1e-12)
 
 
 def test_a_checkpoint_is_shared_by_cluster_and_memory(client, rows, tmp_path):
-    """Figures of a fit on the cluster serve one without it: keys do not depend on where."""
+    """Statistics of a fit on the cluster are reused without it: keys do not depend on it."""
     lazy = stored(tmp_path, rows[0], CHUNKS["equal"])
     folder = tmp_path / "checkpoint"
 

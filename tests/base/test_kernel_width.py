@@ -115,7 +115,7 @@ def test_the_rule_takes_the_widest_of_equals():
 
     assert taken(0.1) == (2.0, 0, 0.15)
     assert tried == [(4.0, None), (4.0, 0), (4.0, 1), (2.0, 0)]  # within TIE of the lowest known
-    assert taken(0.01) == (2.0, 0, 0.15)  # nobody is, and it is within TIE of the best
+    assert taken(0.01) == (2.0, 0, 0.15)  # none is, but this one is within TIE of the best
     assert len(tried) == 7
     assert taken(0.91 / TIE) == (4.0, None, 0.9)
     assert tried == [(4.0, None)]
@@ -126,7 +126,7 @@ def test_the_rule_takes_the_widest_of_equals():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_gamma_taken_is_told(method, rng):
+def test_chosen_gamma_is_reported(method, rng):
     X, _ = blobs(rng)
     assert fixed(method).fit(X).gamma_ == pytest.approx(scale_gamma(X))
     assert method(gamma="4*scale", random_state=0).fit(X).gamma_ == pytest.approx(
@@ -134,7 +134,7 @@ def test_gamma_taken_is_told(method, rng):
     )
     assert method(gamma=0.3, random_state=0).fit(X).gamma_ == 0.3
     assert method(gamma=None, random_state=0).fit(X).gamma_ == 0.5
-    if method is SKMMC:  # which has no other kernel
+    if method is SKMMC:  # has no other kernel
         return
     assert method(kernel="linear", random_state=0).fit(X).gamma_ is None
     for kernel in ("laplacian", "chi2"):
@@ -197,7 +197,7 @@ def test_rms_is_the_width_of_the_mean_squared_distance(rng):
     weighted = KernelKMeans(gamma="rms", random_state=0).fit(X, sample_weight=weights)
     repeated = KernelKMeans(gamma="rms", random_state=0).fit(np.repeat(X, weights, axis=0))
     assert weighted.gamma_ == pytest.approx(repeated.gamma_)
-    with pytest.raises(ValueError, match=r"gamma='rms' .* same"):
+    with pytest.raises(ValueError, match=r"gamma='rms' .* equal"):
         SKMMC(gamma="rms").fit(np.ones((30, 2)))
 
 

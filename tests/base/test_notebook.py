@@ -1,4 +1,4 @@
-"""How trees and tests show themselves in a notebook."""
+"""The display of trees and tests in a notebook."""
 
 from html.parser import HTMLParser
 

@@ -16,7 +16,7 @@ CLUSTERERS = [
     for name in volmar.__all__
     if name != "__version__" and issubclass(getattr(volmar, name), Clusterer)
 ]
-# Its labels are balanced, and move rows of the larger group over.
+# Its labels are balanced, so rows of the larger group change clusters.
 BALANCED = ("HardLabelMVC",)
 SIZES = {2: (22, 38), 3: (16, 21, 35)}
 
@@ -87,7 +87,7 @@ def test_the_largest_cluster_is_the_first(name, k, given, tmp_path):
     if hasattr(model, "tree_"):
         tree = model.tree_
         assert sorted({leaf.label for leaf in tree.leaves()}) == list(range(sizes.size))
-        if name != "MSPC":  # rows of which change clusters after the splits
+        if name != "MSPC":  # moves rows after the splits
             for leaf in tree.leaves():
                 assert leaf.n_rows == sizes[leaf.label]
     save_model(tmp_path / "model.zip", model)
@@ -129,7 +129,7 @@ def test_sizes_are_weights(name, k):
     weights = np.array([5.0, 1.0, 1.0])[truth]
     labels = fitted(name, X, k, sample_weight=weights).labels_
     assert (np.diff(np.bincount(labels, weights)) <= 0).all()
-    if (name, k) != ("SKMMC", 3):  # which does not find these
+    if (name, k) != ("SKMMC", 3):  # does not find these groups
         assert (labels[truth == 0] == 0).all()
 
 

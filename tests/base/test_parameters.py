@@ -1,4 +1,4 @@
-"""Every parameter of every estimator with nonsense: an error that names it, or a valid fit."""
+"""Invalid values of every parameter: an error that names the parameter, or a valid fit."""
 
 import inspect
 import warnings
@@ -49,7 +49,7 @@ PARAMETERS = [
 ]
 
 
-# Numbers that a parameter may have, though these rows may have no clusters with them.
+# Valid values of parameters, with which these rows may have no clusters.
 VALID = ("tiny", "large", "numpy int", "numpy float")
 
 
@@ -91,7 +91,7 @@ def test_a_degree_below_that_of_polynomials_is_named():
     for degree in (0.5, 0, -1):
         with pytest.raises(ValueError, match=r"^degree must be at least 1, got") as caught:
             volmar.KernelKMeans(kernel="poly", degree=degree).fit(X)
-        assert caught.type is ValueError  # none of scikit-learn's own
+        assert caught.type is ValueError  # not an error of scikit-learn
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 10**400, 0.5, np.random.default_rng(0), [0, "a"]])

@@ -1,4 +1,4 @@
-"""Workers that stop in the middle of a pass: paused by dask for want of memory, or frozen."""
+"""Workers that stop in the middle of a pass: paused by dask because memory is low, or frozen."""
 
 import contextlib
 import functools
@@ -32,7 +32,7 @@ def quick(monkeypatch):
 
 @pytest.fixture
 def pausing(monkeypatch):
-    """Pause workers of this process at a task of a pass, when more of them wait there."""
+    """Pause workers of this process at a task of a pass, while more tasks wait there."""
     original, begun, wanted = passes.block_part, [], []
 
     @functools.wraps(original)

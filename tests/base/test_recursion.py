@@ -1,4 +1,4 @@
-"""Splitting again: the tree, its scores, and what every binary method does with k > 2."""
+"""Recursive splitting: the tree, its scores, and k > 2 with every binary method."""
 
 import pickle
 
@@ -107,7 +107,7 @@ def test_sparse_rows(blobs):
 
 def test_start_labels_cannot_be_split(blobs):
     X, y = blobs
-    with pytest.raises(ValueError, match="init holds an entry for each row"):
+    with pytest.raises(ValueError, match="init holds one entry per row"):
         volmar.IterSVR(3, init=y).fit(X)
 
 
@@ -121,7 +121,7 @@ def test_fewer_different_rows_than_clusters_is_said():
 
 def test_warnings_of_splits_come_as_one(blobs):
     X, _ = blobs
-    with pytest.warns(ConvergenceWarning, match="of 2 splits 2 ended early") as caught:
+    with pytest.warns(ConvergenceWarning, match="2 of 2 splits ended early") as caught:
         model = volmar.SDPMMC(3, max_iter=1, random_state=0).fit(X)
     assert len(caught) == 1
     assert len(model.result_.warnings) >= 2
@@ -182,7 +182,7 @@ def test_parts_of_a_given_graph_are_scored_by_their_own_rows(name):
 
 @pytest.mark.parametrize("name", ["HardLabelMVC", "SoftLabelMVC"])
 def test_a_part_may_have_rows_without_neighbours(name):
-    """Splits of a thin graph leave rows alone in their part; none of it may end the fit."""
+    """Splits of a thin graph leave isolated rows in a part, which must not end the fit."""
     rng = np.random.default_rng(2)
     W = np.triu(rng.random((30, 30)) * (rng.random((30, 30)) < 0.08), 1)
     W[np.arange(29), np.arange(1, 30)] += 0.01
@@ -240,14 +240,14 @@ def test_an_interrupted_fit_leaves_nothing(blobs, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    # After the tree was grown, before the clusters have competed for the rows.
+    # After the tree was grown, before rows were moved between clusters.
     monkeypatch.setattr("volmar.separation.multiway.settle_clusters", interrupt)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X)
     assert [name for name in vars(model) if name.endswith("_") and name[0] != "_"] == []
 
 
-def test_a_fit_that_a_callback_ended_says_so(blobs):
+def test_a_fit_ended_by_a_callback_warns(blobs):
     pytest.importorskip("sklearn.callback", reason="callbacks came with scikit-learn 1.9")
 
     class Stop:
@@ -269,7 +269,7 @@ def test_a_fit_that_a_callback_ended_says_so(blobs):
 
 
 def test_names_are_drawn_as_they_are(blobs):
-    """Dollar signs are no formula, and long names do not run into each other."""
+    """Dollar signs do not start a formula, and long names do not overlap."""
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
@@ -302,7 +302,7 @@ def test_the_number_of_clusters_by_tested_splits(name, parameters):
     assert adjusted_rand_score(y, model.labels_) > 0.97
     np.testing.assert_array_equal(model.predict(X), model.labels_)
     for node in model.tree_.nodes():
-        # Split where, and only where, the p-value is at most its share of the level.
+        # Split if and only if the p-value is at most its share of the level.
         assert (node.p_value <= 0.05 * node.n_rows / 300) == (not node.is_leaf)
     assert "(p ≤ 0.0" in str(model.tree_)
     noise = np.random.default_rng(0).normal(size=(200, 4))
@@ -347,7 +347,7 @@ def test_words_for_the_number_of_clusters(blobs):
     X, _ = blobs
     with pytest.raises(ValueError, match=r"n_clusters must be an integer .* or 'auto' for CPMMC"):
         volmar.CPMMC("fast").fit(X)
-    with pytest.raises(ValueError, match=r"looks for gaps between rows, and LGMMC was given sim"):
+    with pytest.raises(ValueError, match="needs rows to search for gaps, but LGMMC was given"):
         volmar.LGMMC("auto", kernel="precomputed").fit(X @ X.T)
     with pytest.raises(ValueError, match=r"NormalizedCut was given similarities \('precomputed'"):
         volmar.NormalizedCut("auto", affinity="precomputed").fit(X @ X.T)
@@ -395,9 +395,9 @@ def test_the_limit_leaves_the_strongest_splits(kind, limit, five_groups):
     X, truth = five_groups
     free = kind("auto", random_state=0).fit(X)
     assert adjusted_rand_score(truth, free.labels_) > 0.99
-    with pytest.warns(UserWarning, match=f"max_clusters={limit} ended the splits.*Raise") as told:
+    with pytest.warns(UserWarning, match=f"max_clusters={limit} was reached.*Raise") as caught:
         model = kind("auto", max_clusters=limit, random_state=0).fit(X)
-    assert len(told) == 1
+    assert len(caught) == 1
     assert np.unique(model.labels_).size == limit == model.tree_.n_leaves
     made = [(node.rank, node.n_rows) for node in model.tree_.splits()]
     assert made == [(node.rank, node.n_rows) for node in free.tree_.splits()][: limit - 1]

@@ -1,4 +1,4 @@
-"""views: several groups of columns that count the same, one labelling."""
+"""views: several groups of columns with equal weight, one labelling."""
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ LINEAR = [model for model in MODELS if not isinstance(model, KernelCPMMC)]
 
 @pytest.fixture(scope="module")
 def table():
-    """Three groups in a view of 6 columns, beside a view of 60 columns of larger noise."""
+    """Three groups in a view of 6 columns, and a view of 60 columns with larger noise."""
     rng = np.random.default_rng(0)
     y = np.arange(300) % 3
     first = 4.0 * np.eye(6)[y] + rng.normal(size=(300, 6))
@@ -74,7 +74,7 @@ def test_units_of_a_view_do_not_matter(model, table):
 def test_all_views_twice_are_the_same(model, table):
     X = table[0]
     once, twice = with_views(model).fit(X), with_views(model, (A, B, A, B)).fit(X)
-    # The regularisation of MSPC is that of single columns, and counts half for two copies.
+    # MSPC regularises single columns, so two copies of a view halve the regularisation.
     least = 0.9 if isinstance(model, MSPC) else 0.99
     assert adjusted_rand_score(once.labels_, twice.labels_) >= least
 
@@ -204,18 +204,18 @@ def test_ways_to_give_columns():
     [
         ("all", TypeError, "views must be a list of groups of columns"),
         (3, TypeError, "views must be a list of groups of columns"),
-        ([], ValueError, "views has no group"),
-        ([slice(0, 60)], ValueError, "6 of 66 columns of X in no group: 60, 61, 62, 63, 64, ..."),
-        ([[0, 66]], ValueError, r"views\[0\] has the column 66, and X has 66 columns"),
+        ([], ValueError, "views is empty"),
+        ([slice(0, 60)], ValueError, "leaves out 6 of the 66 columns of X: 60, 61, .*, 64, ..."),
+        ([[0, 66]], ValueError, r"views\[0\] has the column 66, but X has 66 columns"),
         ([A, []], ValueError, r"views\[1\] has no columns"),
         ([A, [6, 6]], ValueError, r"views\[1\] has a column twice"),
-        ([A, [True, False]], ValueError, r"views\[1\] is a mask of 2 columns, and X has 66"),
-        ([A, ["a"]], ValueError, r"views\[1\] has names of columns, and X has none"),
+        ([A, [True, False]], ValueError, r"views\[1\] is a mask of 2 columns, but X has 66"),
+        ([A, ["a"]], ValueError, r"views\[1\] has column names, but X has none"),
         ([A, ["a", 3.5, None]], (TypeError, ValueError), r"views\[1\]"),
         (np.array(3), TypeError, "views must be a list of groups of columns"),
         ([A, [[6], [7, 8]]], TypeError, r"views\[1\] must be a slice"),
         ([A, [0.5]], TypeError, r"views\[1\] must be a slice"),
-        ([A, slice("a", "b")], TypeError, r"views\[1\] is a slice of names"),
+        ([A, slice("a", "b")], TypeError, r"views\[1\] must not be a slice of names"),
     ],
 )
 @pytest.mark.parametrize("kind", [CPMMC, KernelCPMMC, MSPC])
@@ -234,7 +234,7 @@ def test_unknown_names(table):
 
 @pytest.mark.parametrize("kind", [KernelCPMMC, MSPC])
 def test_pairs_of_rows_have_no_views(kind, table):
-    with pytest.raises(ValueError, match="views are groups of columns of rows"):
+    with pytest.raises(ValueError, match="views are groups of columns, but"):
         kind(kernel="precomputed", views=[A]).fit(table[0] @ table[0].T)
 
 

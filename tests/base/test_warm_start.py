@@ -60,7 +60,7 @@ def test_order_keeps_numbers_and_is_a_permutation():
         assert sorted(order) == list(range(k))
         for number in taken[(taken >= 0) & (taken < k)]:
             assert taken[order[number]] == number
-    # Those that continue none are in the order of sizes.
+    # Unmatched clusters are in the order of sizes.
     assert matched_order(np.array([-1, 1, -1]), np.array([2, 1, 0])).tolist() == [2, 1, 0]
 
 
@@ -73,7 +73,7 @@ def test_rows_without_an_old_cluster_do_not_count():
 
 
 CASES = [(family, k) for family in FAMILIES for k in (2, 3, "auto")]
-# Trees of a kernel are the same ones, at many times the time.
+# Kernel methods grow the same trees, but take much longer.
 CASES = [case for case in CASES if case not in [(SKMMC, "auto"), (KernelCPMMC, "auto")]]
 
 
@@ -139,13 +139,13 @@ def test_fewer_clusters_keep_what_numbers_there_are(family):
     old = family(3, random_state=0).fit(X)
     Z = X[old.labels_ != 0]  # clusters 1 and 2 are left
     new = family(2, random_state=0, init=old).fit(Z)
-    # 1 keeps its number, and 2 gets the one that is free.
+    # Cluster 1 keeps its number, and cluster 2 gets the free one.
     assert new.previous_clusters_.tolist() == [2, 1]
     assert np.mean((new.labels_ == 1) == (old.predict(Z) == 1)) > 0.98
 
 
 def test_the_start_is_used():
-    """Labels that another start does not lead to stay."""
+    """Start labels that the default start would not lead to are kept."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 2)) + 6 * rng.integers(2, size=(400, 2))  # four groups
     for column in (0, 1):
@@ -153,7 +153,7 @@ def test_the_start_is_used():
         new = MSPC(random_state=0, init=old).fit(X)
         assert np.mean(new.labels_ == old.labels_) > 0.99
         assert clustering_error(X[:, column] > 3, new.labels_) < 0.05
-    # Of k > 2 the labels are a start of the refinement.
+    # For k > 2, the labels are the start of the refinement.
     labels = KMeans(4, n_init=3, random_state=0).fit(X)
     assert MSPC(4, random_state=0, init=labels).fit(X).previous_clusters_.tolist() == [0, 1, 2, 3]
 
@@ -198,7 +198,7 @@ def test_parameter_clone_repr_and_pickle():
     model = CPMMC(init=old, random_state=0)
     copied = clone(model)
     assert copied is not model
-    assert copied.init is old  # fitted, as no clone of it would be
+    assert copied.init is old  # the fitted model itself, not an unfitted clone
     assert model.get_params(deep=False)["init"] is old
     assert "init=MSPC(random_state=0)" in repr(model)
     assert clone(CPMMC(init="k-means")).init == "k-means"
@@ -235,7 +235,7 @@ def test_other_columns_are_refused():
     with pytest.raises(ValueError, match=r"other columns.*feature names"):
         MSPC(init=named).fit(pd.DataFrame(X, columns=list("abce")))
     model = MSPC(init=named)
-    with pytest.raises(ValueError, match="NaN"):  # of X, and not of the model before
+    with pytest.raises(ValueError, match="NaN"):  # an error about X, not about the model
         model.fit(np.where(X > 5, np.nan, X))
     assert model.init is named
 

@@ -1,4 +1,4 @@
-"""Labels of rows that are to be apart, against brute force."""
+"""Labels under cannot-link pairs, against brute force."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from volmar.guidance.guide import Guide
 
 
 def best_by_trying_all(gains, pairs, fixed, k):
-    """Return the fewest broken pairs, and the largest gains with as few."""
+    """Return the minimum number of broken pairs, and the largest gains with that number."""
     best = (np.inf, np.inf)
     rows = np.arange(fixed.size)
     for labels in itertools.product(range(k), repeat=fixed.size):
@@ -52,7 +52,7 @@ def test_seeds_may_leave_no_colouring():
 
 
 def test_a_bound_is_given_where_the_search_is_cut_short(monkeypatch):
-    monkeypatch.setattr(conflicts_module, "MOST_NODES", 3)
+    monkeypatch.setattr(conflicts_module, "MAX_NODES", 3)
     rng = np.random.default_rng(0)
     pairs = np.array(list(itertools.combinations(range(7), 2)))
     gains = rng.standard_normal((7, 8))
@@ -97,7 +97,7 @@ def test_units_are_apart_as_a_whole():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_sizes_and_pairs_together(seed):
-    """Sizes are kept, and pairs where they can be."""
+    """Size limits are kept, and pairs if possible."""
     rng = np.random.default_rng(seed)
     n, k = 8, 2 + seed % 2
     gains = rng.standard_normal((n, k)) + np.arange(k)
@@ -118,7 +118,7 @@ def test_sizes_and_pairs_together(seed):
 
 
 def test_sizes_come_before_pairs():
-    """Three rows that are all to be apart, and room for one row outside cluster 0."""
+    """Three rows in pairwise conflict, and room for one row outside cluster 0."""
     pairs = np.array([[0, 1], [0, 2], [1, 2]])
     guide = Guide(
         3,

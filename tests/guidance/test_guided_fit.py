@@ -57,7 +57,7 @@ def test_seeds_keep_their_labels(model, blobs, k):
     np.testing.assert_array_equal(model.labels_[known], given[known])
     assert set(np.unique(given[known])) <= set(model.classes_)
     assert np.mean(model.labels_ == names[y]) > 0.95
-    # The others are where new rows would be.
+    # The other rows are in the clusters that `predict` returns.
     np.testing.assert_array_equal(model.predict(X)[~known], model.labels_[~known])
 
 
@@ -105,9 +105,9 @@ def test_contradictions_name_the_rows(model, blobs):
     y = np.full(150, -1)
     y[[3, 8]] = 0, 1
     groups = np.where(np.isin(np.arange(150), [3, 8]), 5, -1)
-    with pytest.raises(ValueError, match="must_link puts rows 3 and 8 in one cluster, and y"):
+    with pytest.raises(ValueError, match="must_link puts rows 3 and 8 in one cluster, but y"):
         model.fit(X, y, must_link=groups)
-    with pytest.raises(ValueError, match="rows 3 and 8 in one cluster, and cannot_link"):
+    with pytest.raises(ValueError, match="rows 3 and 8 in one cluster, but cannot_link"):
         model.fit(X, must_link=groups, cannot_link=[[8, 3]])
     y[8] = 0
     with pytest.raises(ValueError, match="cannot_link puts rows 3 and 8 in different"):
@@ -115,16 +115,16 @@ def test_contradictions_name_the_rows(model, blobs):
     y[:4] = 0, 1, 2, 3
     with pytest.raises(ValueError, match="n_clusters=2 is less than the number of different"):
         model.set_params(n_clusters=2).fit(X, y)
-    with pytest.raises(ValueError, match="cannot_link names row 150"):
+    with pytest.raises(ValueError, match="cannot_link has row 150"):
         model.fit(X, cannot_link=[[0, 150]])
-    with pytest.raises(ValueError, match="must_link must hold one group id a row"):
+    with pytest.raises(ValueError, match="must_link must hold one group id per row"):
         model.fit(X, must_link=[1, 2])
-    with pytest.raises(ValueError, match="y must hold one label a row"):
+    with pytest.raises(ValueError, match="y must hold one label per row"):
         model.fit(X, [-1, 0])
 
 
 def test_wrong_seeds_do_no_harm_beyond_their_rows(model):
-    """Labels drawn at random say nothing, and the clusters stay what they are without."""
+    """Random labels carry no information, and do not change the clusters."""
     X, y = make_blobs([100, 100], 4, centers=[[0] * 4, [3] * 4], random_state=0)
     free = np.mean(clone(model).fit(X).labels_ != y)
     free = min(free, 1 - free)

@@ -63,13 +63,13 @@ def test_the_model_keeps_the_names(table, tmp_path):
 
 
 def test_wrong_columns_are_refused(table):
-    with pytest.raises(TableError, match="has no column 'nown', which seeds= names"):
+    with pytest.raises(TableError, match="has no column 'nown', given in seeds="):
         TableClusterer(3, clusterer=METHOD, seeds="nown").fit(table)
     with pytest.raises(TableError, match="has a label in every row"):
         TableClusterer(3, clusterer=METHOD, seeds="truth").fit(table)
     with pytest.raises(TableError, match="has no labels"):
         TableClusterer(3, clusterer=METHOD, seeds="known").fit(table.assign(known=np.nan))
-    with pytest.raises(ValueError, match="does not take labels of rows"):
+    with pytest.raises(ValueError, match="does not accept seeds"):
         TableClusterer(3, clusterer="SMIC", seeds="known").fit(table)
 
 

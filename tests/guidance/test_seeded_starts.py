@@ -1,4 +1,4 @@
-"""Labels to start from: those of the free clusters, or those that spread from the seeds."""
+"""Labels to start from: those of the unguided fit, or those spread from the seeds."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_labels_spread_to_the_fixed_point(blobs):
     W = np.maximum(graph, graph.T)
     scale = 1.0 / np.sqrt(W.sum(axis=1))
     W = scale[:, None] * W * scale
-    Y = np.eye(4)[seeds][:, :3]  # the last row of -1
+    Y = np.eye(4)[seeds][:, :3]  # the last row of the identity is for -1
     Y /= Y.sum(axis=0)
     field = np.linalg.solve(np.eye(300) - 0.9 * W, Y)
     expected = np.where(seeds >= 0, seeds, np.argmax(field, axis=1))

@@ -30,7 +30,7 @@ def value_of_linear_program(gains, weights, limits):
 
 
 def drawn(seed, is_even):
-    """Return gains, weights and limits that some labels keep."""
+    """Return gains, weights and feasible limits."""
     rng = np.random.default_rng(seed)
     m, k = rng.integers(4, 40), rng.integers(2, 6)
     weights = np.ones(m) if is_even else rng.uniform(0.2, 3.0, m)
@@ -58,7 +58,7 @@ def test_bound_is_the_value_of_the_linear_program(seed, is_even):
     assert found.bound == pytest.approx(value, abs=1e-7)
     assert dual_value(gains, weights, limits, found.offsets) == pytest.approx(value, abs=1e-7)
     assert found.split.size <= gains.shape[1]
-    if is_even:  # whole rows reach it, by the largest scores
+    if is_even:  # attained without splitting rows, by the largest scores
         loads = np.bincount(found.labels, minlength=gains.shape[1])
         assert (loads >= limits.low).all()
         assert (loads <= limits.high).all()
@@ -79,7 +79,7 @@ def test_many_rows_start_from_a_sample_and_look_at_borders_only(monkeypatch):
 
     monkeypatch.setattr(transport_module._Search, "__init__", noted)
     found = transport(gains, np.ones(12_000), limits)
-    assert looked_at == [transport_module.LOOKED_AT]
+    assert looked_at == [transport_module.NEAR_ROWS]
     np.testing.assert_array_equal(np.bincount(found.labels), 3000)
     own = gains[np.arange(12_000), found.labels].sum()
     assert own == pytest.approx(found.bound, rel=1e-12)
@@ -88,13 +88,13 @@ def test_many_rows_start_from_a_sample_and_look_at_borders_only(monkeypatch):
 
 
 def test_all_rows_are_looked_at_where_the_borders_were_not_enough(monkeypatch):
-    """By a start so wrong that no path exists among the rows near its borders."""
+    """With a start so wrong that no path exists among the rows near its borders."""
     rng = np.random.default_rng(1)
     gains = rng.standard_normal((6000, 3))
     limits = Limits(np.full(3, 2000.0), np.full(3, 2000.0))
     monkeypatch.setattr(transport_module, "smooth_offsets", lambda *_: np.zeros(3))
-    monkeypatch.setattr(transport_module, "FOR_EACH_MOVE", 0)
-    monkeypatch.setattr(transport_module, "LOOKED_AT", 2)
+    monkeypatch.setattr(transport_module, "ROWS_PER_MOVE", 0)
+    monkeypatch.setattr(transport_module, "NEAR_ROWS", 2)
     found = transport(gains, np.ones(6000), limits)
     own = gains[np.arange(6000), found.labels].sum()
     assert own == pytest.approx(found.bound, rel=1e-12)
@@ -119,7 +119,7 @@ def test_equal_gains_are_divided():
 
 @pytest.mark.parametrize("seed", range(30))
 def test_units_and_weights_by_brute_force(seed):
-    """Labels are within the limits where any are, and no better than the gap says."""
+    """Labels are within feasible limits, and at most `gap` below the optimum."""
     rng = np.random.default_rng(seed)
     n, k = 7, int(rng.integers(2, 4))
     units = np.unique(rng.integers(0, 5, n), return_inverse=True)[1] if seed % 2 else None

@@ -38,7 +38,7 @@ def _pairs(n):
 
 @pytest.mark.parametrize("n", [3, 5])
 def test_powers_are_the_shares_of_points_in_the_ellipsoid(rng, n):
-    """Points of a cube around the ellipsoid, those inside kept and counted by their signs."""
+    """Count points of a cube that are inside the ellipsoid, by their signs."""
     Q = random_spd(rng, n)
     half = np.sqrt(np.diag(np.linalg.inv(Q)))
     points = rng.uniform(-half, half, (400_000, n))
@@ -60,7 +60,7 @@ def test_powers_are_the_shares_of_points_in_the_ellipsoid(rng, n):
 def test_powers_of_many_rows(rng):
     n = 200
     y = np.sign(rng.standard_normal(n))
-    found = class_power(y, np.diag(rng.uniform(0.1, 3.0, n)))  # axes: all orthants are alike
+    found = class_power(y, np.diag(rng.uniform(0.1, 3.0, n)))  # all orthants are equal
     assert found.log_power == pytest.approx(-n * np.log(2))
     assert found.relative_error == pytest.approx(0.0, abs=1e-9)
     # The labels along the longest axis have more power than any other, and the smallest volume.
@@ -85,7 +85,7 @@ def test_a_class_that_the_points_miss_is_not_known():
 @pytest.mark.parametrize(
     ("h", "Q", "message"),
     [
-        ([1, 0], np.eye(2), "h must have a sign in every entry, got 0 at position 1"),
+        ([1, 0], np.eye(2), "h must not have entries of 0, got 0 at position 1"),
         ([1, -1], np.eye(3), r"Q must be of shape \(2, 2\)"),
         ([1, -1], -np.eye(2), "Q must be positive definite"),
         ([1, -1], np.triu(np.ones((2, 2))), "symmetric"),

@@ -133,7 +133,7 @@ def test_wrong_labellings_are_named(name, kind):
 
 @pytest.mark.parametrize("name", BESIDE)
 def test_labellings_of_different_lengths(name):
-    with pytest.raises(ValueError, match="must label the same points, got 12 and 11"):
+    with pytest.raises(ValueError, match="must have the same length, got 12 and 11"):
         BESIDE[name](CODES, CODES[1:])
 
 
@@ -216,7 +216,7 @@ def test_separation_along_has_no_unit(scale):
         ({"scores": ["a"] * 4}, TypeError, "scores must hold real numbers"),
         ({"scores": [0.0, 1.0, np.nan, 2.0]}, ValueError, "scores must be finite, got nan"),
         ({"sides": [True]}, ValueError, r"sides has shape \(1,\) for 4 rows"),
-        ({"sides": [0, 1, 2, 1]}, ValueError, "sides must be True or False"),
+        ({"sides": [0, 1, 2, 1]}, ValueError, "sides must hold True or False"),
         ({"weights": 1j}, TypeError, "weights must hold real numbers"),
         ({"weights": [1.0, 2.0]}, ValueError, r"weights has shape \(2,\) for 4 rows"),
         ({"weights": [1.0, -1.0, 1.0, 1.0]}, ValueError, "weights must not be negative, got -1"),

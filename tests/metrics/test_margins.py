@@ -32,7 +32,7 @@ def machine_by_socp(X, labels):
 
 
 def widest_gap(X, labels):
-    """Return the direction and the full width of the widest gap, None where there is no gap."""
+    """Return the direction and the full width of the widest gap, or None if there is no gap."""
     w, b = cp.Variable(X.shape[1]), cp.Variable()
     signs = np.where(labels, 1.0, -1.0)
     problem = cp.Problem(cp.Minimize(cp.sum_squares(w)), [cp.multiply(signs, X @ w + b) >= 1])
@@ -109,7 +109,7 @@ def test_theorem_4_is_never_violated(seed):
 def test_theorem_4_is_attained_by_two_points():
     X, labels = np.array([[0.0], [0.0], [1.0], [1.0], [1.0]]), [0, 0, 1, 1, 1]
     margin = normalized_margin(X, labels, [-2.0])
-    assert margin == pytest.approx(1 / np.sqrt(0.4 * 0.6))  # the largest there is
+    assert margin == pytest.approx(1 / np.sqrt(0.4 * 0.6))  # the largest possible
     assert msp_from_margin(margin, 0.4) == pytest.approx(1.0)
 
 
@@ -152,7 +152,7 @@ def test_theorem_5_by_the_cone_program(threshold, rho):
         shares, p = border_shares(*two_groups(seed), rho, threshold == "best")
         claim = relative_margin_share(p, rho, threshold=threshold)
         assert min(shares) >= claim - 1e-9
-        if threshold == "midpoint":  # the print
+        if threshold == "midpoint":  # as printed
             r = (1 / p - 1) / ((1 / p - 1) + (1 - rho) ** 2 / 4)
             assert claim == pytest.approx(1 - r)
 
@@ -178,7 +178,7 @@ def test_no_other_hyperplane_ensures_a_larger_share():
 
 
 def test_the_share_is_attained():
-    """A fifth of each cluster at the border of the margin: no more can be promised."""
+    """A fifth of each cluster is at the border of the margin, so the share is attained."""
     one = np.array([2.0, 4.5, 4.5, 4.5, 4.5])  # mean 4, standard deviation 1
     scores, labels = np.concatenate([one, -one]), np.repeat([1, 0], 5)
     margins = relative_margin(scores, labels)
@@ -188,7 +188,7 @@ def test_the_share_is_attained():
 
 
 def test_the_threshold_of_the_machine_does_not_have_the_printed_share():
-    """Theorem 5 is about some hyperplane: not about that of the minimax probability machine."""
+    """Theorem 5 holds for some hyperplane, but not that of the minimax probability machine."""
     one = np.array([-1.0, 1.0] * 50)  # deviation 1
     scores = np.concatenate([0.05 * one, 4.0 + 2.0 * one])
     labels = np.repeat([0, 1], 100)
@@ -225,22 +225,22 @@ def test_ends_of_the_shares(threshold):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: msp_from_margin(3.0, 0.5), "margin=3 is impossible: with share=0.5"),
+        (lambda: msp_from_margin(3.0, 0.5), "margin=3 is impossible with share=0.5"),
         (lambda: msp_from_margin(1e300, 0.5), "is impossible"),
-        (lambda: msp_from_margin(1.0, 0.0), "share must be between 0 and 1"),
+        (lambda: msp_from_margin(1.0, 0.0), "share must be strictly between 0 and 1"),
         (lambda: msp_from_margin(np.nan, 0.5), "margin must be finite"),
         (lambda: relative_margin_share(1.2, 0.5), "msp must be at least 0 and at most 1"),
         (lambda: relative_margin_share(0.5, -1.0), "rho must be at least 0 and at most 1"),
         (lambda: relative_margin_share(0.5, 0.5, threshold="own"), "threshold must be one of"),
-        (lambda: relative_margin([1.0, 2.0, 3.0], [0, 1, 2]), "labels must name 2 clusters"),
+        (lambda: relative_margin([1.0, 2.0, 3.0], [0, 1, 2]), "labels must have 2 clusters"),
         (lambda: relative_margin([1.0, 1.0], [0, 1]), "the same mean score"),
         (lambda: relative_margin([1.0, 2.0], [0, 1, 1]), "one label for each of the 2 rows"),
         (
             lambda: normalized_margin(np.eye(3), [0, 1, 1], [1.0]),
-            "coef has 1 entries, and X has 3",
+            "coef has 1 entries, but X has 3",
         ),
-        (lambda: normalized_margin(np.eye(3), [0, 1, 1], np.zeros(3)), "coef is 0"),
-        (lambda: normalized_margin(np.ones((3, 2)), [0, 1, 1], [1.0, 0.0]), "are the same"),
+        (lambda: normalized_margin(np.eye(3), [0, 1, 1], np.zeros(3)), "coef must not be 0"),
+        (lambda: normalized_margin(np.ones((3, 2)), [0, 1, 1], [1.0, 0.0]), "are equal"),
     ],
 )
 def test_bad_input(call, message):

@@ -38,7 +38,7 @@ PAIRED = [pair_f_measure]
 
 @st.composite
 def labellings(draw, max_labels=4, max_points=14):
-    """Two labellings of the same points."""
+    """Two labellings of the same rows."""
     n = draw(st.integers(1, max_points))
     labels = st.lists(st.integers(0, max_labels - 1), min_size=n, max_size=n)
     return np.array(draw(labels)), np.array(draw(labels))
@@ -79,7 +79,7 @@ def brute_force_errors(true, pred):
 
 
 def pair_counts(true, pred):
-    """TP, FP, FN, TN by looking at every pair."""
+    """Count TP, FP, FN and TN over all pairs."""
     pairs = list(itertools.combinations(range(true.size), 2))
     same_class = np.array([true[i] == true[j] for i, j in pairs], dtype=bool)
     same_cluster = np.array([pred[i] == pred[j] for i, j in pairs], dtype=bool)
@@ -164,11 +164,11 @@ def test_an_integer_weight_is_a_repeated_point(metric, weighted):
 
 
 def test_known_values():
-    # A rare class that is lost altogether: a small error, but half of the classes.
+    # A rare class without a cluster: a small error, but half of the balanced error.
     true = np.repeat([0, 1], [98, 2])
     assert clustering_error(true, np.zeros(100, dtype=int)) == pytest.approx(0.02)
     assert balanced_clustering_error(true, np.zeros(100, dtype=int)) == pytest.approx(0.5)
-    # More clusters than classes: the points of the third cluster are errors.
+    # More clusters than classes: the rows of the third cluster are errors.
     assert clustering_error([0, 0, 0, 1, 1], ["x", "x", "y", "z", "z"]) == pytest.approx(0.2)
     # Multivariate MMC eq. 19 with a = 3, b = 1, c = 1, d = 2: s = 4, ac + bd = 5 = ab + cd.
     true, pred = [0, 0, 0, 1, 0, 1, 1], [0, 0, 0, 0, 1, 1, 1]
@@ -183,7 +183,7 @@ def test_normalized_cut_is_the_sum_of_cut_over_volume(kind, graph):
     for k in np.unique(labels):
         inside = labels == k
         vol = W[inside].sum()
-        # Isolated points count as points whose last edge is all but gone.
+        # Isolated rows count as rows whose last edge nearly vanishes.
         expected += W[np.ix_(inside, ~inside)].sum() / vol if vol > 0 else 1.0
     given_as = {"dense": np.asarray, "csr": sparse.csr_array, "coo": sparse.coo_array}[kind](W)
     value = normalized_cut(given_as, labels)
@@ -195,7 +195,7 @@ def test_normalized_cut_of_blocks_is_zero_and_single_precision_is_fine():
     W = np.kron(np.eye(3), np.ones((4, 4))).astype(np.float32)
     labels = np.repeat(["a", "b", "c"], 4)
     assert normalized_cut(W, labels) == 0.0
-    # Each point cut from its three peers, diagonal in the volume: 12 times 3 / 4.
+    # Each row is cut from its three peers, diagonal in the volume: 12 times 3 / 4.
     assert normalized_cut(sparse.csr_array(W), np.arange(12)) == pytest.approx(9.0)
 
 
@@ -226,16 +226,16 @@ def test_imbalance_has_the_papers_values():
 @pytest.mark.parametrize(
     ("true", "pred", "error", "message"),
     [
-        ([0, 1], [0, 1, 1], ValueError, "same points, got 2 and 3"),
-        ([], [], ValueError, r"labels_true must be .* got an array of shape \(0,\)"),
-        ([[0, 1]], [0, 1], ValueError, r"labels_true must be .* got an array of shape \(1, 2\)"),
-        ([0, 1], [[0], [1]], ValueError, r"labels_pred must be .* shape \(2, 1\)"),
+        ([0, 1], [0, 1, 1], ValueError, "same length, got 2 and 3"),
+        ([], [], ValueError, r"labels_true must hold .* got an array of shape \(0,\)"),
+        ([[0, 1]], [0, 1], ValueError, r"labels_true must hold .* got an array of shape \(1, 2\)"),
+        ([0, 1], [[0], [1]], ValueError, r"labels_pred must hold .* shape \(2, 1\)"),
         ([0, 1], [0, np.nan], ValueError, "labels_pred must not contain NaN"),
         (
             np.array([0, "a"], dtype=object),
             [0, 1],
             TypeError,
-            "labels_true must be labels of one kind.*convert them all",
+            "labels_true must be of one type.*Convert all",
         ),
     ],
 )
@@ -262,7 +262,7 @@ def test_bad_labels_are_named(metric, true, pred, error, message):
         (lambda: volume([0, 0], np.eye(2)), "h must be a finite vector other than zero"),
         (lambda: volume([[1, 0]], np.eye(2)), "h must be a one-dimensional array"),
         (lambda: volume([1, 0], np.eye(3)), r"Q must be of shape \(2, 2\).* got \(3, 3\)"),
-        (lambda: imbalance([]), "labels must be one label for each point"),
+        (lambda: imbalance([]), "labels must hold one label per row"),
     ],
 )
 def test_bad_input_is_named(call, message):
@@ -276,7 +276,7 @@ def test_matched_labels_agree_in_as_many_points_as_possible(pair):
     found = matched_labels(true, pred)
     codes = np.unique(true, return_inverse=True)[1]
     assert np.mean(found != codes) == pytest.approx(clustering_error(true, pred))
-    # The partition is the same, and clusters without a match have numbers of their own.
+    # The partition is the same, and unmatched clusters have new numbers.
     assert clustering_error(pred, found) == 0
     n_free = np.unique(pred).size - np.unique(true).size
     assert np.sum(np.unique(found) >= np.unique(true).size) >= max(n_free, 0)

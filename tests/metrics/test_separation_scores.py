@@ -29,7 +29,7 @@ def clusters(seed, sizes=(30, 20), d=4, gap=2.0):
 
 
 def moments(X, labels, reg):
-    """D, S_k + reg diag(Sigma), Sigma + reg diag(Sigma) and shares, by the paper's letter."""
+    """D, S_k + reg diag(Sigma), Sigma + reg diag(Sigma) and shares, as in the paper."""
     parts = [X[labels == c] for c in np.unique(labels)]
     D = parts[0].mean(axis=0) - parts[1].mean(axis=0)
     total = np.atleast_2d(np.cov(X.T, bias=True))
@@ -101,7 +101,7 @@ def test_theorem_2_holds_in_thousands_of_cases():
         violations += bound > p + 1e-9
         tight += bound > 0.9 * p
     assert violations == 0
-    assert tight > 100  # the bound says something
+    assert tight > 100  # the bound is not trivial
 
 
 def test_bound_is_attained_by_balanced_clusters_of_one_shape():
@@ -255,7 +255,7 @@ def test_features_constant_in_a_pair_are_left_out(score, kind, dtype):
     wide = np.hstack([X, constant, zero, np.full_like(zero, 0.1)]).astype(dtype)
     expected = score(X[mine].astype(dtype), labels[mine])
     assert score(kind(wide[mine]), labels[mine]) == pytest.approx(expected, abs=1e-5)
-    # Against the far cluster nothing is worse than the pair's own p, which decides.
+    # The far cluster is separated better, so the p of the pair decides.
     whole = score(kind(wide), labels)
     far = [score(kind(wide[labels != c]), labels[labels != c]) for c in (0, 1)]
     shares = np.bincount(labels) / labels.size
@@ -267,7 +267,7 @@ def test_features_constant_in_a_pair_are_left_out(score, kind, dtype):
 def test_small_and_equal_clusters(score):
     X, labels = clusters(8, (30, 1))
     assert 0 < score(X, labels) < 1
-    assert 0 < score(X, labels, reg=0) < 1  # one row does not vary, the other cluster does
+    assert 0 < score(X, labels, reg=0) < 1  # the other cluster varies
     assert 0 < score(np.array([[0.0], [1.0]]), [0, 1]) < 1
     assert score(np.ones((6, 2)), [0, 0, 0, 1, 1, 1]) == 0
     assert score([[1.0], [-1.0], [1.0], [-1.0]], [0, 0, 1, 1]) == 0
@@ -288,7 +288,7 @@ def test_singular_covariances_need_regularisation(score, cross_fit):
     X, _ = clusters(9, (10, 10))
     labels = np.repeat([0, 1], 10)
     for singular in (few, np.hstack([X, X[:, :1]]), np.hstack([X, X[:, :1] + X[:, 1:2]])):
-        with pytest.raises(ValueError, match=r"singular and `reg` is too small.*0\.1 is usual"):
+        with pytest.raises(ValueError, match=r"singular and `reg` is too small.*reg=0\.1"):
             score(singular, labels, reg=0, cross_fit=cross_fit, random_state=0)
         assert 0 <= score(singular, labels, cross_fit=cross_fit, random_state=0) < 1
     with pytest.raises(ValueError, match="singular"):
@@ -299,10 +299,10 @@ def test_singular_covariances_need_regularisation(score, cross_fit):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"labels": np.zeros(50)}, "labels must name at least 2 clusters, got 1"),
+        ({"labels": np.zeros(50)}, "labels must have at least 2 clusters, got 1"),
         ({"labels": [0, 1]}, "one label for each of the 50 rows of X, got 2"),
         ({"labels": np.r_[np.nan, np.ones(49)]}, "labels must not contain NaN"),
-        ({"labels": np.zeros((50, 2))}, "labels must be one label for each point"),
+        ({"labels": np.zeros((50, 2))}, "labels must hold one label per row"),
         ({"X": np.r_[np.nan, np.ones(49)][:, None]}, "Input X contains NaN"),
         ({"X": np.r_[np.inf, np.ones(49)][:, None]}, "Input X contains infinity"),
         ({"reg": -0.1}, "reg must be a finite number of at least 0, got -0.1"),
@@ -311,7 +311,7 @@ def test_singular_covariances_need_regularisation(score, cross_fit):
         ({"reg": "auto"}, "reg must be a finite number of at least 0, got 'auto'"),
         (
             {"labels": np.r_[2, np.arange(49) % 2], "cross_fit": True},
-            "at least 2 rows in every cluster, got 1 in the smallest; merge or drop",
+            "at least 2 rows in every cluster, got 1 in the smallest. Merge or drop",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Separation scores with more features than rows: those of the features' covariances."""
+"""Separation scores with more features than rows: equal to those of the features' covariances."""
 
 import sys
 
@@ -11,7 +11,7 @@ from volmar.metrics import msp_score, separation_score
 
 @pytest.fixture
 def by_columns(monkeypatch):
-    """Score by the covariances of the features, whatever the shape of X."""
+    """Score by the covariances of the features, for any shape of X."""
 
     def scored(score, *args, **kwargs):
         with monkeypatch.context() as patch:
@@ -47,7 +47,7 @@ def test_they_are_the_same(by_columns, score, cross_fit, k):
 @pytest.mark.parametrize("score", [msp_score, separation_score])
 def test_degenerate_pairs(score):
     X, y = rows(2)
-    with pytest.raises(ValueError, match="Pass a reg"):
+    with pytest.raises(ValueError, match="Pass reg"):
         score(X, y, reg=0.0)
     assert score(np.ones((6, 9)), [0, 0, 0, 1, 1, 1]) == 0.0
     assert score(np.repeat(X[:2], 3, axis=0), [0, 0, 0, 1, 1, 1]) > 0.8

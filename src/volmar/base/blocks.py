@@ -1,4 +1,4 @@
-"""Estimators on dask collections: checks by a pass, lazy predictions, and who can take them."""
+"""Estimators on dask collections: checks, lazy predictions, and errors if not supported."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ from volmar.rows import (
 )
 from volmar.rows.blocks.sums import Squares
 
-# Who takes rows in blocks; the rest would need all pairs of rows, or all rows at once.
+# Estimators that support dask collections. The others need all rows, or all pairs, in memory.
 CAN = "MSPC, CPMMC, SKMMC, KernelCPMMC(method='nystroem') and MinimaxProbabilityMachine"
 
 
 class RefusedBlocksError(TypeError):
-    """An estimator, or its parameters, needs all rows at once."""
+    """Raised if an estimator with its parameters does not support dask collections."""
 
 
 def refuse_blocks(name: str, why: str = "") -> None:
-    """Say that an estimator, or its parameters, cannot take a dask collection, and who can."""
+    """Raise an error for a dask collection that lists the estimators that support one."""
     reason = why or f"{name} needs all rows at once"
     raise RefusedBlocksError(
-        f"{name} cannot take a dask array or DataFrame here: {reason}. {CAN} "
-        "can; or fit a sample in memory, X[:100_000].compute() say, and predict the rest, "
-        "which takes a dask array."
+        f"{name} cannot take a dask array or DataFrame here: {reason}. {CAN} support them. Or fit "
+        "a sample in memory, for example X[:100_000].compute(), and call predict with the dask "
+        "collection."
     )
 
 
 def require_in_memory(X: Any, name: str, why: str = "") -> None:
-    """Refuse rows in blocks, see `refuse_blocks`."""
+    """Raise an error if X is a dask collection, see `refuse_blocks`."""
     if not is_in_memory(X):
         refuse_blocks(name, why)
 
 
 def check_blocks(estimator: Any, X: Any, *, reset: bool) -> BlockTable:
-    """Return the table of a dask collection, after checks of its shape; see `check_entries`."""
+    """Check the shape of a dask collection and return its table; see also `check_entries`."""
     names = getattr(X, "columns", None)
     table = as_table(X)
     n, d = table.shape
@@ -65,12 +65,15 @@ def check_blocks(estimator: Any, X: Any, *, reset: bool) -> BlockTable:
         if names is not None and all(isinstance(name, str) for name in names):
             estimator.feature_names_in_ = np.asarray(names, dtype=object)
     if n < 2:
-        raise ValueError(f"X has n_samples={n} row, and at least 2 are needed to cluster.")
+        raise ValueError(f"X has n_samples={n} row. At least 2 rows are needed to cluster.")
     return table
 
 
 def check_entries(table: BlockTable, ask_more: Callable[[], None]) -> None:
-    """Refuse NaN, infinity and entries out of range; the pass also answers `ask_more`."""
+    """Raise an error for NaN, infinity and entries out of range.
+
+    The same pass over the data also computes the requests made by `ask_more`.
+    """
     BlockRows(table).first_guess()
 
     def ask() -> None:
@@ -81,24 +84,24 @@ def check_entries(table: BlockTable, ask_more: Callable[[], None]) -> None:
     square = table.ask(Squares())
     if not np.isfinite(square):
         raise ValueError(
-            "X contains NaN or infinity (or numbers whose squares are), seen in a pass over its "
-            "blocks. Drop or fill such rows, e.g. by X.dropna() of a dask DataFrame, or scale X."
+            "X contains NaN or infinity (or numbers whose squares overflow). Drop or fill such "
+            "rows, for example with X.dropna() of a dask DataFrame, or scale X."
         )
     limits = np.finfo(table.dtype)
     high, low = float(np.sqrt(limits.max)) * 1e-4, float(np.sqrt(limits.tiny)) * 1e4
     size = float(np.sqrt(square))
     if size > high or 0 < size < low:
         raise ValueError(
-            f"the entries of X have a sum of squares of {square:.3g}, too near the limits of "
-            f"{table.dtype}. Scale X to between {low:.0g} and {high:.0g}."
+            f"the sum of squares of X is {square:.3g}, too close to the limits of {table.dtype}. "
+            f"Scale X so that its norm is between {low:.0g} and {high:.0g}."
         )
 
 
 def check_weights(X: Any, sample_weight: Any, ask_first: Callable[[RowSource], None]) -> Any:
     """Return the weights of validated rows, in their `WeightUnit`, or None.
 
-    Of rows in blocks the entries are checked, too, and the same pass brings what `ask_first` asks
-    for, with which the fit begins.
+    For a dask collection, the entries of X are checked as well. The same pass computes the
+    statistics requested by `ask_first`, which the fit needs first.
     """
     if is_in_memory(X):
         return rescaled_sample_weight(sample_weight, X.shape[0])
@@ -108,10 +111,7 @@ def check_weights(X: Any, sample_weight: Any, ask_first: Callable[[RowSource], N
 
 
 def check_block_weights(table: BlockTable, sample_weight: Any) -> RowVector | None:
-    """Return weights as a vector over the rows, in float64, or None for equal weights.
-
-    They are in their `WeightUnit`, as those in memory.
-    """
+    """Return weights as a lazy float64 vector in their `WeightUnit`, or None if not given."""
     if sample_weight is None:
         return None
     if np.ndim(sample_weight) == 0 and not is_dask(sample_weight):
@@ -134,7 +134,7 @@ def check_block_weights(table: BlockTable, sample_weight: Any) -> RowVector | No
 
 
 def check_block_labels(name: str, X: Any, labels: Any, k: int = 2) -> RowVector:
-    """Return start labels of k clusters as 0 to k - 1."""
+    """Return start labels of k clusters as a lazy vector of integers 0 to k - 1."""
     given = as_beside(X, labels, name)
     values = given.distinct()[0]
     if values.dtype.kind == "f" and np.isnan(values).any():
@@ -145,9 +145,9 @@ def check_block_labels(name: str, X: Any, labels: Any, k: int = 2) -> RowVector:
 
 
 def given_start(name: str, labels: Any, X: Any, k: int) -> Any:
-    """Return start labels that a user gave as 0 to k - 1.
+    """Return the user's start labels as integers 0 to k - 1.
 
-    X is a matrix of rows, or a vector over them, in memory or in blocks.
+    X is a matrix of rows, or a vector with one entry per row, in memory or in dask blocks.
     """
     if is_in_memory(X):
         return check_start_labels(name, labels, X.shape[0], k)
@@ -155,21 +155,21 @@ def given_start(name: str, labels: Any, X: Any, k: int) -> Any:
 
 
 def is_dask_frame(X: Any) -> bool:
-    """Whether X is a dask DataFrame, whose predictions have its index and partitions."""
+    """Return whether X is a dask DataFrame. Its predictions keep index and partitions."""
     return is_dask(X) and hasattr(X, "to_dask_array")
 
 
 def is_dask_series(y: Any) -> bool:
-    """Whether y is a dask Series, with an index and partitions."""
+    """Return whether y is a dask Series, with an index and partitions."""
     return is_dask(y) and hasattr(y, "to_frame") and y.ndim == 1
 
 
 def lazily(estimator: Any, method: str, X: Any, **options: Any) -> Any:
-    """Return what a method, with options, makes of the blocks of X, without computing it.
+    """Return the lazy result of a method, with options, on the blocks of X.
 
-    Of a dask array it is a dask array in the same blocks. Of a dask DataFrame it is a dask Series
-    (or a DataFrame, with a column for each cluster) with the same index and partitions, which
-    ``X.assign`` takes.
+    For a dask array, the result is a dask array in the same blocks. For a dask DataFrame, it is a
+    dask Series (or a DataFrame with one column per cluster) with the same index and partitions,
+    which can be passed to ``X.assign``.
     """
     frame = X if is_dask_frame(X) else None
     if frame is not None:
@@ -177,18 +177,18 @@ def lazily(estimator: Any, method: str, X: Any, **options: Any) -> Any:
         seen = getattr(estimator, "feature_names_in_", None)
         if seen is not None and names != list(seen):
             raise ValueError(
-                "X must have the columns that fit has seen, in the same order: "
-                f"{_shown(seen)}; got {_shown(names)}."
+                "X must have the columns seen in fit, in the same order. "
+                f"Expected {_shown(seen)}; got {_shown(names)}."
             )
         X = X.to_dask_array()
     if X.dtype.kind not in "biuf":
         raise TypeError(f"X must hold real numbers, got a dask array of dtype {X.dtype}.")
     if X.ndim != 2 or X.shape[1] != estimator.n_features_in_:
         raise ValueError(
-            f"X must have the {estimator.n_features_in_} features that fit has seen, got shape "
+            f"X must have the {estimator.n_features_in_} features seen in fit, got shape "
             f"{X.shape}."
         )
-    # Those that take rows in blocks predict without them; others may need what they have of each.
+    # Estimators that support dask predict without values per training row; others may need them.
     is_light = getattr(estimator, "_takes_blocks", False)
     light = without_vectors(estimator) if is_light else _copied(estimator)
     vars(light).pop("feature_names_in_", None)  # blocks are arrays
@@ -208,7 +208,7 @@ def lazily(estimator: Any, method: str, X: Any, **options: Any) -> Any:
 
 
 class _BlockCall:
-    """A method of an estimator on a block, of which some may be empty."""
+    """A method of an estimator applied to a block, which may be empty."""
 
     def __init__(self, estimator: Any, method: str, few: np.ndarray, options: dict[str, Any]):
         self.estimator, self.method, self.few, self.options = estimator, method, few, options
@@ -219,7 +219,7 @@ class _BlockCall:
         return getattr(self.estimator, self.method)(block, **self.options)
 
     def of_frame(self, part: Any) -> Any:
-        """Return what a partition gives, beside its index."""
+        """Return the result for a partition, with its index."""
         import pandas as pd
 
         found = self(part.to_numpy())
@@ -228,7 +228,7 @@ class _BlockCall:
 
 
 def with_dask_vectors(result: Any) -> Any:
-    """Return a result whose vectors over rows in blocks are lazy dask arrays."""
+    """Return a result with lazy dask arrays in place of internal block vectors."""
     values = {one.name: getattr(result, one.name) for one in fields(result)}
     found = {name: lazy_vector(value) for name, value in values.items()}
     changed = {name: value for name, value in found.items() if value is not values[name]}
@@ -236,7 +236,7 @@ def with_dask_vectors(result: Any) -> Any:
 
 
 def without_vectors(estimator: Any) -> Any:
-    """Return a copy that still predicts, without what has an entry for each training row."""
+    """Return a copy that can predict, without arrays that have one entry per training row."""
     light = _copied(estimator)
     labels = vars(light).pop("labels_", None)
     if labels is not None and is_dataclass(getattr(light, "result_", None)):
@@ -252,7 +252,7 @@ def without_vectors(estimator: Any) -> Any:
 
 
 def _copied(estimator: Any) -> Any:
-    """Return a shallow copy; copy.copy would ask __getstate__, which asks here."""
+    """Return a shallow copy. copy.copy would call __getstate__, which calls this function."""
     copied = object.__new__(type(estimator))
     vars(copied).update(vars(estimator))
     return copied

@@ -1,4 +1,4 @@
-"""Progress through scikit-learn's own callbacks (1.9 and later), and nothing without them."""
+"""Progress through scikit-learn's callbacks (1.9 and later); no progress in earlier versions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ try:
 except ImportError:  # scikit-learn before 1.9
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in where scikit-learn has no callbacks."""
+        """Placeholder for versions of scikit-learn without callbacks."""
 
     def with_callbacks(method: F) -> F:
-        """Return the method as it is: there are no callbacks to tear down."""
+        """Return the method unchanged, because there are no callbacks to tear down."""
         return method
 
 
@@ -23,10 +23,10 @@ __all__ = ["CallbackSupportMixin", "fit_steps", "with_callbacks"]
 
 
 def fit_steps(estimator: Any, X: Any, n_steps: int, name: str = "start") -> Iterator[int]:
-    """Yield 0, ..., n_steps - 1, telling the estimator's callbacks when each begins and ends.
+    """Yield 0, ..., n_steps - 1, and notify the estimator's callbacks of each step.
 
-    A callback that asks to stop ends the loop after the current step. Call it once, inside a
-    `fit` decorated with `with_callbacks`.
+    If a callback requests a stop, the loop ends after the current step. Call this function once,
+    inside a `fit` decorated with `with_callbacks`.
     """
     if not hasattr(estimator, "_init_callback_context"):
         yield from range(n_steps)

@@ -56,54 +56,54 @@ from volmar.rows import Parts, RowSource, as_rows, constant_vector, is_dask, is_
 from volmar.rows.parts import pool_rows
 from volmar.solvers import Status
 
-# Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
+# Separation probability of a random split; splits below it are still ranked by theirs.
 CHANCE, RANKS = 0.5, 1e-3
-# Levels of the tests: the number of draws is proportional to the reciprocal.
+# Range of `alpha`: the number of draws of a test is proportional to 1 / alpha.
 LOWEST_ALPHA, HIGHEST_ALPHA = 1e-3, 0.5
-# Rows of a part that are looked at to split it; tests look at as many as one draw brings.
+# Maximum number of rows used to split a part. Tests use at least as many as one draw returns.
 SAMPLED_ROWS = 20_000
 
 
 class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
-    """What every clusterer of the house shares.
+    """Base class of all clusterers.
 
-    A subclass says what it checks (`_check_parameters`), what it makes of the data once
-    (`_problem`), what one start does with that (`_run`, which returns a certified `Result` with a
-    `labels` field), and how rows are scored by the result (`_scores`). The start with the lowest
-    objective is kept. A method with weights of rows derives from `WeightedClusterer`.
+    A subclass checks its parameters (`_check_parameters`), prepares the data once (`_problem`),
+    runs one start on the prepared data (`_run`, which returns a certified `Result` with a `labels`
+    field) and scores rows by the result (`_scores`). The start with the lowest objective is kept.
+    A method that supports sample weights derives from `WeightedClusterer`.
 
-    Clusters are numbered by size, the largest is 0, ties go to the cluster of the first row:
-    `_finish` puts the result in this order before `_publish` makes anything of it. Sizes count
-    `sample_weight`.
+    Clusters are numbered by size. The largest is cluster 0, and ties go to the cluster that
+    contains the first row. `_finish` renumbers the result before it calls `_publish`. Sizes
+    include `sample_weight`.
 
-    Progress is told to scikit-learn's callbacks (scikit-learn 1.9 and later): after
-    ``model.set_callbacks(ProgressBar())``, `fit` reports every start, or every split where a given
-    number of clusters is found by splitting again. There is no `verbose`. With n_clusters="auto"
-    nothing is reported: the number of splits is not known before.
+    Progress is reported to scikit-learn's callbacks (scikit-learn 1.9 and later). After
+    ``model.set_callbacks(ProgressBar())``, `fit` reports every start, or every split if a given
+    number of clusters is found by recursive splitting. There is no `verbose`. With
+    n_clusters="auto" nothing is reported because the number of splits is not known in advance.
     """
 
-    #: Fewest clusters that `_run` can find; asked for 1 below it, `fit` puts all rows together.
+    #: Minimum number of clusters that `_run` can find. If 2, `fit` handles n_clusters=1 itself.
     _min_clusters: ClassVar[int] = 2
-    #: How a method without a parameter `multiway` finds more than two clusters: "joint", at once,
-    #: or "recursive", by splitting again.
+    #: How a method without a parameter `multiway` finds more than two clusters: "joint" (all at
+    #: once) or "recursive" (by repeated splits in two).
     _multiway: ClassVar[str] = "joint"
-    #: Parameters that may hold an entry for each row, which a split of the rows would break.
+    #: Parameters that may hold one entry per row, which do not work with recursive splitting.
     _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
-    #: Whether rows in blocks (dask) are taken: the method needs sums over rows only.
+    #: Whether dask collections are supported: the method needs only sums over rows.
     _takes_blocks: ClassVar[bool] = False
-    #: Whether the fit of a part may raise `PostponedSplitError`, where its `_hurdle` is above 0.
+    #: Whether the fit of a part may raise `PostponedSplitError` if its `_hurdle` is above 0.
     _postpones: ClassVar[bool] = False
     #: Fitted numbers that are documented to be NaN in some fits; all others are finite.
     _may_be_nan: ClassVar[tuple[str, ...]] = ()
-    #: Values of parameters that are None, by `mode` and name; on the page *Symbols*.
+    #: Values used for parameters that are None, by `mode` and name; see the page *Symbols*.
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {}
-    #: Whether sparse X is taken.
+    #: Whether sparse X is supported.
     _accepts_sparse: ClassVar[bool] = True
-    #: What the user knows of the clusters, during a fit with that.
+    #: The known labels, links and size limits, during a guided fit.
     _guide: Guide | None = None
-    #: Added to the scores of the clusters, so that their sizes are as asked for.
+    #: Offsets added to the scores of the clusters so that their sizes respect the limits.
     _offsets: NDArray | None = None
-    #: Told, with n_clusters="auto", how many rows are in clusters that stay whole, of how many.
+    #: With n_clusters="auto", called with the number of rows in finished clusters and of all rows.
     _tell: Callable[[int, int], None] | None = None
 
     # Parameters that every clusterer declares in its own __init__.
@@ -113,7 +113,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
     random_state: Any
     mode: str
 
-    # Names are integers or strings, where labels of rows were given.
+    # The names are integers or strings, as in the labels given by the user.
     classes_: NDArray[np.int64] | NDArray[np.str_]
     tree_: SplitTree
     labels_: NDArray[np.int64] | NDArray[np.str_]
@@ -123,15 +123,15 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
 
     @abstractmethod
     def _check_parameters(self) -> None:
-        """Raise a clear error for a parameter that no data could make right."""
+        """Raise a clear error for a parameter that is invalid for any data."""
 
     def _check_all_parameters(self) -> None:
-        """Check parameters, with those of a mixin."""
+        """Check all parameters, including those of mixins."""
         self._check_parameters()
 
     @abstractmethod
     def _problem(self, X: Any, weights: NDArray | None) -> Any:
-        """Return what all starts share: a kernel matrix, an operator, moments."""
+        """Return the data shared by all starts, such as a kernel matrix or moments."""
 
     @abstractmethod
     def _run(self, problem: Any, seed: int, /) -> Any:
@@ -142,10 +142,10 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         """Return scores of validated rows: (n,) for two clusters, (n, k) otherwise."""
 
     def _check_blocks_parameters(self) -> None:
-        """Refuse parameters with which a dask collection cannot be clustered."""
+        """Raise an error for parameters that do not support dask collections."""
 
     def _value_of(self, name: str) -> Any:
-        """Return a parameter, or its value in this mode where it is None."""
+        """Return a parameter, or its default in this mode if it is None."""
         value = getattr(self, name)
         return self._mode_defaults[self.mode].get(name) if value is None else value
 
@@ -157,31 +157,31 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         return any(isinstance(value, str) and value == "precomputed" for value in named)
 
     def _is_recursive(self) -> bool:
-        """Whether more than two clusters are found by splitting again."""
+        """Return whether more than two clusters are found by recursive splitting."""
         return bool(getattr(self, "multiway", self._multiway) == "recursive")
 
     def _split_probability(self, model: Any, X: Any, weights: NDArray | None, /) -> float:
-        """Return how well a split of rows into two separates them, a probability."""
+        """Return the probability with which a split in two separates the rows."""
         scores = scores_in_graph(model, X)
         return separation_along(scores, model.labels_.astype(bool), weights)
 
     def _split_worth(self, model: Any, probability: float, /) -> float:  # noqa: ARG002
-        """Return what splits of different parts are compared by: how far they are above chance."""
+        """Return the value by which splits of different parts are ranked: excess over chance."""
         return max(probability - CHANCE, 0.0) + RANKS * probability
 
     def _ask_first(self, rows: RowSource) -> None:
-        """Ask for what a fit to rows in blocks begins with, so that one pass brings it."""
+        """Request the first statistics of a fit to a dask collection, for a single pass."""
         rows.mean()
 
     def _renumbered(self, problem: Any, result: Any, order: NDArray, /) -> Any:  # noqa: ARG002
         """Return a result with cluster ``order[j]`` as cluster j.
 
-        What else `_publish` uses with an entry for each cluster, a subclass puts in order here.
+        A subclass also reorders here all other values per cluster that `_publish` uses.
         """
         return result.renumbered(order)
 
     def _publish(self, problem: Any, result: Any, /) -> None:
-        """Set fitted attributes beyond the common ones."""
+        """Set the fitted attributes that are specific to the method."""
 
     # ------------------------------------------------------------------ the template
 
@@ -191,8 +191,8 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         Parameters
         ----------
         X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR; with affinity="precomputed" or kernel="precomputed" similarities or
-            kernel values of all pairs of rows.
+            Rows, dense or CSR. With affinity="precomputed" or kernel="precomputed", the
+            similarities or kernel values of all pairs of rows.
         y : ignored
             For compatibility with scikit-learn.
 
@@ -208,16 +208,16 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
     def _fit(
         self, X: Any, sample_weight: ArrayLike | None = None, known: Knowledge | None = None
     ) -> Self:
-        vars(self).pop("_offsets", None)  # of the last fit
+        vars(self).pop("_offsets", None)  # left by the previous fit
         with fresh_fit(self, X), warm_start(self, X, sample_weight):
             self._fit_rows(X, sample_weight, known)
             if is_dask_frame(X):
-                # Labels that X.assign takes: its blocks as an array may be others.
+                # Labels for X.assign: the blocks of X as an array may differ from its partitions.
                 self._set_lazy_labels(X, known)
         return self
 
     def _status_words(self, result: Any) -> str:
-        """Return what a status other than CONVERGED means, with a remedy; "" for any method's."""
+        """Explain a status other than CONVERGED, with a remedy; "" selects the general text."""
         return tree_words(result) if isinstance(result, RecursiveResult) else ""
 
     def _fit_rows(
@@ -238,7 +238,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         n_samples = X.shape[0]
         if self._is_pairwise() and X.shape[1] != n_samples:
             raise ValueError(
-                f"a precomputed matrix must be square for fit, got shape {X.shape}: pass "
+                f"a precomputed matrix must be square for fit, got shape {X.shape}. Pass "
                 "similarities between all pairs of training rows."
             )
         if not auto:
@@ -247,14 +247,14 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             self._fit_mapped(rows, sample_weight, known)
 
     def _fit_mapped(self, X: Any, sample_weight: Any, known: Knowledge | None) -> None:
-        """Find the clusters of validated rows, as the method sees them."""
+        """Find the clusters of validated rows, after `metric` and `views` were applied."""
         auto, n_samples = isinstance(self.n_clusters, str), X.shape[0]
         weights = check_weights(X, sample_weight, self._ask_first)
         n_counted = n_samples if weights is None else int(np.count_nonzero(weights))
         if not auto and n_counted < self.n_clusters:
             raise ValueError(
                 f"n_clusters={self.n_clusters} is more than the number of rows with a positive "
-                f"sample_weight, {n_counted} (those below 2**-100 of the largest count as 0). "
+                f"sample_weight, {n_counted}. Weights below 2**-100 of the largest count as 0. "
                 "Lower n_clusters."
             )
         if known is not None and self._fit_known(X, weights, known):
@@ -271,7 +271,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             self._fit_once(X, weights)
 
     def _fit_once(self, X: Any, weights: Any) -> None:
-        """Find all clusters of validated rows together."""
+        """Find all clusters of validated rows at once."""
         problem = self._problem(X, weights)
         n_starts = self._n_starts()
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_starts)
@@ -284,39 +284,39 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         self._finish(problem, best, weights)
 
     def _finish(self, problem: Any, result: Any, weights: Any) -> None:
-        """Set everything that was fitted, with the clusters numbered by size."""
+        """Set the fitted attributes, with the clusters numbered by size."""
         order = self._order(result.labels, weights)
         result = self._renumbered(problem, result, order)
         self._set_result(result)
         self._publish(problem, result)
 
     def _order(self, labels: Any, weights: Any) -> NDArray:
-        """Return the numbers of the clusters in their order: by size, or as the user has them."""
+        """Return the order of the clusters: by size, or unchanged if the user named them."""
         k = int(self.n_clusters)
         if self._guide is not None and self._guide.has_names:
             return np.arange(k)
         return self._cluster_order(labels, weights, k)
 
-    def _guided_params(self, free: Any, /) -> dict[str, Any]:  # noqa: ARG002 -- for those who choose
-        """Return parameters that a fit without a guide has chosen, for those with one."""
+    def _guided_params(self, free: Any, /) -> dict[str, Any]:  # noqa: ARG002 -- see `GammaWidth`
+        """Return parameters chosen by the unguided fit, for use in guided fits."""
         return {}
 
     def _fit_known(self, X: Any, weights: Any, known: Knowledge, /) -> bool:  # noqa: ARG002
-        """Fit with labels and links that the user knows; False where nothing is known."""
+        """Fit with known labels and links; return False if there are none."""
         return False
 
     def _fit_seeded_blocks(self, X: Any, weights: Any, seeds: Seeds, /) -> None:  # noqa: ARG002
-        """Fit rows in blocks, some of which have labels; for methods that can."""
+        """Fit a dask collection with some labelled rows, if the method supports it."""
         refuse_blocks(f"{type(self).__name__} with y")
 
     def _fit_tree(self, X: Any, weights: Any, steps: Iterable[int]) -> GrownTree:
-        """Find clusters by splitting X, and its parts, in two."""
+        """Find clusters by recursive splits of X in two."""
         for name in self._row_parameters:
             value: Any = getattr(self, name, None)
             if np.ndim(value) > 0 or sparse.issparse(value):
                 raise ValueError(
-                    f"{name} holds an entry for each row, and clusters beyond two are found by "
-                    f"splitting the rows. Give {name} by a name, or use n_clusters=2."
+                    f"{name} holds one entry per row, but more than two clusters are found by "
+                    f"splitting the rows. Give {name} by name, or use n_clusters=2."
                 )
         is_tested = self.n_clusters == "auto"
         seeds = check_random_state(self.random_state)
@@ -355,11 +355,11 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         return grown
 
     def _samples_parts(self) -> bool:
-        """Whether large parts are split by a sample of their rows: scores tell the others."""
+        """Return whether large parts are split by a sample; other rows follow their scores."""
         return self._takes_blocks and not self._is_pairwise()
 
     def _splits_by_hyperplanes(self) -> bool:
-        """Whether a split into two is a hyperplane in the coordinates of X."""
+        """Return whether a split in two is a hyperplane in the coordinates of X."""
         kernel = getattr(self, "kernel", None)
         return isinstance(kernel, str) and kernel == "linear"
 
@@ -367,11 +367,11 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         return fit_in_two(self, part, **params)
 
     def _of_part(self, part: PartRows) -> dict[str, Any]:
-        """Return private attributes that a copy of this clusterer has while a part is split."""
+        """Return private attributes to set on the copy of this clusterer that splits a part."""
         return {"_hurdle": part.hurdle} if part.hurdle > 0.0 else {}
 
     def _fit_from(self, part: PartRows, sides: NDArray) -> Any:
-        """Fit a clusterer for two that starts from given sides; None where it cannot."""
+        """Fit a two-way clusterer from given sides; return None if that is not possible."""
         if "init" not in self.get_params(deep=False) or np.ptp(sides) == 0:
             return None
         try:
@@ -380,11 +380,11 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             return None
 
     def _make_split(self, part: PartRows, outcome: HeldOutTest) -> Any:
-        """Fit the split that held-out rows have confirmed; None where there is none."""
+        """Fit the split that held-out rows have confirmed; return None if there is none."""
         return confirmed_split(self, part, outcome)
 
     def _take_over(self, model: Any) -> None:
-        """Take what was fitted to the same columns by a copy with other parameters."""
+        """Copy the fitted attributes of a copy with other parameters, for the same columns."""
         own = {
             *self.get_params(deep=False),
             "n_features_in_",
@@ -399,7 +399,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
                 setattr(self, name, value)
 
     def _set_lazy_labels(self, X: Any, known: Knowledge | None = None) -> None:  # noqa: ARG002
-        """Set the labels to the predictions for a dask collection, which are computed later."""
+        """Set the labels to the lazy predictions for a dask collection."""
         self.labels_ = lazily(self, "predict", X)
         self.result_ = replace(self.result_, labels=self.labels_)
 
@@ -415,16 +415,16 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             self.tree_.sizes = tuple(np.bincount(self.labels_).tolist())
 
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:
-        """Find the clusters of X, and return the cluster of each row.
+        """Find the clusters of X and return the cluster of each row.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            Rows, as `fit` takes them.
+            Rows, as in `fit`.
         y : ignored
             For compatibility with scikit-learn.
         **kwargs : dict
-            Passed to `fit`: sample_weight, where the method has weights.
+            Passed to `fit`, for example sample_weight if the method supports it.
         """
         return super().fit_predict(X, y, **kwargs)
 
@@ -435,30 +435,30 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         return self.tree_.n_leaves if isinstance(self.n_clusters, str) else int(self.n_clusters)
 
     def _predicted(self, X: Any) -> NDArray[np.int64]:
-        """Return the clusters of rows in memory by their scores."""
+        """Return the clusters with the highest scores, for rows in memory."""
         scores = self.decision_function(X)
         chosen = scores > 0 if scores.ndim == 1 else np.argmax(scores, axis=1)
         return chosen.astype(np.int64)
 
     def _validate(self, X: ArrayLike, *, reset: bool) -> Any:
-        """Return the checked rows of a fit, or new rows as the fitted method sees them."""
+        """Return checked rows; new rows (``reset=False``) also pass through the row map."""
         if not reset:
             check_is_fitted(self, "result_")
         if is_dask(X):
             if not self._takes_blocks or self._is_pairwise():
                 refuse_blocks(type(self).__name__)
             return check_blocks(self, X, reset=reset)
-        sparse, least = self._accepts_sparse, 2 if reset else 1
-        rows = check_rows(X, estimator=self, reset=reset, accept_sparse=sparse, min_rows=least)
+        sparse, minimum = self._accepts_sparse, 2 if reset else 1
+        rows = check_rows(X, estimator=self, reset=reset, accept_sparse=sparse, min_rows=minimum)
         return rows if reset else through_row_map(self, rows)
 
     def __getstate__(self):
-        """Leave labels that lie in blocks elsewhere behind: a saved model predicts them."""
+        """Leave out labels that are dask arrays: a loaded model can predict them again."""
         light = without_vectors(self) if is_dask(getattr(self, "labels_", None)) else self
         return BaseEstimator.__getstate__(light)
 
     def __sklearn_tags__(self):
-        """Tell scikit-learn which input is taken."""
+        """Return scikit-learn's tags, with sparse and pairwise input set for this estimator."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self._accepts_sparse
         tags.input_tags.pairwise = self._is_pairwise()
@@ -466,7 +466,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
 
 
 class WeightedClusterer(Clusterer):
-    """A clusterer with weights of rows."""
+    """A clusterer that supports `sample_weight`."""
 
     def fit(
         self,
@@ -479,14 +479,14 @@ class WeightedClusterer(Clusterer):
         Parameters
         ----------
         X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR; with kernel="precomputed" kernel values of all pairs of rows.
-            `MSPC`, `CPMMC`, `SKMMC` and `KernelCPMMC` take dask arrays and DataFrames, too.
+            Rows, dense or CSR. With kernel="precomputed", the kernel values of all pairs of rows.
+            `MSPC`, `CPMMC`, `SKMMC` and `KernelCPMMC` also accept dask arrays and DataFrames.
         y : ignored
             For compatibility with scikit-learn.
         sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice. If the largest is above
-            2**32 or below 2**-32, all are first divided by a power of two (`objective_` is then in
-            that unit), and those below 2**-100 of the largest count as 0.
+            Weight of each row. A weight of 2 is the same as repeating the row. If the largest
+            weight is above 2**32 or below 2**-32, all weights are divided by a power of two
+            (`objective_` is then in that unit). Weights below 2**-100 of the largest count as 0.
 
         Returns
         -------
@@ -496,5 +496,5 @@ class WeightedClusterer(Clusterer):
 
 
 def two_column_scores(scores: NDArray) -> NDArray:
-    """Scores (n, 2) as one signed column, positive for cluster 1; more columns as they are."""
+    """Return scores (n, 2) as one signed column, positive for cluster 1; others unchanged."""
     return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores

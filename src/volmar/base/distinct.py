@@ -1,4 +1,4 @@
-"""Fewer different rows than clusters: each is a cluster, and copies of a row are in one."""
+"""Data with fewer distinct rows than n_clusters: every distinct row becomes a cluster."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from volmar._clones import silent_clone
 from volmar.base.warn import warn_user
 from volmar.rows import is_in_memory
 
-# Entries that are looked at together.
-MOST_ENTRIES = 2**16
+# Maximum number of entries compared at once.
+MAX_ENTRIES = 2**16
 
 
 def fit_distinct(model: Any, X: Any, weights: Any) -> bool:
-    """Find one cluster for each different row, where X has fewer of these than n_clusters.
+    """Fit one cluster per distinct row if X has fewer distinct rows than n_clusters.
 
-    Say whether that is so. Rows that are all equal are left to a method that cannot find one
-    cluster, which refuses them, and start labels of more clusters to all.
+    Return whether this was done. It is not done if `init` holds labels, nor if all rows are equal
+    and the method cannot find a single cluster: the method itself then raises an error.
     """
     if not (is_in_memory(X) and isinstance(getattr(model, "init", ""), str)):
         return False
     if model._is_pairwise() and not hasattr(model, "kernel"):
-        return False  # nodes of a graph with the same edges need not be the same
+        return False  # nodes of a graph with the same edges need not be copies
     n_distinct = count_distinct_rows(X, weights, model.n_clusters)
     if not model._min_clusters <= n_distinct < model.n_clusters:
         return False
@@ -42,18 +42,18 @@ def fit_distinct(model: Any, X: Any, weights: Any) -> bool:
 
 
 def count_distinct_rows(X: Any, weights: NDArray | None, most: int) -> int:
-    """Return the number of different rows of positive weight, at most `most`.
+    """Return the number of distinct rows of positive weight, at most `most`.
 
-    No more rows are read than needed to see that many: of most data the first few.
+    Rows are read only until `most` distinct rows are found, usually the first few.
 
     Parameters
     ----------
     X : array or CSR matrix of shape (n, d)
         The rows.
     weights : ndarray of shape (n,), optional
-        Their weights.
+        Weights of the rows.
     most : int
-        Where to stop.
+        Number of distinct rows at which to stop.
 
     Examples
     --------
@@ -64,11 +64,11 @@ def count_distinct_rows(X: Any, weights: NDArray | None, most: int) -> int:
     (3, 2)
     """
     counted = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights > 0)
-    step = max(1, MOST_ENTRIES // max(X.shape[1], 1))
+    step = max(1, MAX_ENTRIES // max(X.shape[1], 1))
     seen: set[bytes] = set()
     start = 0
     while start < counted.size and len(seen) < most:
-        # The first rows are enough, nearly always.
+        # The first `most` rows are nearly always enough.
         stop = start + (min(most, step) if start == 0 else step)
         rows = X[counted[start:stop]]
         dense = rows.toarray() if sparse.issparse(rows) else rows

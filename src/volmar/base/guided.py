@@ -1,4 +1,4 @@
-"""Fits with what the user knows: labels of some rows, links between rows, sizes of clusters."""
+"""Semi-supervised fits: known labels of some rows, links between rows, limits on cluster sizes."""
 
 from __future__ import annotations
 
@@ -38,21 +38,22 @@ from volmar.rows import is_in_memory
 
 __all__ = ["GuidedMixin", "GuidedUnweightedMixin"]
 
-# Pairs of rows that a warning names.
+# Maximum number of pairs of rows listed in a warning.
 NAMED = 5
 
 
 class GuidedMixin:
     """A clusterer that takes labels of some rows, links between rows and limits of sizes.
 
-    It stands before `Clusterer`. A fit without any of them is that of the clusterer, bit by bit.
-    With them the clusterer is fitted without first, and then once more from chosen labels, with
-    `_guide` set: its `_fit_once` begins at the labels in `init` and, wherever it labels rows by
-    scores, takes the labels of `_guide.place`. It leaves the numbers of clusters as they are.
-    A clusterer with `_has_first_step` ends after its first step where `_ends_first` is set.
+    The mixin comes before `Clusterer` in the bases. Without labels, links and limits, the fit is
+    identical to that of the clusterer, bit by bit. Otherwise the clusterer is fitted twice: first
+    without this knowledge, then from chosen labels with `_guide` set. In the second fit,
+    `_fit_once` begins at the labels in `init`, uses `_guide.place` to turn scores into labels, and
+    does not renumber the clusters. A clusterer with `_has_first_step` ends after its first step if
+    `_ends_first` is set.
     """
 
-    #: Whether the first step of a fit under a guide can be its last.
+    #: Whether a guided fit can end after its first step.
     _has_first_step: ClassVar[bool] = False
     _ends_first: bool = False
 
@@ -75,22 +76,22 @@ class GuidedMixin:
         Parameters
         ----------
         X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR; with kernel="precomputed" kernel values of all pairs of rows. A
-            dask array or DataFrame where the method needs sums over rows only (`MSPC`, `CPMMC`,
-            `SKMMC`, and `KernelCPMMC` with method="nystroem").
+            Rows, dense or CSR. With kernel="precomputed", the kernel values of all pairs of rows.
+            `MSPC`, `CPMMC`, `SKMMC`, and `KernelCPMMC` with method="nystroem" also accept dask
+            arrays and DataFrames, because they need only sums over rows.
         y : array of shape (n_samples,), optional
-            Labels of some rows, integers or strings, with -1 (or None) for all others. These rows
-            keep their labels, and clusters have their names (`classes_`). A `y` without any -1 is
-            ignored, as by all clusterers of scikit-learn.
+            Known labels of some rows, integers or strings, with -1 (or None) for all other rows.
+            Labelled rows keep their labels, and the clusters are named after them (`classes_`). A
+            `y` without any -1 is ignored, as by all clusterers of scikit-learn.
         sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice. If the largest is above
-            2**32 or below 2**-32, all are first divided by a power of two (`objective_` is then in
-            that unit), and those below 2**-100 of the largest count as 0.
+            Weight of each row. A weight of 2 is the same as repeating the row. If the largest
+            weight is above 2**32 or below 2**-32, all weights are divided by a power of two
+            (`objective_` is then in that unit). Weights below 2**-100 of the largest count as 0.
         must_link : array of shape (n_samples,), optional
-            Group ids; rows with the same id are put in one cluster. -1 for rows in no group.
+            Group ids. Rows with the same id are put in the same cluster. -1 means no group.
         cannot_link : array of shape (n_pairs, 2), optional
-            Pairs of row numbers that are put in different clusters, where that is possible;
-            `broken_links_` are those that are not.
+            Pairs of row numbers that should be in different clusters. The pairs for which this is
+            not possible are in `broken_links_`.
 
         Returns
         -------
@@ -100,21 +101,21 @@ class GuidedMixin:
         return self._fit(X, sample_weight, known)  # type: ignore[attr-defined]
 
     def fit_predict(self, X: Any, y: ArrayLike | None = None, **kwargs: Any) -> NDArray:
-        """Find the clusters of X, and return the cluster of each row.
+        """Find the clusters of X and return the cluster of each row.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            Rows, as `fit` takes them.
+            Rows, as in `fit`.
         y : array of shape (n_samples,), optional
-            Labels of some rows, -1 for all others.
+            Known labels of some rows, -1 for all other rows.
         **kwargs : dict
-            Passed to `fit`: links, and sample_weight where the method has weights.
+            Passed to `fit`: must_link, cannot_link, and sample_weight if the method supports it.
         """
         return self.fit(X, y, **kwargs).labels_
 
     def _fit_known(self, X: Any, weights: Any, known: Knowledge) -> bool:
-        """Fit with what is known; False where nothing is."""
+        """Fit with labels, links and limits; return False if there are none."""
         n = X.shape[0]
         if not is_in_memory(X):
             return self._fit_known_blocks(X, weights, known)
@@ -128,7 +129,7 @@ class GuidedMixin:
         check_contradictions(numbers, names, units, apart)
         unit = 1.0
         if weights is not None:
-            # A row without weight has the label it was given, and no influence.
+            # A row of weight 0 keeps its given label, and has no influence.
             weights = np.asarray(weights)
             unit = float(np.max(known.sample_weight)) / float(weights.max())
         guide = Guide(0, numbers, units, apart, weights=weights)
@@ -136,9 +137,9 @@ class GuidedMixin:
         return True
 
     def _fit_known_blocks(self, X: Any, weights: Any, known: Knowledge) -> bool:
-        """Fit rows in blocks with labels of some of them; False where there are none."""
+        """Fit a dask collection with some labelled rows; return False if there are none."""
         if self._is_limited():
-            self._refuse_in_blocks("a limit of the size of each cluster")
+            self._refuse_in_blocks("a limit on cluster sizes")
         if known.must_link is not None or known.cannot_link is not None:
             self._refuse_in_blocks("must_link or cannot_link")
         seeds = check_block_seeds(known.y, X)
@@ -154,7 +155,7 @@ class GuidedMixin:
         refuse_blocks(name, f"{what} needs the scores of all rows at once")
 
     def _set_lazy_labels(self, X: Any, known: Knowledge | None = None) -> None:
-        """Set labels of a dask DataFrame: a Series where y is one, else an array in its blocks."""
+        """Set the lazy labels of a dask DataFrame; rows with a label in `y` keep it."""
         if not hasattr(self, "classes_"):
             super()._set_lazy_labels(X, known)  # type: ignore[misc]
         elif known is not None and is_dask_series(known.y):
@@ -163,11 +164,11 @@ class GuidedMixin:
 
     @property
     def _keeps_minimum(self) -> bool:
-        """Whether the method itself keeps a `min_cluster_size` that is one number."""
+        """Whether the method itself enforces a scalar `min_cluster_size`."""
         return False
 
     def _is_limited(self) -> bool:
-        """Whether the sizes of clusters have limits that the method itself does not keep."""
+        """Return whether there are limits on sizes that the method itself does not enforce."""
         min_size, max_size = self._sizes()
         is_own = self._keeps_minimum and not is_array(min_size)
         return max_size is not None or (min_size is not None and not is_own)
@@ -184,14 +185,15 @@ class GuidedMixin:
         if has_arrays and isinstance(self.n_clusters, str):
             name = "min_cluster_size" if is_array(min_size) else "max_cluster_size"
             raise ValueError(
-                f"{name} holds one limit for each cluster, and n_clusters={self.n_clusters!r} "
-                f"finds their number. Give one number, or n_clusters."
+                f"{name} holds one limit per cluster, but n_clusters={self.n_clusters!r} does not "
+                f"fix the number of clusters. Give {name} as one number, or n_clusters as an "
+                "integer."
             )
         model: Any = self._without_limits() if has_arrays else self
         model._check_parameters()
 
     def _without_limits(self) -> Any:
-        """Return a copy without the limits that the method itself does not keep."""
+        """Return a copy without the limits that the method itself does not enforce."""
         copy = silent_clone(self)
         min_size, max_size = self._sizes()
         if max_size is not None:
@@ -201,7 +203,7 @@ class GuidedMixin:
         return copy
 
     def _fit_free(self, X: Any, weights: Any, **params: Any) -> Any:
-        """Return a copy fitted without anything that is known."""
+        """Return a copy fitted without labels, links and limits."""
         free = self._without_limits().set_params(**params)
         free.n_features_in_ = X.shape[1]
         with warnings.catch_warnings():
@@ -212,7 +214,7 @@ class GuidedMixin:
     def _fit_guided(
         self, X: Any, weights: Any, names: NDArray, known: Guide, unit: float = 1.0
     ) -> bool:
-        """Fit with what is known; return whether the fit is only a step from spread labels."""
+        """Fit under a guide; return whether the fit ended after its first step."""
         graph: SpreadGraph | None = None
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         k = None if isinstance(self.n_clusters, str) else int(self.n_clusters)
@@ -244,7 +246,7 @@ class GuidedMixin:
         if model is None:
             raise ValueError(
                 f"{type(self).__name__} found no {k} clusters that agree with y, the links and "
-                "the sizes. Check them, or use another number of clusters."
+                "the size limits. Check them, or use another number of clusters."
             )
         self._take_over(model)  # type: ignore[attr-defined]
         placed = model._placed_rows(X, known)
@@ -262,10 +264,10 @@ class GuidedMixin:
     def _prefers_first(
         self, weights: Any, free: Any, graph: SpreadGraph, guide: Guide, seed: int
     ) -> bool:
-        """Whether the first step from spread labels predicts more of held-out ones than the last.
+        """Return whether the first step predicts more held-out labels correctly than the last.
 
-        Clusters settle where they separate best, which need not be where the classes are. Of many
-        rows those of the graph are looked at.
+        A fit converges to the clusters that separate best, which need not be the classes. For
+        large data only the rows of the graph are used.
         """
         if not self._has_first_step or self._is_pairwise():  # type: ignore[attr-defined]
             return False
@@ -286,7 +288,7 @@ class GuidedMixin:
         return bool(is_better) and beats_chance(truth, first, STRICT_LEVEL)
 
     def _limited(self, guide: Guide, names: NDArray, unit: float) -> Guide:
-        """Return a guide with the limits of sizes, of weights in their `unit`."""
+        """Return a guide with the size limits, given the `unit` of the weights."""
         min_size, max_size = self._sizes()
         sizes = guide.unit_sizes
         limits = check_limits(
@@ -323,7 +325,7 @@ class GuidedMixin:
         *,
         once: bool = False,
     ) -> Any:
-        """Return a copy fitted from labels under a guide; None where it finds no k clusters.
+        """Return a copy fitted from labels under a guide; None if a cluster becomes empty.
 
         With `once` the fit ends after its first step.
         """
@@ -347,21 +349,21 @@ class GuidedMixin:
     # ------------------------------------------------------------------ for the subclass
 
     def _similarities(self, X: Any, free: Any) -> Any:  # noqa: ARG002 -- for methods with a graph
-        """Return similarities of the rows along which labels spread; None for neighbours of X."""
+        """Return the similarities used to spread labels; None for nearest neighbours in X."""
         return None
 
     def _reuse(self, free: Any) -> None:
-        """Take what a fit without a guide has computed, and one with it would compute again."""
+        """Copy from the unguided fit what the guided fit would otherwise compute again."""
 
     def _training_scores(self, X: Any) -> NDArray:
-        """Return scores of the training rows, by which they are placed at the end."""
+        """Return the scores that determine the final labels of the training rows."""
         return self._finite_scores(X)  # type: ignore[attr-defined]
 
     def _begin_at(self, start: NDArray, free: Any) -> None:
-        """Take what a guided fit needs to know of its start, and of the fit without a guide."""
+        """Prepare a guided fit, given its start labels and the unguided fit."""
 
     def _forget_start(self) -> None:
-        """Forget what belongs to a guided fit, and not to what it found."""
+        """Delete the attributes that only the guided fit itself needs."""
         for name in ("_guide", "_ends_first"):
             vars(self).pop(name, None)
 
@@ -371,7 +373,7 @@ class GuidedMixin:
 
 
 class GuidedUnweightedMixin(GuidedMixin):
-    """`GuidedMixin` of a clusterer without weights of rows."""
+    """`GuidedMixin` for a clusterer without `sample_weight`."""
 
     def fit(  # type: ignore[override]
         self,
@@ -386,16 +388,16 @@ class GuidedUnweightedMixin(GuidedMixin):
         Parameters
         ----------
         X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR; with affinity="precomputed" similarities of all pairs of rows.
+            Rows, dense or CSR. With affinity="precomputed", the similarities of all pairs of rows.
         y : array of shape (n_samples,), optional
-            Labels of some rows, integers or strings, with -1 (or None) for all others. These rows
-            keep their labels, and clusters have their names (`classes_`). A `y` without any -1 is
-            ignored, as by all clusterers of scikit-learn.
+            Known labels of some rows, integers or strings, with -1 (or None) for all other rows.
+            Labelled rows keep their labels, and the clusters are named after them (`classes_`). A
+            `y` without any -1 is ignored, as by all clusterers of scikit-learn.
         must_link : array of shape (n_samples,), optional
-            Group ids; rows with the same id are put in one cluster. -1 for rows in no group.
+            Group ids. Rows with the same id are put in the same cluster. -1 means no group.
         cannot_link : array of shape (n_pairs, 2), optional
-            Pairs of row numbers that are put in different clusters, where that is possible;
-            `broken_links_` are those that are not.
+            Pairs of row numbers that should be in different clusters. The pairs for which this is
+            not possible are in `broken_links_`.
 
         Returns
         -------
@@ -406,7 +408,7 @@ class GuidedUnweightedMixin(GuidedMixin):
 
 
 def _columns(scores: NDArray, k: int) -> NDArray:
-    """Return scores as a column for each of k clusters."""
+    """Return scores with one column per cluster."""
     if scores.ndim == 2:
         return scores
     return np.column_stack([np.zeros_like(scores), scores])[:, :k]
@@ -417,9 +419,9 @@ def _total(guide: Guide) -> float:
 
 
 def _start_gains(X: Any, free: Any, start: NDArray, guide: Guide) -> NDArray:
-    """Return gains by which rows are placed first: the largest of a row is that of its start.
+    """Return gains for the first placement; the largest gain of a row is that of its start label.
 
-    Where sizes are limited, those rows move that are nearest to a border of the free clusters.
+    With limits on sizes, the rows nearest to a border of the unguided clusters move first.
     """
     k = guide.k
     own = np.eye(k)[start]
@@ -434,14 +436,14 @@ def _start_gains(X: Any, free: Any, start: NDArray, guide: Guide) -> NDArray:
 
 
 def _warn_of(placed: Placement, guide: Guide, unit: float) -> None:
-    """Warn of pairs in one cluster, and of clusters beyond their limits."""
+    """Warn about cannot_link pairs in one cluster and about clusters outside their limits."""
     if placed.broken.size:
         few = ", ".join(f"({a}, {b})" for a, b in placed.broken[:NAMED].tolist())
         more = ", ..." if placed.broken.shape[0] > NAMED else ""
         warn_user(
             f"{placed.broken.shape[0]} of {guide.apart.shape[0]} pairs of cannot_link are in one "
             f"cluster, rows {few}{more} (see broken_links_). Raise n_clusters, or leave out pairs "
-            "that contradict y, the sizes or each other.",
+            "that contradict y, the size limits or each other.",
             ConvergenceWarning,
         )
     if placed.excess and guide.limits is not None:
@@ -451,8 +453,9 @@ def _warn_of(placed: Placement, guide: Guide, unit: float) -> None:
         out = np.maximum(sizes - high, low - sizes)
         c = int(np.argmax(out))
         warn_user(
-            f"rows of different weights (or linked rows) do not fit the limits of the sizes: "
-            f"cluster {c} has {sizes[c] * unit:g}, which should be between {low[c] * unit:g} and "
-            f"{high[c] * unit:g}. Change min_cluster_size or max_cluster_size by that much.",
+            f"the size limits cannot be met exactly with rows of different weights or linked "
+            f"rows. Cluster {c} has size {sizes[c] * unit:g}, outside its limits of "
+            f"{low[c] * unit:g} to {high[c] * unit:g}. Change min_cluster_size or "
+            "max_cluster_size by the difference.",
             ConvergenceWarning,
         )

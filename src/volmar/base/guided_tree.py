@@ -1,4 +1,4 @@
-"""More than two clusters by splitting in two again, with what the user knows of them."""
+"""More than two clusters by recursive splitting, with known labels, links and size limits."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ __all__ = ["grouped_clusters", "grow_guided_tree", "guide_of_sides"]
 
 @dataclass(frozen=True)
 class SideGuide(Guide):
-    """What is known of the two sides of a split. Each is a group of clusters: numbers stay."""
+    """The guide of a split in two. Each side is a set of clusters, so sides are not renumbered."""
 
     @property
     def has_names(self) -> bool:
-        """Whether sides differ, as they do always."""
+        """Always True: the sides cannot be exchanged."""
         return True
 
 
 class GuidedTree(NamedTuple):
-    """A tree, and what it sums up to with its labels."""
+    """A tree and its result, including the labels."""
 
     tree: SplitTree
     result: RecursiveResult
 
 
 class _Open(NamedTuple):
-    """A part to split: its rows, its clusters, and where its rows start, -1 for none of these."""
+    """A part to split: its rows, its clusters, and start labels (-1 for any other cluster)."""
 
     node: SplitNode
     rows: NDArray
@@ -48,27 +48,27 @@ class _Open(NamedTuple):
 def grow_guided_tree(
     model: Any, X: Any, weights: Any, labels: NDArray, guide: Guide, *, init: Any
 ) -> GuidedTree:
-    """Split rows until each of the clusters that a guide knows is alone.
+    """Split rows recursively until every part is one cluster of the guide.
 
-    A part with several clusters is split in two without the guide, which tells the clusters with
-    most of their rows on one side from the others, and then again between these two groups, with
-    the seeds and links of the part: the seeds of a cluster are those of its group. Limits of a
-    group are the sums of those of its clusters.
+    A part with several clusters is first split in two without the guide. This split divides the
+    clusters into two sets, by the side on which most of their rows are. The part is then split
+    again between the two sets, with the seeds, links and limits of the part. The seeds of a
+    cluster become seeds of its set, and the limits of a set are the sums over its clusters.
 
     Parameters
     ----------
     model : GuidedMixin
-        Clusterer whose copies, for two clusters, are the splits.
+        Clusterer; its copies with n_clusters=2 make the splits.
     X : matrix of shape (n, d) or (n, n)
         The rows, or similarities of all pairs.
     weights : ndarray of shape (n,) or None
-        Their weights.
+        Weights of the rows.
     labels : ndarray of shape (n,)
-        Start: clusters from 0, all of them, as the guide allows.
+        Start labels 0 to k - 1, all present, which agree with the guide.
     guide : Guide
-        What is known.
+        Known labels, links and size limits.
     init : str
-        Start of the splits without the guide.
+        Value of `init` for the splits without the guide.
     """
     n, pairwise = X.shape[0], model._is_pairwise()
     seeds = np.random.default_rng(model.random_state if _is_seed(model.random_state) else 0)
@@ -102,7 +102,7 @@ def _is_seed(random_state: Any) -> bool:
 def _split(
     model: Any, part: _Open, X: Any, weights: Any, guide: Guide, init: Any, seed: int
 ) -> list[_Open]:
-    """Return the two parts of a split, whose parent is the node of the part."""
+    """Split a part and return its two sides; the split is stored in the node of the part."""
     node, rows, clusters, start = part
     inside = _rows_of(X, rows, pairwise=model._is_pairwise())
     w = None if weights is None else weights[rows]
@@ -117,16 +117,19 @@ def _split(
         start_sides = sides
     two = guide_of_sides(guide, rows, clusters, is_second)
     if free is None:
-        two = replace(two, low=None, high=None)  # no scores say which rows go first
+        two = replace(two, low=None, high=None)  # no scores to choose rows by
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         split = model._guided_fit(inside, w, free, start_sides, two)
     if split is None:
-        raise ValueError(f"a part of {rows.size} rows with {clusters.size} clusters has no split.")
+        raise ValueError(
+            f"a part of {rows.size} rows cannot be split into {clusters.size} clusters that agree "
+            "with y, the links and the size limits. Check them, or lower n_clusters."
+        )
     after = split._placed_rows(inside, two)
     split._offsets = after.offsets if after.offsets.any() else None
     split.labels_ = after.labels
-    split.init = init  # not an entry for each row
+    split.init = init  # instead of the labels of all rows
     split._forget_start()
     node.model = split
     node.probability = model._split_probability(split, inside, w)
@@ -150,8 +153,9 @@ def grouped_clusters(
 ) -> NDArray[np.bool_]:
     """Return which clusters go to the second side of a split: those with most of their rows there.
 
-    One at least goes to either side: where all have most of their rows on one, that with the
-    largest share on the other. Clusters without rows go to the side of fewer clusters.
+    Each side gets at least one cluster. If all clusters have most of their rows on one side, the
+    cluster with the largest share on the other side goes there. Clusters without rows go to the
+    side with fewer clusters.
 
     Examples
     --------
@@ -182,9 +186,9 @@ def grouped_clusters(
 
 
 def guide_of_sides(guide: Guide, rows: NDArray, clusters: NDArray, is_second: NDArray) -> Guide:
-    """Return what is known of the two sides of a split of some rows.
+    """Return the guide of a split of some rows in two.
 
-    Pairs of rows that are to be apart are so only where each side is one cluster.
+    Cannot-link pairs apply only if each side is a single cluster.
     """
     part = guide.on(rows)
     side_of = np.full(guide.k + 1, -1)
@@ -215,7 +219,7 @@ def _rows_of(X: Any, rows: NDArray, *, pairwise: bool) -> Any:
 
 
 def _free_split(model: Any, part: PartRows, init: Any) -> Any:
-    """Return the split of a part without a guide; None where there is none."""
+    """Return the split of a part without a guide, or None if there is none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

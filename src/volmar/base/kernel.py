@@ -1,4 +1,4 @@
-"""What estimators with a `kernel` share: its parameters, its matrix, its sums over new rows."""
+"""Shared code of estimators with a `kernel`: parameters, kernel matrix, scores of new rows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from volmar.base.validation import check_count, check_number
 from volmar.rows import Kernel, as_rows, counted_rows, scale_gamma
 from volmar.rows.kernel import shifted
 
-# Up to this many rows methods on a feature map take a kernel exactly, at O(n^3) ...
+# Maximum number of rows for which feature maps are exact, in O(n^3) time.
 EXACT_KERNEL_UP_TO = 1000
-# ... and by this many landmarks beyond, or where landmarks are asked for without their number.
+# Number of landmarks for more rows, or if landmarks are requested without a number.
 N_LANDMARKS = 100
 
 
@@ -27,8 +27,8 @@ N_LANDMARKS = 100
 class KernelExpansion:
     """Functions f(x) = sum_j c_j k(x_j, x) of the training rows x_j.
 
-    `rows` are the x_j less `offset`, which is taken off new rows, too; None where kernel values
-    are given instead of rows.
+    `rows` are the x_j minus `offset`, which is also subtracted from new rows. `rows` is None if
+    kernel values are given instead of rows.
     """
 
     kernel: Kernel
@@ -37,11 +37,11 @@ class KernelExpansion:
 
     @property
     def gamma(self) -> float | None:
-        """Coefficient of the kernel; None where it has none, or kernel values are given."""
+        """Coefficient of the kernel; None if it has none or if kernel values are given."""
         return None if self.rows is None else self.kernel.gamma(self.rows.shape[1])
 
     def __call__(self, X: Any, coefficients: NDArray) -> NDArray:
-        """Evaluate f at new rows, or at rows of given kernel values; a column for a function."""
+        """Evaluate functions f, one per column of coefficients, at new rows or kernel values."""
         if self.rows is None:
             return np.asarray(X @ coefficients)
         return self.kernel.sums(X, self.rows, coefficients, self.offset)
@@ -50,17 +50,18 @@ class KernelExpansion:
 class KernelMixin:
     """The parameters `kernel`, `gamma`, `degree`, `coef0` and `kernel_params` of an estimator.
 
-    `_check_kernel` is for the check of parameters; `_kernel_arguments` for a feature map, or
-    `_kernel_matrix` for the matrix and the expansion that scores new rows. The estimator declares
-    the five parameters in its own __init__, checks memory before it asks for the matrix, and
-    stands behind the mixin: ``class Method(KernelMixin, Clusterer)``.
+    `_check_kernel` checks the parameters, `_kernel_arguments` returns the arguments of a feature
+    map, and `_kernel_matrix` returns the matrix and the expansion that scores new rows. The
+    estimator declares the five parameters in its own __init__, and checks memory before it
+    requests the matrix. The mixin comes first in the bases:
+    ``class Method(KernelMixin, Clusterer)``.
     """
 
-    #: Kernels under which the method's clusters do not change when all rows are moved: moving them
-    #: to their mean first keeps the digits that an offset would eat.
+    #: Kernels for which a shift of all rows does not change the clusters. Rows are then centred
+    #: first, because a large offset would cost digits.
     _kernels_of_differences: ClassVar[tuple[str, ...]] = ("rbf", "laplacian")
 
-    #: Rules that gamma may be, for an error.
+    #: Valid rules for gamma, for error messages.
     _gamma_words: ClassVar[str] = "'scale', 'rms'"
 
     kernel: Any
@@ -74,7 +75,7 @@ class KernelMixin:
         return isinstance(self.kernel, str) and self.kernel == "linear"
 
     def _check_kernel(self) -> None:
-        """Raise a clear error for parameters of the kernel that are wrong for any data."""
+        """Raise a clear error for kernel parameters that are invalid for any data."""
         self._check_gamma()
         if self.kernel_params is not None and not isinstance(self.kernel_params, Mapping):
             raise TypeError(
@@ -92,7 +93,7 @@ class KernelMixin:
         check_number("coef0", self.coef0)
 
     def _gamma_rule(self) -> Any:
-        """Return gamma, or the rule that "auto" stands for in methods that know it."""
+        """Return gamma, or the rule used for "auto" in methods that support it."""
         return self.gamma
 
     def _check_gamma(self) -> None:
@@ -103,7 +104,7 @@ class KernelMixin:
             check_number("gamma", rule, low=0.0, open_low=True)
 
     def _kernel_arguments(self, X: Any, weights: Any) -> dict[str, Any]:
-        """Return the arguments of `Kernel` and of the feature maps; `weights` count in gamma."""
+        """Return the arguments of `Kernel` and of feature maps; gamma depends on `weights`."""
         return {
             "kernel": self.kernel,
             "gamma": self._resolved_gamma(X, weights),
@@ -113,12 +114,12 @@ class KernelMixin:
         }
 
     def _feature_map(self, X: Any, weights: Any, n_components: int | None = None) -> Any:
-        """Return a fitted map to features whose inner products are those of the kernel.
+        """Return a fitted map to features whose inner products are the kernel values.
 
-        X are the rows or a precomputed kernel matrix; rows of weight 0 are left out, and weights
-        do not count otherwise but in gamma. `n_components` is the number of landmarks, or of
-        leading components of a precomputed kernel; None takes up to 1000 rows and a precomputed
-        kernel exactly, and 100 landmarks beyond.
+        X holds the rows, or a precomputed kernel matrix. Rows of weight 0 are left out; apart from
+        that, weights affect only gamma. `n_components` is the number of landmarks, or of leading
+        components of a precomputed kernel. If None, the map is exact for up to 1000 rows and for a
+        precomputed kernel, and uses 100 landmarks otherwise.
         """
         from volmar.rows import KernelPCAMap, NystroemMap
 
@@ -137,7 +138,7 @@ class KernelMixin:
     def _kernel_matrix(
         self, X: Any, weights: NDArray | None = None
     ) -> tuple[NDArray, KernelExpansion]:
-        """Return the dense kernel matrix of the rows, in their dtype, and expansions in them."""
+        """Return the dense kernel matrix of the rows, in their dtype, and its expansion."""
         kernel = Kernel(**self._kernel_arguments(X, weights))
         rows, offset = None, None
         if kernel.precomputed:
@@ -148,14 +149,14 @@ class KernelMixin:
             rows = shifted(X, offset)
             K = kernel(rows, rows)
             if rows is X:
-                # The model outlives X, which may change. And a product of one array with itself
-                # is rounded in another way than that of two, such as X and rows from a file.
+                # The caller may change X later. Also, the product of an array with itself is
+                # rounded differently from the product of two equal arrays.
                 rows = X.copy()
         check_symmetric(K, "K", what="the kernel matrix")
         return K, KernelExpansion(kernel, rows, offset)
 
     def _scales_gamma(self) -> bool:
-        """Whether gamma follows from the rows."""
+        """Return whether gamma is computed from the rows."""
         is_named = isinstance(self.kernel, str) and self.kernel != "precomputed"
         return is_named and isinstance(self.gamma, str)
 
@@ -167,16 +168,16 @@ class KernelMixin:
 
 
 def used_gamma(kernel: Any, gamma: float | None, X: Any) -> float | None:
-    """Return the coefficient of a kernel on the rows of X, None for a kernel without one."""
+    """Return the coefficient of a kernel on the rows of X, or None if it has none."""
     return None if callable(kernel) else Kernel(kernel, gamma=gamma).gamma(X.shape[1])
 
 
 def gamma_by_rule(rule: str, X: Any, weights: Any) -> float:
     """Return gamma by a rule: a multiple of "scale" or of "rms", such as "4*scale" or "rms/4".
 
-    "scale" is scikit-learn's, 1 / (n_features * variance of all entries of X). "rms" is the
-    Gaussian kernel whose standard deviation is the root of the mean squared distance of two rows:
-    a quarter of "scale" where the columns have the same mean.
+    "scale" is scikit-learn's rule, 1 / (n_features * variance of all entries of X). With "rms",
+    the standard deviation of the Gaussian kernel is the root mean squared distance of two rows.
+    This gamma is a quarter of "scale" if all columns have the same mean.
     """
     factor, name = _parse_gamma(rule)
     if name == "scale":
@@ -184,8 +185,9 @@ def gamma_by_rule(rule: str, X: Any, weights: Any) -> float:
     square = as_rows(X, sample_weight=weights).centered().mean_squared_norm()
     if square == 0.0:
         raise ValueError(
-            f"gamma={rule!r} measures the distances between rows, and all rows of X (with a "
-            "weight) are the same. Give gamma as a number, or check that X was loaded correctly."
+            f"gamma={rule!r} depends on the distances between rows, but all rows of X with "
+            "positive weight are equal. Give gamma as a number, or check that X was loaded "
+            "correctly."
         )
     return factor / (4.0 * square)
 
@@ -194,7 +196,7 @@ _RULE = re.compile(r"(?:([\d.]+)\s*\*\s*)?(scale|rms)(?:\s*/\s*([\d.]+))?")
 
 
 def _parse_gamma(gamma: str, words: str = "'scale', 'rms'") -> tuple[float, str]:
-    """Return factor and name of a rule: (4, "scale") for "4*scale"; refuse anything else."""
+    """Return factor and name of a rule, such as (4, "scale") for "4*scale"."""
     match = _RULE.fullmatch(gamma.strip())
     try:
         factor = float(match[1] or 1) / float(match[3] or 1)  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""The width of a Gaussian kernel without labels: the widest that finds the clusters of a graph."""
+"""Choice of the width of a Gaussian kernel: the widest that finds the clusters of a graph."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from volmar.graphs.copies import distinct_rows
 from volmar.graphs.cut_graph import CutGraph
 from volmar.rows import drawn_rows, take_rows
 
-# Rows on which widths are compared, and the fewest different ones that a comparison needs.
+# Maximum number of rows on which widths are compared, and minimum number of distinct rows.
 SAMPLE = 1000
-FEWEST = 20
-# Exponents of the density in the graphs whose clusters are starts.
+MIN_DISTINCT = 20
+# Exponents of the density in the graphs whose clusters are used as starts.
 EXPONENTS = (1.0, 2.0)
-# Cuts within this factor of the lowest are as good, and so is any below the edges of a tenth of a
-# row for each cluster.
+# Cuts within this factor of the lowest count as equal. The edges of a tenth of a row per cluster
+# are added to every cut, so that cuts below that count as equal, too.
 TIE = 1.5
 FLOOR = 0.1
-# Fewest rows of the smallest cluster, as a share of n / n_clusters: fewer are outliers. Clusters
-# that a wide kernel finds only when it starts from them must be more even: small tight groups
-# inside of large ones are common in many columns, where kernels are wide.
+# Minimum size of the smallest cluster, as a share of n / n_clusters; smaller ones are outliers.
+# The second minimum is for clusters that the widest kernel finds only if it starts from them.
+# With many columns kernels are wide, and small tight groups inside large ones are common.
 SMALLEST, SMALLEST_IN_WIDE = 0.04, 0.5
-# Cut that halves the worth of a split, in the order of splits.
+# Cut that halves the worth of a split when splits are ranked.
 CUT_OF_A_SPLIT = 0.01
-# Most halvings of the widest kernel.
+# Maximum number of times that the widest kernel is halved.
 MAX_HALVINGS = 4
 
 
 class Fitted(NamedTuple):
-    """A clusterer, and what its fit warned of."""
+    """A fitted clusterer and the warnings of its fit."""
 
     model: Any
     warnings: list[warnings.WarningMessage]
@@ -51,7 +51,7 @@ class Trial(NamedTuple):
     """A fit to the sample."""
 
     width: float
-    start: NDArray | None  # None for the method's own
+    start: NDArray | None  # None for the method's default start
     cut: float
     fitted: Fitted
 
@@ -64,14 +64,14 @@ def first_good(
     *,
     lowest: float,
 ) -> Trial | None:
-    """Return the widest kernel whose clusters cut about as little as any that are known.
+    """Return the trial with the widest kernel whose clusters have about the lowest known cut.
 
-    Every width, the widest first, is tried from the starts, the widest also from the method's own
-    (None). The first whose clusters cut at most `TIE` times as much as `lowest`, the lowest cut
-    that is known, ends the search. If there is none, the first within `TIE` of the lowest cut of
-    all trials is taken. `fit` returns None where there are no such clusters; `cut` takes labels
-    and the fewest rows of a cluster as a share of n / n_clusters, and is infinite for labels that
-    have fewer.
+    Widths are tried from the widest to the narrowest, each from all starts. The widest is also
+    tried from the method's default start (None). The search ends at the first trial whose cut is
+    at most `TIE` times `lowest`, the lowest cut known before. If there is none, the first trial
+    within a factor of `TIE` of the lowest cut of all trials is returned. `fit` returns None if the
+    method finds no clusters. `cut` takes labels and the minimum size of a cluster, as a share of
+    n / n_clusters, and is infinite for labels with smaller clusters.
     """
     trials: list[Trial] = []
     for width in widths:
@@ -92,15 +92,16 @@ def first_good(
 
 
 class GammaWidth:
-    """A `Clusterer` on `KernelMixin` that can choose `gamma` of its Gaussian kernel, "auto".
+    """Support for gamma="auto", the choice of the width of a Gaussian kernel.
 
-    It stands before the classes whose `_fit_once` and `_resolved_gamma` it calls. The estimator
-    has the parameters `gamma` and `init`, which may hold labels. "auto" is "scale" where widths
-    are not compared: for other kernels, for mode="paper" and where labels are given.
+    The mixin comes before `KernelMixin` and `Clusterer` in the bases, because it calls their
+    `_fit_once` and `_resolved_gamma`. The estimator has the parameters `gamma` and `init`, which
+    may hold labels. For other kernels, for mode="paper" and if labels are given, widths are not
+    compared, and "auto" is the same as "scale".
     """
 
-    #: Whether clusters may keep the sizes of the labels in `init`, for methods that ask for more
-    #: even ones: set for labels whose clusters were compared with others.
+    #: Whether clusters may keep the sizes of the labels in `init`, in methods that otherwise
+    #: enforce more even sizes. Set for labels that were chosen by a comparison of widths.
     _keeps_sizes: bool = False
     _gamma_words: ClassVar[str] = "'auto', 'scale', 'rms'"
 
@@ -119,9 +120,9 @@ class GammaWidth:
         return isinstance(self.gamma, str) and self.gamma.strip() == "auto"
 
     def _chooses_width(self) -> bool:
-        """Whether widths are compared.
+        """Return whether widths are compared.
 
-        Not where labels are given to start from: a narrow kernel would keep any.
+        They are not if start labels are given, because a narrow kernel would keep any labels.
         """
         is_paper = getattr(self, "mode", "default") == "paper"
         is_gaussian = isinstance(self.kernel, str) and self.kernel == "rbf"
@@ -139,8 +140,11 @@ class GammaWidth:
     def _at_width(self, gamma: float, widest: float) -> dict[str, Any]:  # noqa: ARG002
         return {"gamma": gamma}
 
-    def _adopts_trial(self, n: int) -> bool:  # noqa: ARG002 -- the same for any number
-        """Whether a trial with all n rows is the fit; not where blocks must agree with it."""
+    def _adopts_trial(self, n: int) -> bool:  # noqa: ARG002 -- for subclasses
+        """Return whether a trial on all n rows is used as the fit.
+
+        A subclass returns False if the fit must agree with that of a dask collection.
+        """
         return True
 
     def _fit_once(self, X: Any, weights: Any) -> None:
@@ -158,7 +162,7 @@ class GammaWidth:
         best = self._best_trial(rows, few, widest, seed)
         if best is not None:
             self._cut = best.cut
-            if np.isfinite(best.cut):  # it is not where clusters of all widths are too small
+            if np.isfinite(best.cut):  # infinite if clusters are too small at all widths
                 self.cut_ = best.cut
         if best is not None and rows is X and self._adopts_trial(X.shape[0]):
             self._adopt(best.fitted, X)
@@ -179,20 +183,20 @@ class GammaWidth:
         return {"gamma": gamma} if self._chooses_width() and gamma is not None else {}
 
     def _previous_width(self, X: Any, weights: Any) -> dict[str, Any]:
-        """Return the parameters of the width of a model to start from, where it has one."""
+        """Return parameters with the width of the model to start from, if it has one."""
         model = None if self._previous is None else self._previous.model
         gamma, kernel = getattr(model, "gamma_", None), getattr(model, "kernel", "rbf")
         is_paper = getattr(self, "mode", "default") == "paper"
         if gamma is None or kernel != self.kernel or not self._is_width_open() or is_paper:
             return {}
         widest = float(self._resolved_gamma(X, weights))  # type: ignore[arg-type]
-        # Widths are halved, so that the coefficient of the next is four times the first.
+        # Halving the width multiplies gamma by four.
         return {**self._at_width(gamma, widest), "_keeps_sizes": gamma > 2.0 * widest}
 
     def _split_worth(self, model: Any, probability: float, /) -> float:
-        """Return what splits of different parts are compared by, the less the more that they cut.
+        """Return the value by which splits of different parts are ranked; it falls with the cut.
 
-        A narrow kernel separates any labels, so that its scores alone do not compare parts.
+        A narrow kernel separates any labels, so its scores alone are not comparable between parts.
         """
         worth = super()._split_worth(model, probability)  # type: ignore[misc]
         return worth / (1.0 + getattr(model, "_cut", 0.0) / CUT_OF_A_SPLIT)
@@ -200,9 +204,9 @@ class GammaWidth:
     def _adopt(self, fitted: Fitted, X: Any) -> None:
         for _ in fit_steps(self, X, 1):
             self._take_over(fitted.model)  # type: ignore[attr-defined]
-        said = status_message(fitted.model)  # which this fit says, too
+        repeated = status_message(fitted.model)  # this fit gives the same warning itself
         for warning in fitted.warnings:
-            if str(warning.message) == said:
+            if str(warning.message) == repeated:
                 continue
             warn_user(str(warning.message), warning.category)
 
@@ -220,10 +224,10 @@ class GammaWidth:
     def _best_trial(
         self, rows: Any, weights: NDArray | None, widest: float, seed: int
     ) -> Trial | None:
-        """Return the fit to chosen rows that `first_good` takes; None if there is no choice."""
+        """Return the trial on the chosen rows that `first_good` selects, or None."""
         k = self.n_clusters
         distinct, group = distinct_rows(rows)
-        if distinct.shape[0] < max(FEWEST, 5 * k):
+        if distinct.shape[0] < max(MIN_DISTINCT, 5 * k):
             return None
         graph = CutGraph(distinct, group, weights)
 
@@ -243,7 +247,7 @@ class GammaWidth:
         lowest = min((cut(labels, SMALLEST) for labels in found), default=0.0)
         starts = found if self.init == "auto" else []
 
-        # The fit with the method's own start is then the same as with the width given.
+        # With the same seed, a fit from the default start equals a fit with this gamma given.
         own_seed = self.random_state if isinstance(self.random_state, Integral) else seed
 
         def fit(width: float, start: NDArray | None) -> Fitted | None:
@@ -265,10 +269,10 @@ class GammaWidth:
 
 
 def _widths(widest: float, neighborhood: float) -> list[float]:
-    """Return gamma of the widest kernel, and of its halves down to half of a neighbourhood.
+    """Return gamma of the widest kernel, and of kernels halved down to half a neighbourhood.
 
-    A narrower kernel takes any labels, and joins new rows to none of them. There are no halves
-    where the first is narrower than a neighbourhood, as it is in many columns.
+    A narrower kernel fits any labels, and connects new rows to none of them. The width is not
+    halved at all if the first half is narrower than a neighbourhood, as often with many columns.
     """
     widths = [widest]
     narrowest = 0.5 * neighborhood

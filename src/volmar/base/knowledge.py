@@ -1,4 +1,4 @@
-"""What `fit` is given beside rows and weights."""
+"""The optional arguments of `fit` that guide it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Knowledge(NamedTuple):
-    """What `fit` was given beside the rows, unchecked."""
+    """Labels, links and weights passed to `fit`, before any checks."""
 
     y: Any = None
     must_link: Any = None

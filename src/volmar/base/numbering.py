@@ -1,4 +1,4 @@
-"""Cluster numbers in a stable order: by size, the largest first, ties by the first row."""
+"""A stable order of the clusters: by size, the largest first, ties by the first row."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from numpy.typing import NDArray
 
 from volmar.rows import cluster_sizes, in_one_pass
 
-# Shares of the total weight that differ by less are equal: sums of the same weights in another
-# order differ by rounding. A power of two, so that no share of few rows lies between two steps.
+# Shares of the total weight that differ by less than this count as equal, because sums of the same
+# weights in another order differ by rounding. With a power of two, the share of a few rows is
+# never halfway between two multiples.
 RESOLUTION = 2.0**-30
 
 
 def cluster_order(labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
     """Return the numbers of k clusters, the largest cluster first.
 
-    Of clusters of the same size that with the first row comes first; those without rows are last.
-    A row of weight 2 counts twice.
+    Among clusters of equal size, the one whose first row comes earliest is first. Clusters without
+    rows are last. A row of weight 2 counts twice.
 
     Examples
     --------
@@ -36,10 +37,10 @@ def cluster_order(labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
 def nearest_by_size(
     scores: NDArray, weights: Any, order_of: Callable[..., NDArray[np.intp]] = cluster_order
 ) -> tuple[NDArray, NDArray[np.intp]]:
-    """Return the cluster of the largest score of each row, and which columns the clusters are.
+    """Return the cluster with the largest score of each row, and the columns of the clusters.
 
-    Clusters are numbered by size, or by another `order_of`. Of equal scores the first in this
-    order counts, as it does for new rows; columns that are left without rows are no clusters.
+    Clusters are numbered by size, or as `order_of` returns. Ties of scores go to the first cluster
+    in this order, also for new rows. Columns without rows are left out.
 
     Examples
     --------
@@ -54,6 +55,6 @@ def nearest_by_size(
 
 
 def order_by_size(sizes: NDArray, first: NDArray) -> NDArray[np.intp]:
-    """Return the numbers of clusters of these sizes, which begin with these rows."""
+    """Return the order of clusters by decreasing size, with ties broken by their first rows."""
     shares = np.rint(sizes / (sizes.sum() * RESOLUTION))
     return np.lexsort((first, -shares))

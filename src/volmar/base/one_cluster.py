@@ -1,4 +1,4 @@
-"""The result of a fit that has nothing to divide."""
+"""The result of a fit with a single cluster."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from volmar.solvers import Result
 
 @dataclass(frozen=True, repr=False)
 class OneCluster(Result):
-    """All rows together: nothing to cut, nothing to gain."""
+    """All rows in one cluster, with an objective and a gap of 0."""
 
     labels: NDArray = field(default_factory=lambda: np.empty(0))

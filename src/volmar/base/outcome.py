@@ -1,4 +1,4 @@
-"""What every fit and every score is checked for at the end: finite numbers, and a status."""
+"""Checks at the end of every fit and of every call for scores: finite values and the status."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ __all__ = [
     "status_message",
 ]
 
-#: What a status means where a method has no words of its own, and what to do about it.
+#: Explanation and remedy for each status, unless the method has its own text.
 WORDS: Mapping[Status, str] = MappingProxyType(
     {
-        Status.MAX_ITER: "the search had not ended. Raise max_iter",
+        Status.MAX_ITER: "the fit has not converged. Raise max_iter",
         Status.CYCLE: (
-            "the labels came back to earlier ones, and the best of them are kept. Try another "
-            "init or random_state"
+            "the labels repeat in a cycle, and the best of them are kept. Try another init or "
+            "random_state"
         ),
         Status.DEGENERATE: (
-            "other clusters are as good as these. Check that the rows differ, or use another "
+            "other clusters are equally good. Check that the rows differ, or use another "
             "n_clusters"
         ),
-        Status.UNBOUNDED: "there is no best answer to this problem. Use other parameters",
-        Status.STOPPED: "the algorithm cannot go on from here. Use other parameters",
+        Status.UNBOUNDED: "this problem has no optimal solution. Use other parameters",
+        Status.STOPPED: "the algorithm cannot make further progress. Use other parameters",
         Status.FAILED: (
-            "rounding ended the search. Scale X (sklearn.preprocessing.StandardScaler), or use "
-            "float64"
+            "rounding errors ended the search. Scale X (sklearn.preprocessing.StandardScaler), or "
+            "use float64"
         ),
     }
 )
 
 
 def quiet() -> np.errstate:
-    """Return a context without NumPy's warnings of overflow, which name lines of volmar.
+    """Return a context without NumPy's warnings of overflow, which point to lines of volmar.
 
-    What overflows in a fit or in scores shows in their values, which are checked.
+    Values that overflow in a fit or in scores are found by the checks of this module.
     """
     return np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
 @contextmanager
 def fresh_fit(estimator: Any, X: Any) -> Iterator[None]:
-    """Forget the last fit, make the next one inside, and check it.
+    """Delete the previous fit, run a new one inside the context, and check it.
 
-    Its numbers are finite, and a status other than CONVERGED is warned of. A fit that fails or is
-    interrupted leaves nothing, neither of itself nor of the one before.
+    Values that are not finite raise an error, and a status other than CONVERGED causes a warning.
+    A fit that fails or is interrupted leaves no fitted attributes.
     """
     forget(estimator)
     try:
@@ -74,7 +74,7 @@ def fresh_fit(estimator: Any, X: Any) -> Iterator[None]:
     except (ArithmeticError, np.linalg.LinAlgError) as error:
         forget(estimator)
         raise ValueError(
-            f"the fit broke down in the numbers of {type(estimator).__name__} ({error})"
+            f"the fit of {type(estimator).__name__} failed numerically ({error})"
             f"{_extremes(estimator, X)}. {REMEDY}"
         ) from error
     except BaseException:
@@ -83,22 +83,22 @@ def fresh_fit(estimator: Any, X: Any) -> Iterator[None]:
 
 
 def forget(estimator: Any) -> None:
-    """Delete what was fitted."""
+    """Delete the fitted attributes of an estimator."""
     for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
         delattr(estimator, name)
 
 
-# What to do about numbers out of range.
+# Remedy for values that are not finite.
 REMEDY = (
-    "Scale X (sklearn.preprocessing.StandardScaler), use sample weights of a smaller range, or "
+    "Scale X (sklearn.preprocessing.StandardScaler), or use sample weights of a smaller range or "
     "less extreme parameters."
 )
 
 
 def status_message(estimator: Any) -> str:
-    """Return what to warn of: the status of a fit, its meaning and a remedy; "" if it converged.
+    """Return a warning with the status of a fit, its meaning and a remedy; "" if it converged.
 
-    The estimator's `_status_words`, where it has them, go before the words for any method.
+    The text of the estimator's `_status_words` takes precedence over `WORDS`.
     """
     result = estimator.result_
     if result.status.ok:
@@ -115,24 +115,24 @@ def status_message(estimator: Any) -> str:
 
 
 def check_fitted_values(estimator: Any, X: Any) -> None:
-    """Refuse a fit one of whose numbers is not finite.
+    """Raise an error if a fitted attribute is not finite.
 
-    Looked at are public attributes that are numbers, arrays or sparse matrices; what lies in
-    blocks elsewhere is not computed. `result_` may hold NaN where it says so: no gap was proved.
-    Attributes in the estimator's `_may_be_nan` are documented to be.
+    The check covers public attributes that are numbers, arrays or sparse matrices. Dask arrays
+    are not computed, and `result_` is not checked (its gap is NaN if no bound was proved).
+    Attributes in the estimator's `_may_be_nan` may be NaN.
     """
     named = getattr(estimator, "_may_be_nan", ())
     for name, value in vars(estimator).items():
         is_public = name.endswith("_") and not name.startswith("_") and name not in named
         if is_public and not _is_finite(value):
             raise ValueError(
-                f"{name} is not finite: numbers in the fit of {type(estimator).__name__} were too "
+                f"{name} is not finite. Values in the fit of {type(estimator).__name__} were too "
                 f"large or too small for {_dtype_of(X)}{_extremes(estimator, X)}. {REMEDY}"
             )
 
 
 def finite_scores(scores: NDArray, X: Any, estimator: Any) -> NDArray:
-    """Return scores of rows; refuse those that are not finite, naming the rows."""
+    """Return scores of rows; raise an error that names the rows if scores are not finite."""
     if is_finite(scores):
         return scores
     wrong = np.flatnonzero(~np.isfinite(scores.reshape(scores.shape[0], -1)).all(axis=1))
@@ -142,10 +142,10 @@ def finite_scores(scores: NDArray, X: Any, estimator: Any) -> NDArray:
     entries = X[int(wrong[0])]
     values = entries.data if sparse.issparse(entries) else entries
     raise ValueError(
-        f"X has {which}, whose scores by {type(estimator).__name__} are not finite: entries of up "
-        f"to {np.abs(values).max(initial=0.0):.3g} are too far from the rows that were fitted, or "
-        f"from what its parameters can tell apart{_extremes(estimator, None)}. Leave such rows "
-        "out, or scale X and fit again, in float64."
+        f"X has {which}, whose scores by {type(estimator).__name__} are not finite. Entries of up "
+        f"to {np.abs(values).max(initial=0.0):.3g} are too far from the training rows, or too "
+        f"extreme for the parameters{_extremes(estimator, None)}. Leave such rows out, or scale X "
+        "and fit again in float64."
     )
 
 
@@ -163,7 +163,7 @@ def _dtype_of(X: Any) -> str:
 
 
 def _extremes(estimator: Any, X: Any) -> str:
-    """Return the largest entry of X, and the numbers that the user has set."""
+    """Return a text with the largest entry of X and the numbers set by the user."""
     values = X.data if sparse.issparse(X) else X
     texts = []
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":

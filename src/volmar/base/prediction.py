@@ -1,4 +1,4 @@
-"""Prediction, and rows that belong to no cluster."""
+"""Prediction, and rejection of rows that belong to no cluster."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from volmar.rows import draw_from_collection, is_dask
 
 __all__ = ["NoveltyMixin", "check_reject", "rejected", "warn_of_few_rows"]
 
-# Rows of a dask collection that are drawn for each cluster, and in all.
-ROWS_A_CLUSTER, DRAWN_ROWS = 4000, 100_000
+# Maximum number of rows drawn from a dask collection: per cluster, and in total.
+ROWS_PER_CLUSTER, DRAWN_ROWS = 4000, 100_000
 
 
 class NoveltyMixin:
-    """`predict` of a clusterer, which may reject rows, and the calibration that this needs."""
+    """Scores and predictions of a clusterer, and the calibration for rejecting rows."""
 
     classes_: Any
     novelty_: ClusterNovelty
@@ -40,19 +40,22 @@ class NoveltyMixin:
     @one_thread()
     @explain_memory
     def decision_function(self, X: Any) -> NDArray:
-        """Score rows by the clusters found by `fit`; the class says what a score is.
+        """Score rows by the clusters found by `fit`.
+
+        The documentation of each class defines its scores.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            New rows, or similarities to the training rows where those were precomputed.
+            New rows, or their similarities to the training rows if `fit` was given similarities.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_clusters)
-            Two clusters: positive for cluster 1. More: the largest of a row is its cluster. A lazy
-            dask array in the same blocks where X is one; a Series or DataFrame with its index
-            where X is a dask DataFrame.
+            With two clusters, scores are positive for cluster 1. With more clusters, a row belongs
+            to the cluster with its largest score. For a dask array, the result is a lazy dask
+            array in the same blocks. For a dask DataFrame, it is a Series or DataFrame with the
+            same index.
         """
         if is_dask(X):
             check_is_fitted(self, "result_")
@@ -69,7 +72,7 @@ class NoveltyMixin:
         return self._with_offsets(finite_scores(scores, rows, self))
 
     def _with_offsets(self, scores: NDArray) -> NDArray:
-        """Return scores with the offsets of the clusters' sizes."""
+        """Add the offsets that enforce the limits on cluster sizes."""
         if self._offsets is None:
             return scores
         if scores.ndim == 1:
@@ -82,18 +85,18 @@ class NoveltyMixin:
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            New rows, or similarities to the training rows where those were precomputed.
+            New rows, or their similarities to the training rows if `fit` was given similarities.
         reject : float, optional
-            Label rows -1 whose `novelty_score` is at most this, 0.01 for example: about this share
-            of the rows of the same source, and all strangers that are as far out. `fit_novelty` is
-            needed before.
+            Rows whose `novelty_score` is at most this value are labelled -1. With 0.01, about 1 %
+            of the rows of the same source are rejected, and all other rows that are equally far
+            out. Call `fit_novelty` first. If None, no row is rejected.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            Cluster of each row, by its name in `classes_` where `fit` was given labels of rows
-            (rejected rows are "-1" among names that are strings). A lazy dask array in the same
-            blocks where X is one, a Series with its index where X is a dask DataFrame.
+            Cluster of each row, or its name in `classes_` if `fit` was given labels. If the names
+            are strings, rejected rows are "-1". For a dask array, the result is a lazy dask array
+            in the same blocks. For a dask DataFrame, it is a Series with the same index.
         """
         if reject is not None:
             check_reject(reject)
@@ -108,16 +111,16 @@ class NoveltyMixin:
         return self._predicted_or_rejected(X, reject=reject)
 
     def _named(self, labels: NDArray) -> NDArray:
-        """Return the names of clusters, where they have any; -1 stays -1."""
+        """Replace labels by the names of the clusters, if they have names; -1 stays -1."""
         if not hasattr(self, "classes_"):
             return labels
         return np.array([*self.classes_.tolist(), type(self.classes_.tolist()[0])(-1)])[labels]
 
     def novelty_score(self, X: Any) -> NDArray[np.float64]:
-        """Return p-values of rows in their clusters: low for rows that belong to none.
+        """Return the p-value of each row in its cluster; it is low for rows of no cluster.
 
-        Of new rows of the source that `fit_novelty` has seen, at most a share of about alpha has a
-        p-value of at most alpha.
+        For new rows from the same source as the rows given to `fit_novelty`, the share of p-values
+        of at most alpha is at most about alpha.
 
         Parameters
         ----------
@@ -127,9 +130,8 @@ class NoveltyMixin:
         Returns
         -------
         ndarray of shape (n_samples,)
-            Between 1 / (1 + rows of the cluster) and 1; see
-            `volmar.diagnostics.ClusterNovelty`. Lazy where X is a dask
-            collection.
+            p-values between 1 / (1 + number of rows of the cluster) and 1, see
+            `volmar.diagnostics.ClusterNovelty`. The result is lazy if X is a dask collection.
         """
         novelty = self._novelty()
         if is_dask(X):
@@ -145,27 +147,28 @@ class NoveltyMixin:
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            The rows of the fit, or others of the same source. Of a dask collection a sample is
-            drawn.
+            The training rows, or other rows from the same source. From a dask collection, a sample
+            is drawn.
         sample_weight : array of shape (n_samples,), optional
-            Weights of the rows, relative to each other.
+            Weights of the rows. Only their ratios matter.
 
         Returns
         -------
         self
-            With `novelty_`, a `volmar.diagnostics.ClusterNovelty`. The next `fit` deletes it.
+            The estimator with the attribute `novelty_`, a `volmar.diagnostics.ClusterNovelty`. The
+            next `fit` deletes it.
         """
         check_is_fitted(self, "result_")
         if self._is_pairwise():
             raise ValueError(
-                f"fit_novelty needs rows, and {type(self).__name__} was given pairs of rows "
-                "('precomputed'). Use volmar.diagnostics.calibrate_novelty(rows, labels_), or a "
-                "kernel or an affinity by name."
+                f"fit_novelty needs rows, but {type(self).__name__} was given values for pairs of "
+                "rows ('precomputed'). Use volmar.diagnostics.calibrate_novelty(rows, labels_), "
+                "or give the kernel or affinity by name."
             )
         rng = copy.deepcopy(check_random_state(self.random_state))
         n_clusters = self._n_labels()
         if is_dask(X):
-            most = min(ROWS_A_CLUSTER * n_clusters, DRAWN_ROWS)
+            most = min(ROWS_PER_CLUSTER * n_clusters, DRAWN_ROWS)
             seed = int(rng.randint(2**31 - 1))
             drawn = draw_from_collection(X, sample_weight, seed=seed, most=most)
             X, sample_weight = drawn.rows, drawn.beside[0]
@@ -188,8 +191,8 @@ class NoveltyMixin:
         check_is_fitted(self, "result_")
         if not hasattr(self, "novelty_"):
             raise NotFittedError(
-                f"{type(self).__name__} is not calibrated: p-values of rows need fit_novelty(X) "
-                "after fit, with the rows of the fit or others of their source."
+                f"{type(self).__name__} is not calibrated for p-values of rows. Call "
+                "fit_novelty(X) after fit, with the training rows or others from the same source."
             )
         return self.novelty_
 
@@ -210,12 +213,12 @@ class NoveltyMixin:
 
 
 def check_reject(reject: Any) -> float:
-    """Return the level at which rows are rejected, if it is one."""
+    """Return `reject` as a float; raise an error unless it is between 0 and 1."""
     number = check_number("reject", reject, low=0.0, high=1.0, open_low=True)
     if number == 1.0:
         raise ValueError(
-            f"reject must be less than 1, got {shown(reject)}: all rows would be rejected. It is "
-            "the share of ordinary rows that may be, 0.01 for example."
+            f"reject must be less than 1, got {shown(reject)}, which rejects all rows. It is the "
+            "share of ordinary rows to reject. Use 0.01 for example."
         )
     return number
 
@@ -226,7 +229,7 @@ def rejected(labels: NDArray, p_values: NDArray, reject: float) -> NDArray[np.in
 
 
 def warn_of_few_rows(novelty: ClusterNovelty, reject: float) -> None:
-    """Warn of clusters with too few rows to reject any at this level."""
+    """Warn about clusters with too few calibration rows to reject any row at this level."""
     few = np.flatnonzero(novelty.min_p_values > reject)
     if few.size == 0:
         return
@@ -235,7 +238,7 @@ def warn_of_few_rows(novelty: ClusterNovelty, reject: float) -> None:
     )
     more = ", ..." if few.size > 5 else ""
     warn_user(
-        f"reject={reject:g} rejects no row of cluster {listed}{more}: too few rows were "
-        f"calibrated. Use a larger reject, or fit_novelty with at least "
-        f"{int(np.ceil(1 / reject)) - 1} rows of each cluster."
+        f"reject={reject:g} rejects no row of cluster {listed}{more}, because the calibration had "
+        f"too few rows. Use a larger reject, or call fit_novelty with at least "
+        f"{int(np.ceil(1 / reject)) - 1} rows per cluster."
     )

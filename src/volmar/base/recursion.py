@@ -1,4 +1,4 @@
-"""More than two clusters from a clusterer for two: split, and split again."""
+"""More than two clusters by recursive splits of a two-way clusterer."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ class RecursiveResult(Result):
     objective : float
         Sum of the objectives of the splits.
     gap : float
-        NaN: splits may be optimal, their sequence is greedy.
+        Always NaN. Each split may be optimal, but their sequence is greedy.
     residuals : mapping
-        For each residual of the splits the largest.
+        The largest value of each residual over all splits.
     status : Status
-        MAX_ITER, STOPPED or FAILED where a split ended so, else CONVERGED.
+        MAX_ITER, STOPPED or FAILED if a split ended so, otherwise CONVERGED.
     labels : ndarray of shape (n,)
-        Clusters, by size, the largest first.
+        Clusters, numbered by size, the largest first.
     warnings : tuple of str
-        What the splits warned of, those first that ended early. Others may be no concern: a split
-        of three clusters into two is one choice of several.
+        Warnings of the splits. Those of splits that ended early come first. Others may be
+        harmless: a split of three clusters in two is one choice of several.
     n_open : int
-        Splits that ended early.
+        Number of splits that ended early.
     n_left : int
-        Clusters that would have been split, had the number of clusters not been limited.
+        Number of clusters that were not split because of the limit on the number of clusters.
     """
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -54,20 +54,20 @@ class RecursiveResult(Result):
 
 
 class PartRows(NamedTuple):
-    """What is looked at to split a part: its rows, or a sample of them.
+    """The rows of a part that are used to split it: all of them or a sample.
 
     Attributes
     ----------
     X : matrix of shape (m, d)
         The rows.
     weights : ndarray of shape (m,) or None
-        Their weights.
+        Weights of the rows.
     seed : int
         Random seed of the split.
     scale : float
-        Weight of the part in units of that of these rows, 1 where they are all of it.
+        Weight of the part divided by the weight of these rows; 1 if they are the whole part.
     hurdle : float
-        What the split must be worth to be the next: one that does not promise it may wait.
+        Minimum worth of the split to be made next. A fit that will not reach it may be postponed.
     """
 
     X: Any
@@ -84,9 +84,9 @@ class PartRows(NamedTuple):
 
 
 class PostponedSplitError(Exception):
-    """Raised by a fit that was left early, because the split is no candidate for the next one.
+    """Raised by a fit that ends early because its split will not be the next one.
 
-    `promise` is more than the split will be worth, most likely.
+    `promise` is a likely upper bound on the worth of the split.
     """
 
     def __init__(self, promise: float):
@@ -96,7 +96,7 @@ class PostponedSplitError(Exception):
 
 @dataclass(frozen=True)
 class GrownTree:
-    """A tree, and the rows in its leaves.
+    """A tree and the rows in its leaves.
 
     Attributes
     ----------
@@ -114,11 +114,11 @@ class GrownTree:
 
     @property
     def sample(self) -> Part:
-        """All rows, as the first split saw them."""
+        """The rows used for the first split."""
         return self.parts.root
 
     def number_by_size(self) -> None:
-        """Give nodes their exact sizes, and clusters numbers by size, the largest first."""
+        """Set the exact sizes of the nodes, and number clusters by size, the largest first."""
         found = self.parts.sizes(self.leaves)
         labels = self._labels()
         k = max(labels) + 1
@@ -138,7 +138,7 @@ class GrownTree:
                 node.weight = sum(child.weight for child in node.children)
 
     def labels(self) -> Any:
-        """Return the cluster of each row: an array, or a vector over rows in blocks."""
+        """Return the cluster of each row: an array, or a lazy vector for a dask collection."""
         return self.parts.labels(self.leaves, self._labels())
 
     def sample_labels(self) -> NDArray:
@@ -151,7 +151,7 @@ class GrownTree:
 
 @dataclass(eq=False)
 class _Leaf:
-    """A leaf in the making: its rows, and the split that was found for it."""
+    """A leaf during growth: its rows and the split that was found for it."""
 
     node: SplitNode
     part: Part
@@ -163,25 +163,25 @@ class _Leaf:
 
     @property
     def importance(self) -> float:
-        """What leaves compete by to be split next; negative where there is no split."""
+        """Priority of the leaf in the choice of the next split; negative if it has no split."""
         if self.node.model is None or np.isnan(self.node.probability):
             return -np.inf
         return float(np.sqrt(self.node.weight) * self.worth)
 
     @property
     def promised(self) -> float:
-        """The most that the importance may be, where the search for a split was postponed."""
+        """Upper bound on the importance, if the search for a split was postponed."""
         return float(np.sqrt(self.node.weight) * self.promise)
 
     def hurdle(self, others: list[_Leaf]) -> float:
-        """Return what a split must be worth to come before those of the other leaves."""
+        """Return the minimum worth of a split to be made before those of the other leaves."""
         best = max((other.importance for other in others), default=0.0)
         return float(max(best, 0.0) / np.sqrt(self.node.weight))
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """A leaf to split: what is looked at, its node, and its level; then what was found."""
+    """A leaf to split (rows, node and level), and the outcome of the attempt."""
 
     rows: PartRows
     node: SplitNode
@@ -194,7 +194,7 @@ class _Trial:
 
 @dataclass(frozen=True)
 class _Way:
-    """How leaves are split and tested; the arguments of `grow_tree` with these names."""
+    """The functions that split and test leaves, named as the arguments of `grow_tree`."""
 
     fit: Callable[[PartRows], Any]
     probability: Callable[[Any, Any, NDArray | None], float]
@@ -203,7 +203,7 @@ class _Way:
     make: Callable[[PartRows, HeldOutTest], Any] | None
 
     def tried(self, trial: _Trial) -> _Trial:
-        """Return a trial with the split in its node, or the reason why there is none."""
+        """Return a trial whose node holds the split, or the reason why there is none."""
         node, rows = trial.node, trial.rows
         if node.n_rows < 2:
             node.reason = "a single row"
@@ -234,7 +234,7 @@ class _Way:
         return replace(trial, worth=worth, caught=tuple(str(one.message) for one in caught))
 
     def _model(self, trial: _Trial) -> Any:
-        """Return the fitted split; None, with the reason in the node, where there is none."""
+        """Return the fitted split, or None after setting the reason in the node."""
         if self.test is None or self.make is None:
             model = self.fit(trial.rows)
         else:
@@ -272,33 +272,32 @@ def grow_tree(
     tell: Callable[[int, int], None] | None = None,
     postpones: bool = False,
 ) -> tuple[GrownTree, RecursiveResult]:
-    r"""Split the part whose split is the best, until there are enough.
+    r"""Split the part with the best split repeatedly, until there are enough parts.
 
-    Every part is split once; the one with the largest :math:`\sqrt{n}\, p` is taken, with n its
-    weight and p what `probability` says of its split, or `worth`. The square root weighs how well
-    a split separates against how much of the data it explains, as the error of a mean does.
+    A split is fitted to every part. The part with the largest :math:`\sqrt{n}\, p` is split next,
+    where n is its weight and p is the `probability` of its split, or its `worth`. The square root
+    balances how well a split separates against how much of the data it explains, in the same way
+    as the standard error of a mean.
 
-    `fit` makes a two-way clusterer of rows; its `ValueError` means that the part cannot be split,
-    and that of the whole is raised. With a `test` on held-out rows a part is split, by `make`,
-    only if its p-value is at most the level, which is `alpha` times its share of the rows. `alpha`
-    is the probability of any split too many: a part is tested only where all parts that it is in
-    were split, and levels go with sizes, so that the parts that are clusters are apart, their
-    levels sum up to `alpha` at most, and any split too many begins with one of them. At
-    `max_leaves` parts it stops, and those that could be split are tested as well. `steps` has a
-    number for each split. `tell` gets the number of rows in parts that stay whole, and that of all
-    rows.
+    `fit` returns a two-way clusterer fitted to rows. A `ValueError` means that the part cannot be
+    split; for the whole data it is raised. With a `test` on held-out rows, a part is split by
+    `make` only if its p-value is at most its level, `alpha` times its share of the rows. The
+    probability of any split too many is then at most `alpha`: a part is tested only if all parts
+    that contain it were split. The first split too many therefore splits a part that is a true
+    cluster. True clusters are disjoint, so the sum of their levels is at most `alpha`. Growth
+    stops at `max_leaves` parts; the remaining parts are still tested. `steps` yields one number
+    per split. `tell` is called with the number of rows in parts that stay whole and of all rows.
 
-    A large part is looked at by a sample of its rows, and sizes of parts of many rows are
-    estimated until the tree is grown (see `volmar.rows.parts`). `side` makes of a fitted split the
-    function that returns the sides of rows. New parts are looked at at the same time, by the
-    number of processes that ``joblib.parallel_config`` asks for: how a part is split does not
-    depend on the others.
+    Large parts are split by a sample of their rows, and the sizes of large parts are estimates
+    until the tree is complete (see `volmar.rows.parts`). `side` turns a fitted split into the
+    function that returns the sides of rows. New parts are fitted in parallel, by the number of
+    processes set with ``joblib.parallel_config``: the split of a part does not depend on others.
 
-    With `postpones` new parts are looked at one after the other, the larger first, and `fit` may
-    raise `PostponedSplitError` where a split does not promise to be worth `PartRows.hurdle`. It is
-    fitted again when it may be the next.
+    With `postpones`, new parts are fitted one after the other, the largest first. `fit` may then
+    raise `PostponedSplitError` if a split is unlikely to be worth `PartRows.hurdle`. The part is
+    fitted again when its split may be the next one.
 
-    The result has no labels yet: leaves may still be merged.
+    The result has no labels yet because leaves may still be merged.
     """
     n = parts.root.n_rows
     way = _Way(fit, probability, worth, test, make)
@@ -379,13 +378,13 @@ def grow_tree(
 
 
 def _settle(tree: SplitTree) -> None:
-    """Give the leaves their numbers, and forget splits that were looked at and not made."""
+    """Set the labels of the leaves, and delete splits that were fitted but not made."""
     for label, node in enumerate(tree.leaves()):
         node.label, node.model, node.leading = label, None, ()
 
 
 def tree_result(tree: SplitTree) -> RecursiveResult:
-    """Return what the splits of a tree sum up to, without labels."""
+    """Return the combined result of all splits of a tree, without labels."""
     splits = tree.splits()
     results = [node.model.result_ for node in splits]
     residuals: dict[str, float] = {}
@@ -407,7 +406,7 @@ def tree_result(tree: SplitTree) -> RecursiveResult:
 
 
 def leading_features(model: Any, X: Any, weights: NDArray | None) -> tuple[tuple[int, float], ...]:
-    """Return the features of a linear split by coefficient times standard deviation."""
+    """Return the leading features of a linear split, by coefficient times standard deviation."""
     coef = getattr(model, "coef_", None)
     if coef is None:
         return ()

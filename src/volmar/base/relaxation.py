@@ -1,4 +1,4 @@
-"""What the two semi-definite relaxations of labels share: parameters, rounding, warnings."""
+"""Parameters, rounding and warnings shared by the two semi-definite relaxations of labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from volmar.solvers.elliptope_rounding import (
     round_randomly,
 )
 
-# Random projections of rounding="random".
+# Number of random projections for rounding="random".
 N_RANDOM = 100
 TINY = 1e-300
 
@@ -46,7 +46,7 @@ class RelaxationMixin:
         check_count("max_iter", self.max_iter)
 
     def _rounded(self, V: NDArray, value: Callable[[NDArray], float], seed: int) -> Rounded:
-        """Round M = VV' to labels y, by their `value` where random ones are compared."""
+        """Round M = VV' to labels y; random roundings are compared by their `value`."""
         if self.mode == "paper":
             return round_as_printed(V)
         if self.rounding == "centred":
@@ -59,22 +59,23 @@ class RelaxationMixin:
         is_free = self.balance is None or self.mode == "paper"
         raised = "" if is_free else ", or balance"
         return (
-            f"the gap is {result.gap / max(abs(result.objective), TINY):.1e} of the objective "
-            f"after {result.n_iter} iterations, and the bound on row sums is missed by "
-            f"{result.residuals['balance']:.1e} of n. Raise max_iter or tol{raised}"
+            f"after {result.n_iter} iterations the gap is "
+            f"{result.gap / max(abs(result.objective), TINY):.1e} of the objective, and the row "
+            f"sums exceed their bound by {result.residuals['balance']:.1e} of n. Raise max_iter "
+            f"or tol{raised}"
         )
 
     def _warn_of_relaxation(self, result: RoundedResult, remedy: str) -> None:
-        """Warn of an M of no groups, or of one."""
+        """Warn if M does not determine two clusters."""
         if result.one_cluster:
             warn_user(
-                "The best M does not determine two clusters: it is all ones, one cluster, and the "
-                f"labels are read off what tol={self.tol:g} leaves of it (tr(HMH) / n of at most "
-                f"{result.room_beside_one:.1e}). {remedy}."
+                "The best M does not determine two clusters. It is all ones (a single cluster), "
+                f"and the labels come from the deviation that tol={self.tol:g} allows "
+                f"(tr(HMH) / n is at most {result.room_beside_one:.1e}). {remedy}."
             )
         elif result.spread > SPREAD:
             warn_user(
-                "The best M does not determine two clusters: it is far from two groups (second "
-                f"over first eigenvalue of the centred M: {result.spread:.2f}), and the labels "
-                f"may be one choice of several. {remedy}."
+                "The best M does not determine two clusters. The ratio of the second to the first "
+                f"eigenvalue of the centred M is {result.spread:.2f} (0 for two clusters), so the "
+                f"labels may be one choice of several. {remedy}."
             )

@@ -18,13 +18,13 @@ SILVERMAN = 0.9
 
 
 class RowDensity(NamedTuple):
-    """The problem of rows in units of `unit`, the standard deviation of their first component."""
+    """The density problem of rows divided by `unit`, the first component's standard deviation."""
 
     problem: HyperplaneDensity
     unit: float
 
     def of(self, Z: NDArray, shares: NDArray | None = None) -> HyperplaneDensity:
-        """Return the problem of rows z in memory: all, with their shares, or a sample without."""
+        """Return the problem of rows Z in memory: all rows with shares, or a sample without."""
         unit, count = self.unit, len(Z)
         is_sample = shares is None
         return HyperplaneDensity(

@@ -1,4 +1,4 @@
-"""`metric` and `views`: what is done to rows before an estimator sees them, at one place."""
+"""The transformation of rows for the parameters `metric` and `views`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from volmar.rows.row_map import is_text
 __all__ = ["METRICS", "check_row_map", "column_names", "row_map", "through_row_map"]
 
 METRICS = ["euclidean", "cosine"]
-#: Parameters of the row map, with their values where rows are used as they are.
+#: Parameters of the row map, with the values that leave rows unchanged.
 WITHOUT: dict[str, Any] = {"metric": "euclidean", "views": None, "text_components": "auto"}
 
 
 def check_row_map(model: Any) -> None:
-    """Refuse values of `metric` and `text_components` that no rows could make right."""
+    """Raise an error for values of `metric` and `text_components` that are invalid for any X."""
     if not hasattr(model, "metric"):
         return
     check_choice("metric", model.metric, METRICS)
@@ -38,30 +38,30 @@ def check_row_map(model: Any) -> None:
         check_count("text_components", model.text_components)
         if model.metric == "euclidean":
             raise ValueError(
-                f"text_components={model.text_components} has no meaning with "
+                f"text_components={model.text_components} has no effect with "
                 "metric='euclidean'. Use metric='cosine', or leave text_components out."
             )
     if not model._is_pairwise():
         return
     if model.metric != "euclidean":
         raise ValueError(
-            f"metric={model.metric!r} needs rows, and 'precomputed' gives pairs of rows. Compute "
-            "the matrix from rows of unit length (sklearn.preprocessing.normalize), and leave "
-            "metric out."
+            f"metric={model.metric!r} needs rows, but with 'precomputed' X holds values for pairs "
+            "of rows. Compute the matrix from rows of unit length "
+            "(sklearn.preprocessing.normalize), and leave metric out."
         )
     if getattr(model, "views", None) is not None:
         raise ValueError(
-            "views are groups of columns of rows, and 'precomputed' gives pairs of rows. Pass the "
-            "mean of the views' matrices, and leave views out."
+            "views are groups of columns, but with 'precomputed' X holds values for pairs of "
+            "rows. Pass the mean of the views' matrices, and leave views out."
         )
 
 
 @contextmanager
 def row_map(model: Any, X: Any, sample_weight: Any) -> Iterator[Any]:
-    """Fit the row map of an estimator, `row_map_`, and yield the rows that it makes of X.
+    """Fit the row map of an estimator, `row_map_`, and yield the transformed rows of X.
 
-    While the rows are in use the estimator, and copies of it that are fitted to them, have
-    the values of `WITHOUT`. Without a row map X itself is yielded.
+    Inside the context, the estimator and its copies have the parameter values of `WITHOUT`, so
+    that rows are not transformed twice. If no row map is needed, X itself is yielded.
     """
     given = {name: getattr(model, name) for name in WITHOUT if hasattr(model, name)}
     if given.get("metric", "euclidean") == "euclidean" and given.get("views") is None:
@@ -76,13 +76,13 @@ def row_map(model: Any, X: Any, sample_weight: Any) -> Iterator[Any]:
 
 
 def through_row_map(model: Any, X: Any) -> Any:
-    """Return validated rows as the fitted estimator sees them."""
+    """Return validated rows, transformed by the fitted row map if there is one."""
     found = getattr(model, "row_map_", None)
     return X if found is None else found.transform(X)
 
 
 def column_names(model: Any) -> Any:
-    """Return the names of the columns that the method sees; None where they have none."""
+    """Return the names of the columns after the row map, or None if they have no names."""
     found, names = getattr(model, "row_map_", None), getattr(model, "feature_names_in_", None)
     if found is None or names is None:
         return names
@@ -107,7 +107,7 @@ def _fitted(model: Any, X: Any, sample_weight: Any) -> RowMap | ViewMap:
 
 
 def _fitted_to_view(model: Any, sample_weight: Any, X: Any) -> RowMap:
-    """Return the row map of all columns, or of those of one view."""
+    """Fit the row map of all columns, or of the columns of one view."""
     if not is_in_memory(X):
         if is_text(X):
             refuse_blocks(
@@ -118,7 +118,7 @@ def _fitted_to_view(model: Any, sample_weight: Any, X: Any) -> RowMap:
         return RowMap()
     if isinstance(model.text_components, Integral) and not sparse.issparse(X):
         raise ValueError(
-            f"text_components={model.text_components} is for sparse rows, and X is dense. Leave "
+            f"text_components={model.text_components} is for sparse rows, but X is dense. Leave "
             "text_components out, or reduce X first (sklearn.decomposition.TruncatedSVD)."
         )
     rng = copy.deepcopy(check_random_state(model.random_state))

@@ -1,4 +1,4 @@
-"""Splits of a clusterer for two: of a part of the rows, tested, started in a valley, merged."""
+"""Splits of parts of the rows: fits with two clusters, tests, merging of leaves, warnings."""
 
 from __future__ import annotations
 
@@ -28,18 +28,17 @@ from volmar.rows import Plane
 from volmar.rows.cells import Side
 from volmar.solvers import Result
 
-# Clusters with a p-value up to this may be several, and are not merged.
+# Clusters with a p-value of at most this may consist of several groups, and are not merged.
 ONE_GROUP = 0.5
-# Share of the smaller side in which a fit may differ from the valley that it started from.
+# Maximum difference between a fit and the valley it started from, as a share of the smaller side.
 NEAR = 0.1
 
 
 class CellSplit:
     """A node of a tree that was split by `volmar.evidence.LinearCells`.
 
-    `labels_` are the sides of the rows of the node, 0 or 1, and `result_` is that of a split
-    without an objective. Only where there are two cells `coef_` (1, d) and `intercept_` are the
-    hyperplane.
+    `labels_` are the sides of the rows of the node, 0 or 1, and `result_` has an objective of 0.
+    With exactly two cells, `coef_` (1, d) and `intercept_` hold the separating hyperplane.
     """
 
     def __init__(self, cells: LinearCells, labels: NDArray[np.int64]):
@@ -51,12 +50,12 @@ class CellSplit:
             self.intercept_ = cells.decision_function(np.zeros_like(self.coef_))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return scores of rows, positive on the second side."""
+        """Return the scores of rows, which are positive on the second side."""
         return self.cells.decision_function(X)
 
 
 class ScoredSide:
-    """The side of rows by the sign of a model's scores, as a function that travels."""
+    """The side of rows by the sign of a model's scores, as a picklable function."""
 
     def __init__(self, model: Any):
         self.model = model
@@ -68,14 +67,14 @@ class ScoredSide:
 
 
 def side_of(model: Any) -> Side:
-    """Return the function that tells the sides of rows: of a hyperplane, or of a fitted model."""
+    """Return the function that maps rows to sides, by a hyperplane or by a fitted model."""
     if hasattr(model, "coef_"):
         return Plane(model.coef_[0], float(model.intercept_[0]))
     return ScoredSide(model.cells if isinstance(model, CellSplit) else without_vectors(model))
 
 
 def fit_in_two(model: Any, part: PartRows, **params: Any) -> Any:
-    """Fit a copy of a clusterer for two to a part of the rows."""
+    """Fit a copy of a clusterer with n_clusters=2 to a part of the rows."""
     copy = silent_clone(model).set_params(n_clusters=2, random_state=part.seed, **params)
     private = model._of_part(part)
     vars(copy).update(private)
@@ -89,7 +88,10 @@ def fit_in_two(model: Any, part: PartRows, **params: Any) -> Any:
 
 
 def groups_test(model: Any, part: PartRows, level: float) -> HeldOutTest:
-    """Test on held-out rows whether a part has more than one group; a row counts once."""
+    """Test on held-out rows whether a part has more than one group.
+
+    The test ignores the values of weights, but leaves out rows of weight 0.
+    """
     X = part.X
     if part.weights is not None:
         X = X[np.flatnonzero(part.weights > 0)]
@@ -104,8 +106,8 @@ def groups_test(model: Any, part: PartRows, level: float) -> HeldOutTest:
 def confirmed_split(model: Any, part: PartRows, outcome: HeldOutTest) -> Any:
     """Fit the split that held-out rows have confirmed.
 
-    Of a method with hyperplanes it is the fit that starts from the deepest valley, if that
-    stays there, or else the cells on the two sides of the valley.
+    For methods that split by hyperplanes, the fit starts from the deepest valley. If it moves away
+    from the valley, the cells on the two sides of the valley are returned instead.
     """
     if not model._splits_by_hyperplanes():
         return model._fit_part(part)
@@ -127,18 +129,18 @@ def confirmed_split(model: Any, part: PartRows, outcome: HeldOutTest) -> Any:
 
 
 def _is_near(labels: NDArray, sides: NDArray) -> bool:
-    """Whether two splits differ in few rows, compared with the smaller side."""
+    """Return whether two splits differ in few rows relative to the smaller side."""
     apart = np.count_nonzero(labels.astype(bool) != sides.astype(bool))
     smaller = min(np.count_nonzero(sides), np.count_nonzero(sides == 0))
     return bool(min(apart, sides.size - apart) <= NEAR * smaller)
 
 
 def merge_leaves(tree: SplitTree, X: Any, weights: NDArray | None, labels: NDArray) -> None:
-    """Give leaves of the tree one label where there is no valley between them.
+    """Merge leaves of the tree that have no valley between them, by giving them one label.
 
-    Only those that look like one group themselves: the middle of several groups that were not
-    told apart has no valley towards the next one. `labels` are the leaves of the rows of X, which
-    may be a sample; leaves without a row there are not merged.
+    Only leaves that look like a single group are merged: the middle of several undetected groups
+    has no valley towards its neighbours. `labels` are the leaves of the rows of X. X may be a
+    sample; leaves without rows in it are not merged.
     """
     leaves = tree.leaves()
     if len(leaves) < 3:
@@ -161,7 +163,7 @@ def merge_leaves(tree: SplitTree, X: Any, weights: NDArray | None, labels: NDArr
 def warn_of_tree(
     tree: SplitTree, result: RecursiveResult, n_clusters: Any, max_clusters: int | None
 ) -> None:
-    """Warn of splits that are missing."""
+    """Warn if fewer clusters were found than requested, or if `max_clusters` ended the splits."""
     n_found = tree.n_leaves
     if not isinstance(n_clusters, str) and n_found < n_clusters:
         reasons = {leaf.reason for leaf in tree.leaves()}
@@ -173,15 +175,15 @@ def warn_of_tree(
         )
     if result.n_left:
         warn_user(
-            f"max_clusters={max_clusters} ended the splits, and {result.n_left} of the {n_found} "
+            f"max_clusters={max_clusters} was reached, but {result.n_left} of the {n_found} "
             "clusters could be split further (see tree_). Raise max_clusters, or leave it out."
         )
 
 
 def tree_words(result: RecursiveResult) -> str:
-    """Return which splits ended early, and what the worst of them warned of."""
-    first = f", the first: {result.warnings[0]}" if result.warnings else "."
+    """Return the number of splits that ended early, and the first warning of these."""
+    first = f" First warning: {result.warnings[0]}" if result.warnings else ""
     return (
-        f"of {len(result.history)} splits {result.n_open} ended early{first} All warnings are in "
+        f"{result.n_open} of {len(result.history)} splits ended early.{first} All warnings are in "
         "result_.warnings"
     )

@@ -1,4 +1,4 @@
-"""A tree of two-way splits: what a recursive fit leaves behind."""
+"""The tree of two-way splits of a recursive fit."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from numpy.typing import NDArray
 
 from volmar.evidence.wording import level_text, p_value_text
 
-# Features that a printed split names, and clusters whose sizes a note has.
-N_LEADING, MOST_SIZES = 3, 20
+# Maximum number of features listed for a split, and of cluster sizes listed in a note.
+N_LEADING, MAX_SIZES = 3, 20
 
 
 @dataclass(repr=False)
 class SplitNode:
-    """A part of the rows, split in two or a cluster.
+    """A part of the rows: either a split or a cluster.
 
     Attributes
     ----------
     n_rows : int
-        Training rows in it.
+        Number of training rows in the node.
     weight : float
-        Their weight, `n_rows` where there are no weights.
+        Weight of these rows; `n_rows` without sample weights.
     probability : float
-        How well its split separates it: a probability from 0 to 1. NaN where no split was looked
-        for or found; of a cluster, that of the split that was found and not made.
+        Probability, from 0 to 1, with which the split separates the node. For a cluster, that of
+        the split that was found but not made. NaN if no split was searched for or found.
     p_value : float
-        Of one mode against more, where splits are tested (n_clusters="auto"); NaN otherwise.
+        p-value of the test of one mode against more (n_clusters="auto"); NaN without a test.
     p_minimum : float
-        Smallest p-value that the test could have given; 0 where it is not known.
+        Smallest p-value that the test can return; 0 if unknown.
     level : float
         Level that the p-value was compared with; NaN without a test.
     has_way_around : bool
         Whether a valley was not counted because rows connect its sides around it.
     rank : int or None
-        Number of its split, from 1 in the order in which they were made; None for a cluster.
+        Number of the split, from 1 in the order in which splits were made; None for a cluster.
     label : int or None
         Number of the cluster; None for a split.
     model : object
         The fitted two-way clusterer of the split; None for a cluster.
     children : tuple of SplitNode
-        The sides where its scores are not positive and where they are; empty for a cluster.
+        The side with scores of at most 0 and the side with positive scores; empty for a cluster.
     leading : tuple of (int, float)
-        Features that count most in a linear split, with coefficient times standard deviation of
-        the feature in the node, largest first.
+        Most important features of a linear split, the largest first, each with its coefficient
+        times its standard deviation in the node.
     columns : ndarray of int or None
-        Columns of a precomputed matrix that belong to it.
+        Columns of a precomputed matrix that belong to the node.
     reason : str
-        Why a node could not be split, where that is so.
+        Why the node could not be split; empty otherwise.
     warnings : tuple of str
-        What the fit of the split warned of.
+        Warnings of the fit of the split.
     """
 
     n_rows: int
@@ -73,7 +73,7 @@ class SplitNode:
 
     @property
     def p_text(self) -> str:
-        """The p-value in words, as an upper bound where the draws allow no smaller one."""
+        """The p-value as text, shown as an upper bound if the draws allow no smaller value."""
         return "" if np.isnan(self.p_value) else p_value_text(self.p_value, self.p_minimum)
 
     def __repr__(self) -> str:
@@ -82,19 +82,19 @@ class SplitNode:
 
     @property
     def test_text(self) -> str:
-        """The p-value and the level that it was compared with; empty without a test."""
+        """The p-value and its level as text; empty without a test."""
         return self.p_text and self.p_text + level_text(self.level)
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it is a cluster."""
+        """Whether the node is a cluster, that is, has no children."""
         return not self.children
 
     def score(self, X: Any) -> NDArray:
-        """Scores of rows by the split, positive for the second side.
+        """Return scores of rows by the split, positive for the second side.
 
-        0 for rows without any of the given similarities to a part of the training rows. Without
-        one to all of them a row is refused.
+        With precomputed similarities, a row without similarity to the training rows of this part
+        has a score of 0. A row without similarity to any training row raises an error.
         """
         if self.columns is None:
             return self.model.decision_function(X)
@@ -104,9 +104,9 @@ class SplitNode:
 
 
 def scores_in_graph(model: Any, X: Any) -> NDArray:
-    """Return the scores of rows, 0 for those that given similarities join to no row of the model.
+    """Return the scores of rows; 0 for rows without precomputed similarity to rows of the model.
 
-    A part of a graph may have rows all of whose neighbours are in another part.
+    In a part of a graph, all neighbours of a row may be in another part.
     """
     affinity = getattr(model, "affinity", None)
     if not isinstance(affinity, str) or affinity != "precomputed":
@@ -125,12 +125,12 @@ class SplitTree:
     Attributes
     ----------
     root : SplitNode
-        All rows.
+        The node of all rows.
     feature_names : sequence of str or None
-        Names for printing.
+        Names of the features for printing.
     sizes : tuple of int or None
-        Rows of each cluster after the fit, which may have moved some of them since the splits;
-        None where they are not known.
+        Number of rows per cluster after the fit, which may have moved rows after the splits; None
+        if unknown.
 
     Examples
     --------
@@ -147,7 +147,7 @@ class SplitTree:
     sizes: tuple[int, ...] | None = field(default=None, repr=False)
 
     def nodes(self) -> Iterator[SplitNode]:
-        """Nodes from the root down, the first side of a split before the second."""
+        """Yield the nodes from the root down, the first side of a split before the second."""
         stack = [self.root]
         while stack:
             node = stack.pop()
@@ -155,25 +155,25 @@ class SplitTree:
             stack.extend(reversed(node.children))
 
     def leaves(self) -> list[SplitNode]:
-        """Return the clusters from the first side of the first split on.
+        """Return the leaves in tree order, beginning with the first side of the first split.
 
-        Their labels are by size, and leaves that were merged share one.
+        Labels are by size, not in this order. Merged leaves share a label.
         """
         return [node for node in self.nodes() if node.is_leaf]
 
     def splits(self) -> list[SplitNode]:
-        """Return the splits, in the order in which they were made."""
+        """Return the splits in the order in which they were made."""
         made = [node for node in self.nodes() if not node.is_leaf]
         return sorted(made, key=lambda node: node.rank or 0)
 
     @property
     def n_leaves(self) -> int:
-        """Number of clusters; leaves with the same label are one."""
+        """Number of clusters; leaves with the same label count once."""
         leaves = self.leaves()
         return len({leaf.label for leaf in leaves}) if leaves[0].label is not None else len(leaves)
 
     def merged(self) -> dict[int, list[SplitNode]]:
-        """Return the leaves of each cluster that is several of them, by its label."""
+        """Return, by label, the leaves of each cluster that consists of several leaves."""
         parts: dict[int, list[SplitNode]] = {}
         for leaf in self.leaves():
             if leaf.label is not None:
@@ -181,7 +181,7 @@ class SplitTree:
         return {label: leaves for label, leaves in parts.items() if len(leaves) > 1}
 
     def siblings(self) -> list[tuple[int, int]]:
-        """Return the pairs of labels of leaves that one split separates."""
+        """Return pairs of labels whose leaves are the two sides of the same split."""
         return [
             (first.label, second.label)
             for first, second in (node.children for node in self.splits())
@@ -189,18 +189,18 @@ class SplitTree:
         ]
 
     def relabel(self, labels: NDArray) -> None:
-        """Give the leaves new labels, ``labels[old]``."""
+        """Replace the label of each leaf by ``labels[label]``."""
         for leaf in self.leaves():
             leaf.label = int(labels[leaf.label])
-        self.sizes = None  # those of other clusters
+        self.sizes = None  # they were in the order of the old labels
 
     def size_note(self, sizes: Sequence[int] | None = None) -> str:
-        """Return why sizes in the tree are not those of the clusters; empty where they are.
+        """Explain why the sizes in the tree differ from the cluster sizes; empty if they agree.
 
         Parameters
         ----------
         sizes : sequence of int, optional
-            Rows of clusters 0, 1 and so on; `sizes` of the tree if not given.
+            Number of rows of clusters 0, 1 and so on. If None, `self.sizes` is used.
         """
         sizes = self.sizes if sizes is None else sizes
         if sizes is None:
@@ -213,7 +213,7 @@ class SplitTree:
         if counted == list(sizes):
             return ""
         if len(sizes) > 1:
-            some, more = sizes[:MOST_SIZES], ", ..." if len(sizes) > MOST_SIZES else ""
+            some, more = sizes[:MAX_SIZES], ", ..." if len(sizes) > MAX_SIZES else ""
             clusters = f"the clusters have {', '.join(f'{size:,}' for size in some)}{more} rows"
         else:
             clusters = f"the cluster has {sizes[0]:,} rows"
@@ -225,14 +225,14 @@ class SplitTree:
         )
 
     def scores(self, X: Any) -> NDArray:
-        """Return scores (n, k): the least score towards the cluster on the way down to it.
+        """Return scores (n, k): the minimum score towards each cluster along its path in the tree.
 
-        Of two clusters it is the score of the split, (n,), and of one zero.
+        For two clusters, the result is the score of the split, (n,); for one cluster, zeros.
 
-        Splits score the rows that come down to them, and no others: a row and a cluster that
-        were separated keep the score of the split that did so, which is negative. The cluster that
-        a row falls into has a score that is not: it is the largest. A row on the border
-        (score 0) belongs to the first side.
+        A split scores only the rows that reach it. If a split separates a row from a cluster, the
+        row's score for this cluster is that of the split, which is negative. The score for the
+        row's own cluster is not negative, and is the largest. A row on the border (score 0)
+        belongs to the first side.
         """
         n = X.shape[0]
         if self.n_leaves == 1:
@@ -244,22 +244,22 @@ class SplitTree:
         columns: list[NDArray] = []
         stack = [(self.root, np.full(n, np.inf), np.arange(n))]
         while stack:
-            node, least, rows = stack.pop()
+            node, lowest, rows = stack.pop()
             if node.is_leaf:
-                columns.append(least)
+                columns.append(lowest)
                 continue
             f = np.zeros(0)
             if rows.size:
                 f = node.score(X if rows.size == n else X[rows])
-            first, second = least.copy(), least
-            first[rows] = np.minimum(least[rows], -f)
-            # On the border the first side is ahead, whichever of the two has the lower number.
-            second[rows] = np.minimum(least[rows], np.where(f == 0, -np.finfo(f.dtype).tiny, f))
+            first, second = lowest.copy(), lowest
+            first[rows] = np.minimum(lowest[rows], -f)
+            # On the border the first side must win, even if its label is the higher one.
+            second[rows] = np.minimum(lowest[rows], np.where(f == 0, -np.finfo(f.dtype).tiny, f))
             stack.append((node.children[1], second, rows[f > 0]))
             stack.append((node.children[0], first, rows[f <= 0]))
         scores = np.column_stack(columns)
         if leaves[0].label is not None:
-            # Of a cluster that is several leaves the nearest one counts.
+            # The score of a cluster of several leaves is that of the nearest leaf.
             labels = np.array([leaf.label for leaf in leaves])
             scores = np.column_stack(
                 [scores[:, labels == label].max(axis=1) for label in range(self.n_leaves)]
@@ -269,7 +269,7 @@ class SplitTree:
     def __str__(self) -> str:
         lines = []
         stack = [(self.root, "", "")]
-        while stack:  # no function calls itself: a tree may be deeper than Python's stack
+        while stack:  # not recursive: a tree may be deeper than Python's stack
             node, first, indent = stack.pop()
             lines.append(first + self.describe(node))
             for child, tick, bar in reversed(
@@ -286,7 +286,7 @@ class SplitTree:
         return f"SplitTree({clusters}, {splits}, {self.root.n_rows} rows)"
 
     def _repr_html_(self) -> str:
-        """Show the tree in a notebook: a sentence, and a row for each node."""
+        """Show the tree in a notebook: a sentence and a table with one row per node."""
         rows: list[list[str | int]] = []
         stack = [(self.root, 0)]
         while stack:
@@ -317,11 +317,11 @@ class SplitTree:
             return f"{rows} stay one cluster: no split was made."
         text = f"{rows} fall into {k} clusters by {n} split{'s' if n > 1 else ''}."
         if self.merged():
-            text += " Leaves with one number are one cluster: there is no valley between them."
+            text += " Leaves with the same number were merged: there is no valley between them."
         return f"{text} {self.size_note()}".strip()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the nodes in a list, and their children by number: pickles at any depth."""
+        """Return a flat list of nodes with their children by number, to pickle deep trees."""
         nodes = list(self.nodes())
         number = {id(node): i for i, node in enumerate(nodes)}
         return {
@@ -336,10 +336,10 @@ class SplitTree:
         for node, children in zip(nodes, state["children"], strict=True):
             node.children = tuple(nodes[i] for i in children)
         self.root, self.feature_names = nodes[0], state["feature_names"]
-        self.sizes = state.get("sizes")  # pickles of earlier versions have none
+        self.sizes = state.get("sizes")  # missing in pickles of earlier versions
 
     def describe(self, node: SplitNode) -> str:
-        """Return size, split and leading features of a node in a line."""
+        """Return one line with the size, the split and the leading features of a node."""
         text = f"{node.n_rows} rows"
         if node.is_leaf:
             text = f"cluster {node.label}: {text}"
@@ -353,5 +353,5 @@ class SplitTree:
         return text
 
     def name(self, feature: int) -> str:
-        """Return the name of a feature, x0 and so on where there are none."""
+        """Return the name of a feature; "x0", "x1" and so on if features have no names."""
         return f"x{feature}" if self.feature_names is None else str(self.feature_names[feature])

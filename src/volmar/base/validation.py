@@ -1,4 +1,4 @@
-"""Checks of the input of an estimator, with those of `volmar._checks`."""
+"""Checks of the input of an estimator; also exports those of `volmar._checks`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def check_n_clusters(n_clusters: Any, n_samples: int) -> int:
-    """Return `n_clusters` if the data have that many rows."""
+    """Return `n_clusters`; raise an error if X has fewer rows."""
     n_clusters = check_count("n_clusters", n_clusters)
     if n_clusters > n_samples:
         raise ValueError(
@@ -42,7 +42,7 @@ def check_n_clusters(n_clusters: Any, n_samples: int) -> int:
 
 
 def check_auto(estimator: Any) -> None:
-    """Refuse a word other than "auto" for the number of clusters, and pairs of rows with it."""
+    """Raise an error for strings other than "auto", and for "auto" with a precomputed matrix."""
     name, given = type(estimator).__name__, shown(estimator.n_clusters)
     if estimator.n_clusters != "auto":
         raise ValueError(
@@ -50,13 +50,13 @@ def check_auto(estimator: Any) -> None:
         )
     if estimator._is_pairwise():
         raise ValueError(
-            f"n_clusters={given} looks for gaps between rows, and {name} was given similarities "
+            f"n_clusters={given} needs rows to search for gaps, but {name} was given similarities "
             "('precomputed'). Pass the rows themselves, or a number of clusters."
         )
 
 
 def check_cluster_size(size: Any) -> None:
-    """Refuse a `min_cluster_size` that is neither a count nor a fraction of at most 0.5."""
+    """Raise an error unless `min_cluster_size` is a count or a fraction of at most 0.5."""
     if isinstance(size, Integral):
         check_count("min_cluster_size", size)
     else:
@@ -64,11 +64,11 @@ def check_cluster_size(size: Any) -> None:
 
 
 def check_start_labels(name: str, labels: ArrayLike, n_samples: int, n_clusters: int) -> NDArray:
-    """Return given start labels as consecutive ints from 0, every cluster present."""
+    """Return start labels as integers 0 to n_clusters - 1, with every cluster present."""
     given = np.asarray(labels)
     if given.shape != (n_samples,):
         raise ValueError(
-            f"{name} must hold one label a row, shape ({n_samples},), got shape {given.shape}."
+            f"{name} must hold one label per row, shape ({n_samples},), got shape {given.shape}."
         )
     if given.dtype.kind == "f" and np.isnan(given).any():
         raise ValueError(f"{name} holds NaN, which is no label. Give every row a label.")
@@ -76,7 +76,7 @@ def check_start_labels(name: str, labels: ArrayLike, n_samples: int, n_clusters:
         values, consecutive = np.unique(given, return_inverse=True)
     except TypeError as error:
         raise TypeError(
-            f"{name} holds labels of kinds that cannot be compared ({error}). Give all of them as "
+            f"{name} holds labels of types that cannot be compared ({error}). Give all labels as "
             "integers, or all as strings."
         ) from error
     if values.size != n_clusters:

@@ -1,4 +1,4 @@
-"""The parameter `views`: groups of columns, and the scores of rows in each."""
+"""The parameter `views`: groups of columns, and the scores of rows in each group."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from volmar.rows import is_dask
 
 __all__ = ["ViewsMixin", "column_groups"]
 
-# Columns that a message names.
+# Maximum number of columns listed in a message.
 NAMED = 5
 
 
 class ViewsMixin:
-    """What a linear clusterer with the parameter `views` does besides."""
+    """Scores per view, for linear clusterers with the parameter `views`."""
 
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64]
@@ -29,7 +29,7 @@ class ViewsMixin:
     _offsets: Any
 
     def view_scores(self, X: Any) -> NDArray:
-        """Return the scores of rows in each view, whose mean is `decision_function`.
+        """Return the scores of rows in each view; their mean is `decision_function`.
 
         Parameters
         ----------
@@ -39,8 +39,8 @@ class ViewsMixin:
         Returns
         -------
         ndarray of shape (n_views, n_samples) or (n_views, n_samples, n_clusters)
-            Scores as those of `decision_function`: a row whose views disagree has different signs
-            here, or different largest scores.
+            Scores as in `decision_function`. If the views of a row disagree, its scores have
+            different signs (two clusters) or different largest columns (more clusters).
         """
         check_is_fitted(self, "result_")
         if not hasattr(getattr(self, "row_map_", None), "view_scores"):
@@ -49,8 +49,8 @@ class ViewsMixin:
             )
         if not hasattr(self, "coef_"):
             raise AttributeError(
-                "view_scores needs one set of hyperplanes for all clusters, coef_: kernels and "
-                "clusters that were found by splitting again have none. Use a linear kernel, and "
+                "view_scores needs coef_, one set of hyperplanes for all clusters. Models with a "
+                "nonlinear kernel or with recursive splits have none. Use a linear kernel, and "
                 "multiway='joint' (CPMMC) with a given n_clusters."
             )
         constant = self.intercept_ + self.coef_ @ self.row_map_.mean
@@ -68,16 +68,16 @@ class ViewsMixin:
 
 
 def column_groups(views: Any, n_features: int, names: Any) -> list[NDArray[np.int64]]:
-    """Return the column numbers of each view, as a user gives them.
+    """Return the column numbers of each view.
 
     Parameters
     ----------
     views : sequence
-        A slice, an array of column numbers or names, or a mask of all columns for each view.
+        For each view a slice, an array of column numbers or names, or a mask of all columns.
     n_features : int
         Number of columns.
     names : sequence of str or None
-        Names of the columns.
+        Names of the columns, or None if they have none.
 
     Examples
     --------
@@ -88,11 +88,11 @@ def column_groups(views: Any, n_features: int, names: Any) -> list[NDArray[np.in
     is_list = isinstance(views, Sequence) and not isinstance(views, (str, bytes))
     if not is_list and not (isinstance(views, np.ndarray) and views.ndim > 0):
         raise TypeError(
-            f"views must be a list of groups of columns, one for each view, got {shown(views)}. "
+            f"views must be a list of groups of columns, one per view, got {shown(views)}. "
             "Use views=[slice(0, 10), slice(10, None)] for example."
         )
     if len(views) == 0:
-        raise ValueError("views has no group of columns. Give at least one, or views=None.")
+        raise ValueError("views is empty. Give at least one group of columns, or views=None.")
     groups = [_columns(i, one, n_features, names) for i, one in enumerate(views)]
     seen = np.zeros(n_features, dtype=bool)
     seen[np.concatenate(groups)] = True
@@ -101,7 +101,7 @@ def column_groups(views: Any, n_features: int, names: Any) -> list[NDArray[np.in
         few = ", ".join(str(j if names is None else names[j]) for j in left[:NAMED].tolist())
         more = ", ..." if left.size > NAMED else ""
         raise ValueError(
-            f"views has {left.size} of {n_features} columns of X in no group: {few}{more}. Add "
+            f"views leaves out {left.size} of the {n_features} columns of X: {few}{more}. Add "
             "them to a view, or drop them from X."
         )
     return groups
@@ -111,7 +111,9 @@ def _columns(i: int, group: Any, d: int, names: Any) -> NDArray[np.int64]:
     what = f"views[{i}]"
     if isinstance(group, slice):
         if any(isinstance(end, str) for end in (group.start, group.stop)):
-            raise TypeError(f"{what} is a slice of names, got {group}. Give a list of names.")
+            raise TypeError(
+                f"{what} must not be a slice of names, got {group}. Give a list of names."
+            )
         found = np.arange(d)[group]
     else:
         try:
@@ -125,7 +127,7 @@ def _columns(i: int, group: Any, d: int, names: Any) -> NDArray[np.int64]:
             )
         if values.dtype.kind == "b":
             if values.size != d:
-                raise ValueError(f"{what} is a mask of {values.size} columns, and X has {d}.")
+                raise ValueError(f"{what} is a mask of {values.size} columns, but X has {d}.")
             found = np.flatnonzero(values)
         elif values.dtype.kind in "UO":
             found = _named(what, values.tolist(), names)
@@ -133,7 +135,7 @@ def _columns(i: int, group: Any, d: int, names: Any) -> NDArray[np.int64]:
             found = values.astype(np.int64)
             outside = found[(found < -d) | (found >= d)]
             if outside.size:
-                raise ValueError(f"{what} has the column {outside[0]}, and X has {d} columns.")
+                raise ValueError(f"{what} has the column {outside[0]}, but X has {d} columns.")
             found = np.where(found < 0, found + d, found)
     if found.size == 0:
         raise ValueError(f"{what} has no columns. Leave it out, or give at least one.")
@@ -145,12 +147,12 @@ def _columns(i: int, group: Any, d: int, names: Any) -> NDArray[np.int64]:
 def _named(what: str, wanted: list[Any], names: Any) -> NDArray[np.int64]:
     if not all(isinstance(name, str) for name in wanted):
         raise TypeError(
-            f"{what} has names of columns beside other values, got {shown(wanted)}. Give names, "
+            f"{what} mixes column names with other values, got {shown(wanted)}. Give either names "
             "or column numbers."
         )
     if names is None:
         raise ValueError(
-            f"{what} has names of columns, and X has none. Pass a DataFrame, or column numbers."
+            f"{what} has column names, but X has none. Pass a DataFrame, or use column numbers."
         )
     places = {name: j for j, name in enumerate(names)}
     unknown = [name for name in wanted if name not in places]

@@ -1,4 +1,4 @@
-"""Fits that start from a fitted model (`init=model`), and keep the numbers of its clusters."""
+"""Fits that start from a fitted model (`init=model`) and keep its cluster numbers."""
 
 from __future__ import annotations
 
@@ -32,16 +32,15 @@ __all__ = [
 
 
 def is_model(value: Any) -> bool:
-    """Whether the value of `init` is an estimator, fitted or not."""
+    """Return whether the value of `init` is an estimator, fitted or not."""
     return isinstance(value, BaseEstimator)
 
 
 def taken_numbers(old: NDArray, labels: NDArray, weights: NDArray | None, k: int) -> NDArray:
-    """Return for each of k new clusters the number of the old one that it continues, or -1.
+    """Return, for each of k new clusters, the number of the matching old cluster, or -1.
 
-    Clusters are matched so that as many rows as possible (or their weight) keep their cluster.
-    Rows with a negative old number do not count, and clusters without a row in common do not
-    match.
+    Clusters are matched to maximise the number (or weight) of rows that keep their cluster. Rows
+    with a negative old label are ignored, and clusters without common rows are not matched.
 
     Examples
     --------
@@ -63,10 +62,10 @@ def taken_numbers(old: NDArray, labels: NDArray, weights: NDArray | None, k: int
 
 
 def matched_order(taken: NDArray, by_size: NDArray) -> NDArray[np.intp]:
-    """Return the numbers of clusters, in an order that keeps the numbers of old ones.
+    """Return an order of the clusters that keeps the numbers of matched old clusters.
 
-    Cluster ``order[j]`` becomes cluster j. Old numbers beyond the number of clusters come next, in
-    their order, and clusters that continue none fill the numbers that are left, by size.
+    Cluster ``order[j]`` becomes cluster j. The remaining numbers go first to clusters whose old
+    number is too large, in the order of the old numbers, then to unmatched clusters, by size.
 
     Examples
     --------
@@ -87,14 +86,14 @@ def matched_order(taken: NDArray, by_size: NDArray) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, eq=False)
 class Previous:
-    """The model to start from, the clusters that it gives to all rows, and their weights."""
+    """The model to start from, its labels of all rows, and the weights of the rows."""
 
     model: Any
     labels: NDArray
     weights: NDArray | None
 
     def start(self, n_clusters: Any) -> NDArray | None:
-        """Return the labels to start from; None where their number is another."""
+        """Return the start labels, or None if they do not have `n_clusters` clusters."""
         counted = self.labels if self.weights is None else self.labels[self.weights > 0]
         names = np.unique(counted)
         is_start = self.labels.min() >= 0 and names.size == n_clusters
@@ -102,35 +101,35 @@ class Previous:
 
 
 class WarmStart:
-    """What a clusterer with the parameter `init` does with a fitted model.
+    """Support for a fitted model as the value of `init`.
 
-    While a fit runs, `init` holds the labels that the model predicts, or the default where they
-    cannot be the start, and `_previous` the model.
+    During a fit, `init` holds the labels predicted by the model, or the default if these labels
+    cannot be the start. `_previous` holds the model.
     """
 
     _previous: Previous | None = None
     previous_clusters_: NDArray[np.int64]
 
     def _of_previous(self, model: Any) -> dict[str, Any]:  # noqa: ARG002
-        """Return parameters that are not set, with the values that the model has found."""
+        """Return values for parameters that are not set, as found by the previous model."""
         return {}
 
     def _hand_on(self, copied: Any) -> Any:
-        """Return a copy that is fitted to the same rows, which numbers clusters as this one."""
+        """Return the copy, prepared to number its clusters in the same way as this estimator."""
         if self._previous is not None:
             copied._previous = self._previous
         return copied
 
     def _cluster_order(self, labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
-        """Return the numbers of k clusters by size, or by those of the model to start from."""
+        """Return the order of k clusters: by size, or matched to the previous model."""
         order = cluster_order(labels, weights, k)
         previous = self._previous
-        if previous is None or labels.shape != previous.labels.shape:  # of a sample
+        if previous is None or labels.shape != previous.labels.shape:  # labels of a sample
             return order
         return matched_order(taken_numbers(previous.labels, labels, previous.weights, k), order)
 
     def _number_tree(self, grown: GrownTree) -> None:
-        """Give the clusters of a tree their numbers, from the rows that the first split saw."""
+        """Set the cluster numbers of a tree, using the rows of the first split."""
         grown.number_by_size()
         if self._previous is None:
             return
@@ -143,7 +142,7 @@ class WarmStart:
         tree.sizes = None if sizes is None else tuple(sizes[j] for j in order)
 
     def __sklearn_clone__(self) -> Self:
-        """Return a clone that starts from the same fitted model: a clone of it has no clusters."""
+        """Return a clone whose `init` is the same fitted model, not an unfitted clone of it."""
         model = vars(self).get("init")
         light = self
         if is_model(model):
@@ -156,16 +155,17 @@ class WarmStart:
 
 
 def default_start(model: Any) -> Any:
-    """Return the default of the parameter `init`."""
+    """Return the default value of the parameter `init`."""
     return inspect.signature(type(model)).parameters["init"].default
 
 
 @contextmanager
 def warm_start(model: Any, X: Any, sample_weight: Any) -> Iterator[None]:
-    """Let the fit inside start from the clusters of a fitted model, where `init` is one.
+    """Let the fit inside the context start from a fitted model, if `init` is one.
 
-    Their labels are the start where all clusters are found at once and their number is
-    `n_clusters`; otherwise clusters are found as by default, and get the numbers of the old ones.
+    The model's labels are the start if all clusters are found at once and the model has
+    `n_clusters` clusters. Otherwise the fit uses the default `init`, and its clusters are numbered
+    to match those of the model.
     """
     init = getattr(model, "init", None)
     if not is_model(init):
@@ -193,7 +193,7 @@ def warm_start(model: Any, X: Any, sample_weight: Any) -> Iterator[None]:
 def _old_labels(
     model: Any, init: Any, X: Any, sample_weight: Any
 ) -> tuple[NDArray, NDArray | None]:
-    """Return the clusters that a fitted model gives to rows, and the weights of the rows."""
+    """Return the labels predicted by a fitted model, and the weights of the rows."""
     name, own = type(init).__name__, type(model).__name__
     if is_dask(X):
         refuse_blocks(f"{own}(init={name}(...))", "clusters are matched in memory")
@@ -208,7 +208,7 @@ def _old_labels(
     for one in (model, init):
         if getattr(one, "_is_pairwise", bool)():
             raise ValueError(
-                f"init={name}(...) cannot start a fit of {own} to rows that are given by pairs "
+                f"init={name}(...) cannot start a fit of {own} if rows are given by pairs "
                 "('precomputed'). Give labels, init=labels."
             )
     rows = model._validate(X, reset=True)
@@ -216,12 +216,12 @@ def _old_labels(
         labels = np.asarray(init.predict(X))
     except ValueError as error:
         raise ValueError(
-            f"init={name}(...) was fitted to other columns: {error} Give a model of the columns "
-            "of X, or labels."
+            f"init={name}(...) was fitted to other columns: {error} Give a model fitted to the "
+            "columns of X, or labels."
         ) from error
     if labels.shape != (rows.shape[0],) or labels.dtype.kind not in "iu":
         raise TypeError(
-            f"init={name}(...) must predict a number for each row, got an array of "
-            f"{labels.dtype} of shape {labels.shape}. Give labels, init=labels."
+            f"init={name}(...) must predict one integer per row, got an array of dtype "
+            f"{labels.dtype} and shape {labels.shape}. Give labels, init=labels."
         )
     return labels.astype(np.int64), as_weights(sample_weight, rows.shape[0])

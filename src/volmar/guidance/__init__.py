@@ -1,4 +1,4 @@
-"""What the user knows of the clusters: labels of some rows, rows that belong together, sizes."""
+"""Semi-supervised clustering: known labels, links between rows, limits on cluster sizes."""
 
 from typing import TYPE_CHECKING
 

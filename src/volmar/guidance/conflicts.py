@@ -1,4 +1,4 @@
-"""Labels with the largest gains of units that are to be in different clusters."""
+"""Labels with the largest gains under cannot-link pairs of units."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from scipy.sparse.csgraph import connected_components
 
 __all__ = ["ConflictGraph", "Separated", "conflict_graph"]
 
-# Units of a component that is searched, and nodes of the search; where that ends before, its
-# labels are the best.
-MOST_UNITS, MOST_NODES = 200, 20_000
-# Passes of moves of single units.
+# Maximum number of units of a component for branch and bound, and maximum number of its nodes. If
+# the search ends before this limit, its labels are optimal.
+MAX_UNITS, MAX_NODES = 200, 20_000
+# Maximum number of passes of moves of single units.
 PASSES = 50
 
 
 class Separated(NamedTuple):
-    """Labels of units, and an upper bound on what other labels with as few broken pairs gain."""
+    """Labels of units, and an upper bound on the gain of labels with as few broken pairs."""
 
     labels: NDArray
     bound: float
@@ -28,9 +28,9 @@ class Separated(NamedTuple):
 
 @dataclass(frozen=True)
 class _Component:
-    """Units that pairs connect.
+    """A connected component of units.
 
-    `neighbors` are places in `units`. `sides` is the colouring with two colours, None where there
+    `neighbors` are positions in `units`. `sides` is a colouring with two colours, or None if there
     is none.
     """
 
@@ -41,14 +41,14 @@ class _Component:
 
 @dataclass(frozen=True)
 class ConflictGraph:
-    """Pairs of units that are to be in different clusters.
+    """Pairs of units that should be in different clusters.
 
     Parameters
     ----------
     pairs : ndarray of shape (q, 2)
-        Different units.
+        Pairs of different units.
     components : list
-        The connected components that have any pair.
+        The connected components with at least one pair.
     of_pairs : ndarray of shape (q,)
         Number of the component of each pair.
     """
@@ -58,22 +58,24 @@ class ConflictGraph:
     of_pairs: NDArray
 
     def broken(self, labels: NDArray) -> NDArray:
-        """Return whether the units of each pair are in one cluster."""
+        """Return, for each pair, whether its units are in the same cluster."""
         return labels[self.pairs[:, 0]] == labels[self.pairs[:, 1]]
 
     def separate(self, gains: NDArray, fixed: NDArray) -> Separated:
-        """Return labels that break as few pairs as possible, and of these the best.
+        """Return labels that break as few pairs as possible and, among these, gain the most.
 
-        Components whose largest gains break no pair have these. The others are solved one by one:
-        exactly by the better of two colourings for two clusters, and by branch and bound where
-        that ends soon; otherwise by greedy labels and moves of single units.
+        If the largest gains of a component break no pair, they determine its labels. The other
+        components are solved one by one. For two clusters and a component that can be coloured
+        with two colours, the better of the two colourings is optimal. Otherwise branch and bound
+        is used, which is exact if it ends within its limit. It starts from greedy labels that were
+        improved by moves of single units.
 
         Parameters
         ----------
         gains : ndarray of shape (m, k)
             Finite gains of whole units.
         fixed : ndarray of shape (m,)
-            Given labels, -1 where there are none.
+            Known labels, -1 if unknown.
         """
         labels = np.where(fixed >= 0, fixed, np.argmax(gains, axis=1))
         bound = float(gains[np.arange(labels.size), labels].sum())
@@ -89,7 +91,7 @@ class ConflictGraph:
 
 
 def conflict_graph(pairs: NDArray, n_units: int) -> ConflictGraph:
-    """Return the graph of pairs of units.
+    """Return the conflict graph of pairs of units.
 
     Examples
     --------
@@ -105,7 +107,7 @@ def conflict_graph(pairs: NDArray, n_units: int) -> ConflictGraph:
     graph = sparse.coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(n_units, n_units))
     numbers = connected_components(graph.tocsr(), directed=False)[1]
     used, of_pairs = np.unique(numbers[pairs[:, 0]], return_inverse=True)
-    # Units and pairs of a component stand together after a stable sort.
+    # A stable sort groups units and pairs by component.
     touched = np.unique(pairs)
     of_units = np.searchsorted(used, numbers[touched])
     order = np.argsort(of_units, kind="stable")
@@ -136,7 +138,7 @@ def _component(units: NDArray, edges: NDArray) -> _Component:
 
 
 def _solve(component: _Component, gains: NDArray, fixed: NDArray) -> tuple[NDArray, bool]:
-    """Return labels of a component, and whether they are known to be the best."""
+    """Return labels of a component, and whether they are known to be optimal."""
     if gains.shape[1] == 2 and component.sides is not None:
         colourings = [component.sides, 1 - component.sides]
         known = fixed >= 0
@@ -150,9 +152,10 @@ def _solve(component: _Component, gains: NDArray, fixed: NDArray) -> tuple[NDArr
 
 
 class _Branching:
-    """Branch and bound over the labels of a component: fewest broken pairs, then most gains.
+    """Branch and bound over the labels of a component.
 
-    A unit with d neighbours needs its d + 1 best clusters only: one of them has no neighbour.
+    It minimises the number of broken pairs, then maximises the gain. For a unit with d neighbours,
+    its d + 1 best clusters are enough, because one of them contains no neighbour.
     """
 
     def __init__(self, component: _Component, gains: NDArray, fixed: NDArray) -> None:
@@ -165,10 +168,10 @@ class _Branching:
             [int(fixed[u])] if is_fixed[u] else ranked[u, : degrees[u] + 1].tolist()
             for u in range(fixed.size)
         ]
-        self.most = [max(self.gains[u][c] for c in self.choices[u]) for u in range(fixed.size)]
+        self.highest = [max(self.gains[u][c] for c in self.choices[u]) for u in range(fixed.size)]
         self.order = self._connected_order(degrees, is_fixed)
-        # What units from a place of the order on gain at most.
-        rest = np.cumsum([self.most[u] for u in self.order[::-1]])[::-1]
+        # Upper bounds on the gain of all units from each position of the order on.
+        rest = np.cumsum([self.highest[u] for u in self.order[::-1]])[::-1]
         self.rest = [*rest.tolist(), 0.0]
         self.labels = [-1] * fixed.size
         self.best = self._improved(self._greedy())
@@ -179,14 +182,14 @@ class _Branching:
 
     @property
     def is_complete(self) -> bool:
-        return 0 < self.n_nodes < MOST_NODES
+        return 0 < self.n_nodes < MAX_NODES
 
     def run(self) -> None:
-        if len(self.order) <= MOST_UNITS:  # the search goes as deep
+        if len(self.order) <= MAX_UNITS:  # depth of the recursion
             self._descend(0, 0, 0.0)
 
     def _connected_order(self, degrees: NDArray, is_fixed: NDArray) -> list[int]:
-        """Return units, each by the number of its neighbours before it, given labels first."""
+        """Order units: known labels first, then by the number of neighbours already ordered."""
         order = np.flatnonzero(is_fixed).tolist()
         touched = np.zeros(degrees.size)
         for unit in order:
@@ -213,7 +216,7 @@ class _Branching:
         return min(self.choices[unit], key=lambda c: (self._cost(unit, c, labels), -own[c]))
 
     def _improved(self, labels: list[int]) -> list[int]:
-        """Return labels after moves of single units, while they improve."""
+        """Improve labels by moves of single units until there is no improvement."""
         for _ in range(PASSES):
             is_changed = False
             for unit in self.order:
@@ -240,7 +243,7 @@ class _Branching:
             for c in self.choices[unit]
         )
         for cost, value, cluster in options:
-            if self.n_nodes >= MOST_NODES:
+            if self.n_nodes >= MAX_NODES:
                 break
             if (cost, value - self.rest[place + 1] + self.tiny) >= self.value:
                 continue

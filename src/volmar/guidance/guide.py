@@ -1,4 +1,4 @@
-"""The labellings that a user allows, and the best of them for given scores."""
+"""Constraints on the labels, and the best labels under them for given scores."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ __all__ = ["EmptyClusterError", "Guide", "Placement"]
 
 
 class Placement(NamedTuple):
-    """Clusters of the rows, and the offsets of the clusters' scores that lead to their sizes.
+    """Labels of the rows, and the offsets of the scores that enforce the size limits.
 
-    A row that nothing but sizes restricts is in the cluster with the largest ``gains + offsets``.
-    `broken` are the pairs of rows that should be apart and are not, shape (q, 2). `gap` bounds how
-    much more the weighted sum of gains of other allowed labels is: 0 where limits of sizes are
-    for rows of one weight, and where conflicting pairs were solved exactly. `excess` is the weight
-    above and below the limits, 0 unless units of different weights do not fit into them.
+    A row without label and links is in the cluster with the largest ``gains + offsets``. `broken`
+    holds the cannot-link pairs that are in one cluster, shape (q, 2). `gap` bounds the difference
+    to the largest weighted sum of gains under the constraints. It is 0 for size limits with rows
+    of equal weight, and if conflicting pairs were solved exactly. `excess` is the total weight by
+    which clusters exceed or miss their limits, which is positive only if units of different
+    weights cannot meet them.
     """
 
     labels: NDArray
@@ -34,12 +35,12 @@ class Placement(NamedTuple):
 
 
 class EmptyClusterError(ValueError):
-    """A fit from given labels would leave one of the clusters without rows."""
+    """Raised if a guided fit leaves a cluster without rows."""
 
     def __init__(self, k: int):
         super().__init__(
-            f"the labels to start from lead to fewer than n_clusters={k} clusters that agree with "
-            "what is known. Lower n_clusters, or give labels of rows of each cluster."
+            f"the start labels lead to fewer than n_clusters={k} clusters that agree with y, the "
+            "links and the size limits. Lower n_clusters, or give labels of rows of each cluster."
         )
 
 
@@ -49,18 +50,19 @@ def _no_pairs() -> NDArray:
 
 @dataclass(frozen=True)
 class Guide:
-    """What is known of k clusters.
+    """Known labels, links and size limits of k clusters.
 
     Parameters
     ----------
     k : int
         Number of clusters.
     seeds : ndarray of shape (n,)
-        Cluster of a row, -1 where it is not known.
+        Known cluster of each row, -1 if unknown.
     units : ndarray of shape (n,), optional
-        Numbers of units, from 0; rows of a unit are in one cluster. If None, each row is a unit.
+        Number of each row's unit, from 0. The rows of a unit must be in the same cluster. If None,
+        each row is a unit.
     apart : ndarray of shape (q, 2)
-        Pairs of rows that are in different clusters.
+        Cannot-link pairs: rows that should be in different clusters.
     low, high : ndarray of shape (k,), optional
         Limits of the weight of each cluster.
     weights : ndarray of shape (n,), optional
@@ -77,17 +79,17 @@ class Guide:
 
     @property
     def is_seeded(self) -> bool:
-        """Whether the cluster of any row is given."""
+        """Whether the cluster of any row is known."""
         return bool((self.seeds >= 0).any())
 
     @property
     def has_names(self) -> bool:
-        """Whether clusters differ in what is known of them, so that their numbers stay."""
+        """Whether labels or limits distinguish the clusters, which then must not be renumbered."""
         limits = [limit for limit in (self.low, self.high) if limit is not None]
         return self.is_seeded or any(np.ptp(limit) > 0 for limit in limits)
 
     def on(self, chosen: NDArray) -> Self:
-        """Return what is known of some of the rows; limits of sizes are left out."""
+        """Return the guide of some of the rows, without size limits."""
         units, apart = self.units, self.apart
         if units is not None:
             units = np.unique(units[chosen], return_inverse=True)[1]
@@ -108,14 +110,14 @@ class Guide:
         )
 
     def without_seeds(self, rows: NDArray) -> Self:
-        """Return what is known without the labels of some rows."""
+        """Return a guide without the labels of some rows."""
         seeds = self.seeds.copy()
         seeds[rows] = -1
         return replace(self, seeds=seeds)
 
     @cached_property
     def limits(self) -> Limits | None:
-        """Limits of the weights of the clusters."""
+        """Lower and upper limits of the cluster weights; None without limits."""
         if self.low is None and self.high is None:
             return None
         total = self.seeds.size if self.weights is None else float(self.weights.sum())
@@ -124,19 +126,19 @@ class Guide:
 
     @cached_property
     def n_units(self) -> int:
-        """Number of units."""
+        """Number of units: linked groups and single rows."""
         return self.seeds.size if self.units is None else int(self.units.max()) + 1
 
     @cached_property
     def unit_sizes(self) -> NDArray:
-        """Weights of the units."""
+        """Total weight of the rows of each unit."""
         if self.units is None:
             return np.ones(self.seeds.size) if self.weights is None else self.weights
         return np.bincount(self.units, self.weights, self.n_units).astype(np.float64)
 
     @cached_property
     def unit_seeds(self) -> NDArray:
-        """Given clusters of the units, -1 where there are none."""
+        """Known cluster of each unit, -1 if unknown."""
         if self.units is None:
             return self.seeds
         known = self.seeds >= 0
@@ -146,7 +148,7 @@ class Guide:
 
     @cached_property
     def conflicts(self) -> ConflictGraph | None:
-        """Pairs of units that are to be apart."""
+        """Cannot-link pairs of units; None if there are none."""
         if not self.apart.size:
             return None
         pairs = self.apart if self.units is None else self.units[self.apart]
@@ -157,14 +159,15 @@ class Guide:
 
         .. math:: \max_c \sum_i w_i g_{i c(i)}
 
-        Limits of sizes are kept first, pairs that are to be apart second.
+        Size limits take precedence over cannot-link pairs.
 
         Parameters
         ----------
         gains : ndarray of shape (n, k)
-            What a row gains by being in each cluster, for example its scores.
+            Gain of each row in each cluster, for example its scores.
         offsets : ndarray of shape (k,), optional
-            Those of a placement by similar gains, which save time where sizes are limited.
+            Offsets to start from, of a placement by similar gains. They save time if sizes are
+            limited.
         """
         limits, conflicts = self.limits, self.conflicts
         if limits is None and conflicts is None:
@@ -182,16 +185,16 @@ class Guide:
         return Placement(labels, found.offsets, broken, found.gap, excess)
 
     def _unit_gains(self, gains: NDArray) -> NDArray:
-        """Return finite gains of units for one unit of weight."""
+        """Return finite gains of the units, per weight."""
         gains = gains.astype(np.float64)
         finite = np.isfinite(gains)
-        if not finite.all():  # a cluster without weight: the last that a row should be in
+        if not finite.all():  # a cluster without weight gets the lowest gain
             known = gains[finite] if finite.any() else np.zeros(1)
             gains = np.where(finite, gains, known.min() - 10.0 * (np.ptp(known) + 1.0))
         if self.units is None:
             return gains
         weights = np.ones(self.seeds.size) if self.weights is None else self.weights
-        # Of units without weight all rows count alike.
+        # In units without weight, all rows count equally.
         weights = np.where(self.unit_sizes[self.units] > 0, weights, 1.0)
         sizes = np.bincount(self.units, weights, self.n_units)
         sums = [
@@ -200,13 +203,13 @@ class Guide:
         return np.stack(sums, axis=1)
 
     def place_sides(self, f: NDArray, offsets: NDArray | None = None) -> Placement:
-        """Return the placement by the scores of two clusters, positive for cluster 1."""
+        """Return the placement by signed scores of two clusters, positive for cluster 1."""
         gains = np.zeros((f.size, 2))
         gains[:, 1] = f
         return self.place(gains, offsets)
 
     def _largest(self, gains: NDArray) -> NDArray:
-        """Return labels by the largest gain, of seeds and units."""
+        """Return labels by the largest gain, with seeds and units respected."""
         if self.units is None:
             labels = np.argmax(gains, axis=1)
             return np.where(self.seeds >= 0, self.seeds, labels)

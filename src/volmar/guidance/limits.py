@@ -1,4 +1,4 @@
-"""Limits of the sizes of clusters, as a user gives them."""
+"""Checks of the parameters `min_cluster_size` and `max_cluster_size`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIN, MAX = "min_cluster_size", "max_cluster_size"
 
 
 def is_array(size: Any) -> bool:
-    """Return whether a limit is given for each cluster."""
+    """Return whether `size` holds one limit per cluster."""
     try:
         return np.ndim(size) > 0
     except ValueError:  # lists of different lengths
@@ -25,9 +25,9 @@ def is_array(size: Any) -> bool:
 
 
 def check_size(name: str, size: Any) -> None:
-    """Refuse a limit that is neither a number nor one for each cluster.
+    """Raise an error unless `size` is None, a number, or one number per cluster.
 
-    Integers are counts (of weight, where rows have weights), floats fractions of all rows.
+    Integers are counts (or weights, if rows have weights). Floats are fractions of all rows.
     """
     if size is None:
         return
@@ -43,13 +43,13 @@ def check_size(name: str, size: Any) -> None:
         entries = np.empty((0, 0))
     if entries.ndim != 1 or entries.dtype.kind not in "iuf" or entries.size == 0:
         raise ValueError(
-            f"{name} must be a number or hold one number for each cluster, got {shown(size)}."
+            f"{name} must be a number or hold one number per cluster, got {shown(size)}."
         )
-    least = 0 if name == MIN else np.finfo(float).tiny
-    if not np.isfinite(entries).all() or entries.min() < least:
+    lowest = 0 if name == MIN else np.finfo(float).tiny
+    if not np.isfinite(entries).all() or entries.min() < lowest:
         raise ValueError(
-            f"{name} must hold {'numbers from 0 on' if name == MIN else 'positive numbers'}, got "
-            f"{shown(size)}."
+            f"{name} must hold {'non-negative' if name == MIN else 'positive'} finite numbers, "
+            f"got {shown(size)}."
         )
     if entries.dtype.kind == "f" and entries.max() > 1:
         raise ValueError(
@@ -67,11 +67,11 @@ def check_limits(
     has_names: bool = False,
     is_counted: bool = False,
 ) -> Limits | None:
-    """Return the limits of k clusters of rows with a total weight; None where there are none.
+    """Return the limits of k clusters of rows with a total weight, or None without limits.
 
-    Limits of clusters without names are sorted: the largest belong to the largest cluster. Where
-    rows are counted (they have no weights), fractions are those of whole rows, a minimum rounded
-    down and a maximum rounded up: 1 / k is possible for any number of rows.
+    Limits of clusters without names are sorted, so that the largest limits belong to the largest
+    cluster. If rows are counted (`is_counted`, without weights), fractions are rounded to whole
+    rows: minima down and maxima up. A limit of 1 / k is then possible for any number of rows.
 
     Examples
     --------
@@ -94,24 +94,24 @@ def check_limits(
     if wrong.size:
         c = wrong[0]
         raise ValueError(
-            f"{MIN}={shown(min_size)} is more than {MAX}={shown(max_size)} for a cluster: "
-            f"{low[c]:g} and {high[c]:g} of {total:g}. Lower {MIN} or raise {MAX}."
+            f"{MIN}={shown(min_size)} is more than {MAX}={shown(max_size)} for a cluster "
+            f"({low[c]:g} and {high[c]:g} of {total:g}). Lower {MIN} or raise {MAX}."
         )
     if low.sum() > total * (1 + 1e-12):
         raise ValueError(
-            f"{MIN}={shown(min_size)} asks for {low.sum():g} in {k} clusters, and the rows have "
-            f"{total:g}. Lower {MIN} or n_clusters."
+            f"{MIN}={shown(min_size)} requires a total size of {low.sum():g} for {k} clusters, "
+            f"but the rows have only {total:g}. Lower {MIN} or n_clusters."
         )
     if high.sum() < total * (1 - 1e-12):
         raise ValueError(
-            f"{MAX}={shown(max_size)} leaves room for {high.sum():g} in {k} clusters, and the "
-            f"rows have {total:g}. Raise {MAX} or n_clusters."
+            f"{MAX}={shown(max_size)} allows a total size of {high.sum():g} for {k} clusters, but "
+            f"the rows have {total:g}. Raise {MAX} or n_clusters."
         )
     return Limits(low, high)
 
 
 def n_clusters_needed(max_size: Any, total: float) -> int:
-    """Return the number of clusters of a maximum size that hold a total weight.
+    """Return the minimum number of clusters of a maximum size for a total weight.
 
     Examples
     --------
@@ -126,14 +126,14 @@ def n_clusters_needed(max_size: Any, total: float) -> int:
 
 
 def _weights_of(name: str, size: Any, k: int, total: float) -> NDArray | None:
-    """Return a limit as weights of k clusters."""
+    """Return a limit as weights, one per cluster."""
     if size is None:
         return None
     entries = np.asarray(size)
     if entries.ndim and entries.size != k:
         raise ValueError(
-            f"{name} must be a number or hold one for each of {k} clusters, got {entries.size}: "
-            f"{shown(size)}."
+            f"{name} must be a number or hold one number for each of {k} clusters, got "
+            f"{entries.size} numbers, {shown(size)}."
         )
     is_count = entries.dtype.kind in "iu" if entries.ndim else isinstance(size, Integral)
     if not entries.ndim and not is_number(size):
@@ -151,21 +151,22 @@ def refuse_impossible(
     *,
     is_linked: bool,
 ) -> None:
-    """Refuse limits that the weights of given labels, or of single units, rule out.
+    """Raise an error if known labels, or the weight of a single unit, contradict the limits.
 
     Parameters
     ----------
     limits : Limits
+        Limits of the weight of each cluster.
     sizes : ndarray of shape (m,)
-        Weights of units.
+        Weights of the units.
     fixed : ndarray of shape (m,)
-        Given clusters of units, -1 where there are none.
+        Known clusters of the units, -1 if unknown.
     names : ndarray of shape (k,)
-        Names of the clusters.
+        Names of the clusters, for messages.
     first_rows : ndarray of shape (m,)
-        A row of each unit.
+        First row of each unit, for messages.
     is_linked : bool
-        Whether units have several rows.
+        Whether units may have several rows.
     """
     k, total = limits.low.size, float(sizes.sum())
     tiny = 1e-9 * total
@@ -175,24 +176,26 @@ def refuse_impossible(
     if over.size:
         c = over[0]
         raise ValueError(
-            f"{MAX} allows {limits.high[c]:g} in cluster {names.tolist()[c]!r}, and y (with "
+            f"{MAX} allows {limits.high[c]:g} in cluster {names.tolist()[c]!r}, but y (with "
             f"must_link) puts {given[c]:g} there. Raise {MAX}, or give fewer rows this label."
         )
     if np.maximum(limits.low, given).sum() > total + tiny:
         raise ValueError(
-            f"{MIN} cannot be reached: clusters need {np.maximum(limits.low, given).sum():g} with "
-            f"the labels of y, and the rows have {total:g}. Lower {MIN}, or give fewer labels."
+            f"{MIN} cannot be reached with the labels of y. Clusters need a total size of "
+            f"{np.maximum(limits.low, given).sum():g}, but the rows have only {total:g}. Lower "
+            f"{MIN}, or give fewer labels."
         )
     room = float((limits.high - given).max())
     heavy = np.flatnonzero(~known & (sizes > room + tiny))
     if heavy.size:
         unit = heavy[np.argmax(sizes[heavy])]
         what = (
-            "must_link joins row {} with others to a weight of"
+            "must_link joins row {} with others to a total weight of"
             if is_linked
-            else ("sample_weight gives row {} a weight of")
+            else "sample_weight gives row {} a weight of"
         )
         raise ValueError(
-            f"{what.format(first_rows[unit])} {sizes[unit]:g}, and no cluster has room for more "
-            f"than {room:g}. Raise {MAX}, or {'link fewer rows' if is_linked else 'lower it'}."
+            f"{what.format(first_rows[unit])} {sizes[unit]:g}, but no cluster has room for more "
+            f"than {room:g}. Raise {MAX}, or "
+            f"{'link fewer rows' if is_linked else 'lower the weight'}."
         )

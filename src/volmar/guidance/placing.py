@@ -14,12 +14,12 @@ from volmar.guidance.transport import transport
 
 __all__ = ["PlacedUnits", "place_units"]
 
-# Weight of units without any among those that are to be apart, as a share of the mean.
+# Replacement for a weight of 0 when cannot-link pairs are separated, as a share of the mean.
 LIGHT = 1e-9
 
 
 class PlacedUnits(NamedTuple):
-    """Labels of units, offsets of clusters, and how much more other labels gain at most."""
+    """Labels of units, offsets of clusters, and a bound on the gain of any better labels."""
 
     labels: NDArray
     offsets: NDArray
@@ -34,20 +34,20 @@ def place_units(
     conflicts: ConflictGraph | None = None,
     start: NDArray | None = None,
 ) -> PlacedUnits:
-    """Return the labels with the largest sum of gains that limits and links allow.
+    """Return the labels with the largest sum of gains under limits and links.
 
     Parameters
     ----------
     gains : ndarray of shape (m, k)
-        Gains for one unit of weight, finite.
+        Gains per weight; all finite.
     sizes : ndarray of shape (m,)
         Weights of the units.
     fixed : ndarray of shape (m,)
-        Given clusters, -1 where there are none.
+        Known clusters of the units, -1 if unknown.
     limits : Limits, optional
-        Limits of the weights of the clusters, which are kept first.
+        Limits of the weights of the clusters. They take precedence over `conflicts`.
     conflicts : ConflictGraph, optional
-        Pairs of units that are to be in different clusters.
+        Pairs of units that should be in different clusters.
     start : ndarray of shape (k,), optional
         Offsets to start from.
     """
@@ -80,8 +80,8 @@ def _within_limits(
     filled = _filled(gains, sizes, fixed, limits, start)
     if filled is None:
         raise ValueError(
-            f"no clusters between {limits.low.tolist()} and {limits.high.tolist()} hold the rows "
-            "with the given labels. Check min_cluster_size and max_cluster_size."
+            f"no clusters with sizes between {limits.low.tolist()} and {limits.high.tolist()} "
+            "agree with the given labels. Check min_cluster_size and max_cluster_size."
         )
     labels, offsets, bound, is_whole = filled
     if conflicts is not None and conflicts.broken(labels).any():
@@ -101,7 +101,7 @@ def _within_limits(
 
 
 class _Filled(NamedTuple):
-    """Labels, offsets, an upper bound on the gains, and whether the labels are in the limits."""
+    """Labels, offsets, an upper bound on the gains, and whether the labels meet the limits."""
 
     labels: NDArray
     offsets: NDArray
@@ -112,7 +112,7 @@ class _Filled(NamedTuple):
 def _filled(
     gains: NDArray, sizes: NDArray, fixed: NDArray, limits: Limits, start: NDArray | None
 ) -> _Filled | None:
-    """Return labels by a transport of the units that are free; None where the limits forbid it."""
+    """Label the free units by a transport; return None if the limits cannot be met."""
     k = gains.shape[1]
     tiny = 1e-9 * float(sizes.sum())
     known = fixed >= 0
@@ -130,7 +130,7 @@ def _filled(
         inside = Limits(np.ceil(low / scale - 1e-9), np.floor(high / scale + 1e-9))
         fits = inside.low.sum() <= free.size <= inside.high.sum()
         if fits and (inside.low <= inside.high).all() and (sizes[free] == scale).all():
-            weights = np.ones(free.size)  # limits between two numbers of units are those within
+            weights = np.ones(free.size)  # equal weights: limits are rounded to whole units
         else:
             scale, weights, inside = 1.0, sizes[free], _stretched(low, high, total)
         moved = transport(gains[free], weights, inside, start)
@@ -144,7 +144,7 @@ def _filled(
 
 
 def _stretched(low: NDArray, high: NDArray, total: float) -> Limits:
-    """Return limits that hold a total weight in spite of rounding."""
+    """Return limits that allow a total weight in spite of rounding errors."""
     if low.sum() > total > 0:
         low = low * (total / low.sum())
     if 0 < high.sum() < total:

@@ -1,4 +1,4 @@
-"""Whole units within limits of the clusters' weights, from labels that are nearly so."""
+"""Labels of whole units within the size limits, from labels that nearly meet them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from volmar.guidance.smooth import Limits
 
 __all__ = ["round_units"]
 
-# Units of a cluster that are tried in swaps, moves that only add to the gains, and the size of
-# problems that an integer program solves where moves and swaps do not, with its nodes.
-SWAPPED, IMPROVED, MOST_VARIABLES, NODES = 300, 100, 100, 300
+# Maximum number of units per cluster tried in swaps, and of final moves that improve the gain.
+SWAPPED, IMPROVED = 300, 100
+# Maximum number of variables and of nodes of the integer program.
+MAX_VARIABLES, NODES = 100, 300
 
 
 def round_units(
@@ -25,25 +26,27 @@ def round_units(
     movable: NDArray,
     conflicts: ConflictGraph | None = None,
 ) -> NDArray:
-    """Return labels within the limits, near to given ones; nearly within where none were found.
+    """Return labels within the limits that are close to the given ones.
 
-    Units move, or change places, while less is then above or below the limits, at the lowest loss
-    for what that saves. Moves that break a pair of `conflicts` come after all others: limits are
-    kept first. Of small problems that are left an integer program finds labels if there are any.
+    Units are moved or swapped as long as this reduces the excess over the limits, each time with
+    the smallest loss per reduction. Moves that break a pair of `conflicts` are tried last, because
+    limits take precedence. If small problems are still outside their limits, an integer program
+    finds labels if there are any. If nothing is found, the labels nearly meet the limits.
 
     Parameters
     ----------
     gains : ndarray of shape (m, k)
-        Gains for one unit of weight.
+        Gains per weight.
     sizes : ndarray of shape (m,)
         Weights of the units.
     labels : ndarray of shape (m,)
-        Labels to begin with.
+        Labels to start from.
     limits : Limits
+        Limits of the weight of each cluster.
     movable : ndarray of shape (m,)
-        Whether a unit may move.
+        Whether each unit may move.
     conflicts : ConflictGraph, optional
-        Pairs that should be in different clusters.
+        Pairs of units that should be in different clusters.
     """
     moves = _Moves(gains, sizes, labels, limits, movable, conflicts)
     stages = (True, False) if conflicts is not None else (False,)
@@ -51,7 +54,7 @@ def round_units(
         while moves.excess() > moves.tiny:
             if not (moves.move(keeps_pairs) or moves.swap(keeps_pairs)):
                 break
-    if moves.excess() > moves.tiny and gains.size <= MOST_VARIABLES:
+    if moves.excess() > moves.tiny and gains.size <= MAX_VARIABLES:
         for graph in (conflicts, None) if conflicts is not None else (None,):
             found = _integer_labels(gains, sizes, moves.labels, limits, movable, graph)
             if found is not None:
@@ -65,7 +68,7 @@ def round_units(
 
 
 class _Moves:
-    """Moves of units between clusters, with the weights of the clusters."""
+    """Moves of units between clusters, which keep the weights of the clusters up to date."""
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class _Moves:
         return self.limits.excess(self.loads)
 
     def _out(self, clusters: NDArray, loads: NDArray) -> NDArray:
-        """Return by how much loads of clusters are above or below their limits."""
+        """Return the excess of the loads of clusters above or below their limits."""
         over = loads - self.limits.high[clusters]
         under = self.limits.low[clusters] - loads
         return np.maximum(np.maximum(over, under), 0.0)
@@ -112,14 +115,14 @@ class _Moves:
             self.blocked[near, cluster] += 1
 
     def _breaks(self, units: NDArray) -> NDArray | bool:
-        """Return whether each move of the units would break more pairs."""
+        """Return, for each unit and cluster, whether the move would break more pairs."""
         if self.blocked is None:
             return False
         own = self.blocked[units, self.labels[units]]
         return self.blocked[units] > own[:, None]
 
     def move(self, keeps_pairs: bool) -> bool:
-        """Move the unit that loses least for what it saves; False where none saves anything."""
+        """Make the move with the smallest loss per reduced excess; return False if none helps."""
         over = self.loads > self.limits.high + self.tiny
         under = self.loads < self.limits.low - self.tiny
         units = np.flatnonzero(self.movable & (over[self.labels] | under.any()))
@@ -138,7 +141,7 @@ class _Moves:
         is_good = saved > self.tiny
         if keeps_pairs:
             is_good &= ~np.asarray(self._breaks(units))
-        # A gain is no loss, however little it saves.
+        # A gain counts as a negative loss, and is preferred to any loss.
         rate[is_good] = lost[is_good] / saved[is_good]
         best = int(np.argmin(rate))
         if not np.isfinite(rate.flat[best]):
@@ -148,7 +151,7 @@ class _Moves:
         return True
 
     def swap(self, keeps_pairs: bool) -> bool:
-        """Exchange two units, one of them of a cluster beyond its limits."""
+        """Exchange two units, one of them from a cluster outside its limits."""
         best, chosen = np.inf, None
         out = np.flatnonzero(self._out(np.arange(self.k), self.loads) > self.tiny)
         for a in out.tolist():
@@ -181,14 +184,14 @@ class _Moves:
         return self.sizes[units] * (self.gains[units, a] - self.gains[units, b])
 
     def _nearest(self, a: int, b: int) -> NDArray:
-        """Return the units of a cluster that lose least by moving to another."""
+        """Return the units of cluster a with the smallest losses by a move to cluster b."""
         units = np.flatnonzero(self.movable & (self.labels == a))
         if units.size <= SWAPPED:
             return units
         return units[np.argpartition(self._lost(units, a, b), SWAPPED)[:SWAPPED]]
 
     def improve(self) -> bool:
-        """Make the move that gains most and keeps limits and pairs; False where there is none."""
+        """Make the move with the largest gain under limits and pairs; return False if none."""
         units = np.flatnonzero(self.movable & (self.gains.argmax(axis=1) != self.labels))
         if units.size == 0:
             return False
@@ -214,7 +217,7 @@ def _integer_labels(
     movable: NDArray,
     conflicts: ConflictGraph | None,
 ) -> NDArray | None:
-    """Return labels within the limits by an integer program; None where it finds none."""
+    """Return labels within the limits by an integer program, or None if it finds none."""
     m, k = gains.shape
     once = sparse.kron(sparse.eye_array(m), np.ones((1, k)))
     loads = sparse.kron(sizes[None, :], sparse.eye_array(k))

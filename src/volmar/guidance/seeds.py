@@ -1,4 +1,4 @@
-"""Labels of some rows, as a user gives them."""
+"""Checks of `y`, the known labels of some rows."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from volmar.rows import as_beside, is_dask, row_wise
 
 __all__ = ["Seeds", "check_block_seeds", "check_seeds", "names_of_clusters"]
 
-# Different labels in blocks; more of them are no classes.
-MOST_LABELS = 9999
+# Maximum number of distinct labels in a dask collection.
+MAX_LABELS = 9999
 
 
 class Seeds(NamedTuple):
-    """Names of classes, sorted, and the number of each row's class, -1 where it is not known."""
+    """Sorted names of the classes, and the number of each row's class, -1 if unknown."""
 
     names: NDArray
     numbers: Any
 
 
 def check_seeds(y: Any, n_samples: int) -> Seeds | None:
-    """Return the labels of the rows that have one; None where y is no such array.
+    """Return the known labels in `y`, or None if `y` does not hold partial labels.
 
-    Unknown are -1 and, in arrays of objects, None and NaN. A `y` without any of these is not about
-    seeds: scikit-learn passes true classes that way to score a clustering (`GridSearchCV`).
+    Unknown labels are -1 and, in object arrays, None and NaN. A `y` without unknown labels is
+    ignored: scikit-learn passes true classes in this way to score a clustering (`GridSearchCV`).
 
     Examples
     --------
@@ -42,12 +42,12 @@ def check_seeds(y: Any, n_samples: int) -> Seeds | None:
     if given.shape != (n_samples,):
         if given.ndim == 1 or given.size == n_samples:
             raise ValueError(
-                f"y must hold one label a row, shape ({n_samples},), got shape {given.shape}."
+                f"y must hold one label per row, shape ({n_samples},), got shape {given.shape}."
             )
         return None
     if given.dtype.kind in "fc":
         if not np.isfinite(given).all() or (given != np.round(given)).any():
-            return None  # a target of regression
+            return None  # a regression target
         given = given.astype(np.int64)
     known = _is_known(given)
     if known.all() or not known.any():
@@ -59,10 +59,10 @@ def check_seeds(y: Any, n_samples: int) -> Seeds | None:
 
 
 def check_block_seeds(y: Any, X: Any) -> Seeds | None:
-    """Return the labels of rows in blocks that have one; None where y is no such array.
+    """Return the known labels of a dask collection, or None if `y` does not hold partial labels.
 
-    The numbers are a vector over the rows. A `y` in memory is checked as for rows in memory; one
-    in blocks holds integers, with -1 where unknown.
+    The numbers are a lazy vector. A `y` in memory is checked by `check_seeds`. A dask `y` must
+    hold integers, with -1 for unknown labels.
     """
     if y is None:
         return None
@@ -72,8 +72,9 @@ def check_block_seeds(y: Any, X: Any) -> Seeds | None:
     given = as_beside(X, y, "y")
     if given.dtype.kind not in "iuf":
         raise TypeError(
-            f"y in blocks must hold integers, -1 for rows without a label, got {given.dtype}. "
-            "Number the labels first, or give y as an array in memory."
+            f"y must hold integers if it is a dask collection, got dtype {given.dtype}. Replace "
+            "labels by integers, with -1 for rows without a label, or give y as an array in "
+            "memory."
         )
     values = given.distinct()[0]
     is_whole = values.dtype.kind != "f" or (
@@ -81,9 +82,9 @@ def check_block_seeds(y: Any, X: Any) -> Seeds | None:
     )
     if not is_whole or -1 not in values or values.size < 2:
         return None
-    if values.size > MOST_LABELS:
+    if values.size > MAX_LABELS:
         raise ValueError(
-            f"y has more than {MOST_LABELS} different labels. Use -1 for rows without a label."
+            f"y has more than {MAX_LABELS} different labels. Use -1 for rows without a label."
         )
     names = values[values != -1].astype(np.int64)
     return Seeds(names, row_wise(_numbers_in_blocks, given, names))
@@ -118,13 +119,13 @@ def _numbered(labels: NDArray) -> tuple[NDArray, NDArray]:
     except TypeError as error:
         kinds_found = sorted({type(value).__name__ for value in labels})
         raise TypeError(
-            f"y holds labels of kinds that cannot be compared ({', '.join(kinds_found)}). Give "
-            "all of them as integers, or all as strings; -1 is for rows without one."
+            f"y holds labels of types that cannot be compared ({', '.join(kinds_found)}). Give "
+            "all labels as integers, or all as strings. Use -1 for rows without a label."
         ) from error
 
 
 def names_of_clusters(names: NDArray, k: int) -> NDArray:
-    """Return names of k clusters: those of the classes, and new ones for the others.
+    """Return names of k clusters: the classes, followed by new names for the other clusters.
 
     Examples
     --------

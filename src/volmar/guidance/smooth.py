@@ -10,32 +10,31 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 __all__ = ["Limits", "dual_value", "smooth_offsets"]
 
-# Temperatures, those without progress after which the search ends, Newton steps at each, and
-# halvings of a step.
+# Maximum numbers of temperatures, of temperatures without progress, of Newton steps at each
+# temperature, and of halvings of a step.
 LEVELS, PATIENCE, STEPS, HALVINGS = 15, 2, 6, 8
-# A temperature spans this many times the rows that are too many or too few.
+# A temperature spans this many times the weight that is in the wrong cluster.
 SPANNED = 6.0
-# Rows of the sample with which a search without a start begins.
+# Approximate size of the sample that is solved first, if no start is given.
 SAMPLED = 4000
 
 
 class Limits(NamedTuple):
-    """Limits of the weight of each cluster."""
+    """Lower and upper limits of the weight of each cluster."""
 
     low: NDArray
     high: NDArray
 
     def flows(self, loads: NDArray, offsets: NDArray) -> NDArray:
-        """Return the weights that offsets of these signs call for.
+        """Return the cluster weights that the signs of the offsets require.
 
-        A negative offset belongs to a cluster at its upper limit, a positive one to a cluster at
-        its lower limit.
+        A negative offset requires the upper limit, and a positive offset the lower limit.
         """
         inside = np.clip(loads, self.low, self.high)
         return np.where(offsets < 0, self.high, np.where(offsets > 0, self.low, inside))
 
     def excess(self, loads: NDArray) -> float:
-        """Return the sum of what clusters hold above their upper and below their lower limits."""
+        """Return the total weight above the upper limits and below the lower limits."""
         over = np.maximum(loads - self.high, 0.0)
         return float((over + np.maximum(self.low - loads, 0.0)).sum())
 
@@ -45,7 +44,7 @@ def dual_value(gains: NDArray, weights: NDArray, limits: Limits, offsets: NDArra
 
     .. math:: \sum_i w_i \max_c (g_{ic} + \lambda_c) - \sum_c \min(l_c \lambda_c, h_c \lambda_c)
 
-    It is the Lagrangian dual of the limits, for any offsets :math:`\lambda`.
+    This is the Lagrangian dual function; the bound holds for any offsets :math:`\lambda`.
     """
     best = float(weights @ (gains + offsets).max(axis=1))
     paid = np.where(offsets < 0, limits.high * offsets, limits.low * offsets)
@@ -55,12 +54,12 @@ def dual_value(gains: NDArray, weights: NDArray, limits: Limits, offsets: NDArra
 def smooth_offsets(
     gains: NDArray, weights: NDArray, limits: Limits, start: NDArray | None = None
 ) -> NDArray:
-    r"""Return offsets whose largest scores bring nearly the asked-for weights.
+    r"""Return offsets for which the largest scores give nearly the required cluster weights.
 
-    Newton's method on :func:`dual_value` with the maximum over clusters replaced by
-    :math:`\tau \log \sum_c \exp(\cdot / \tau)`. Offsets of clusters between their limits are 0,
-    and a step ends there for those whose sign it would change. The temperature falls until few
-    rows are left to be moved. Of many rows a sample is solved first.
+    Newton's method is applied to :func:`dual_value`, with the maximum over clusters replaced by
+    :math:`\tau \log \sum_c \exp(\cdot / \tau)`. Offsets of clusters between their limits are 0. A
+    step that would change the sign of an offset ends at 0. The temperature :math:`\tau` falls
+    until few rows have to be moved. For large data, a sample is solved first.
     """
     stride = gains.shape[0] // SAMPLED
     if start is None and stride > 1:
@@ -82,7 +81,7 @@ def smooth_offsets(
         now = _imbalance(gains, weights, limits, offsets)
         if now < imbalance:
             best, imbalance, patience = offsets, now, PATIENCE
-        elif SPANNED * imbalance < total:  # above it the temperature is that of all rows
+        elif SPANNED * imbalance < total:  # otherwise the temperature spans all rows
             patience -= 1
         if patience == 0:
             break
@@ -90,22 +89,22 @@ def smooth_offsets(
 
 
 def _imbalance(gains: NDArray, weights: NDArray, limits: Limits, offsets: NDArray) -> float:
-    """Return the weight that is not where the offsets call for it."""
+    """Return the weight that is not in the cluster required by the offsets."""
     loads = np.bincount(np.argmax(gains + offsets, axis=1), weights, gains.shape[1])
     flows = limits.flows(loads, offsets)
     return float(np.abs(loads - flows).sum() + abs(flows.sum() - loads.sum())) / 2.0
 
 
 def _band(gains: NDArray, offsets: NDArray, share: float) -> float:
-    """Return the difference of the two largest scores within which a share of the rows lies."""
+    """Return the quantile, at `share`, of the difference of the two largest scores of a row."""
     two = np.partition(gains + offsets, -2, axis=1)[:, -2:]
     return float(np.quantile(two[:, 1] - two[:, 0], min(share, 1.0)))
 
 
 class _Smoothed(NamedTuple):
-    """The dual at a temperature.
+    """The smoothed dual at a temperature.
 
-    Shares of clusters are in float32: their errors are small beside those of the temperature.
+    Shares of clusters are float32, because rounding errors are small compared with the smoothing.
     """
 
     gains: NDArray
@@ -125,12 +124,12 @@ class _Smoothed(NamedTuple):
         low, high = self.limits
         value -= float(np.where(offsets < 0, high * offsets, low * offsets).sum())
         loads = (self.weights.astype(np.float32) @ shares).astype(np.float64)
-        # Of equalities the gradient is orthogonal to a change of all offsets alike.
+        # With equalities, the gradient must be orthogonal to a common shift of all offsets.
         loads *= self.weights.sum() / loads.sum()
         return _Point(offsets, value, shares, loads)
 
     def gradient(self, point: _Point) -> NDArray:
-        """Return the gradient; at an offset of 0 that of the side to which the dual falls."""
+        """Return the gradient; at an offset of 0, the one-sided gradient of descent."""
         low, high = self.limits
         over, under = point.loads - high, point.loads - low
         at_zero = np.where(over > 0, over, np.minimum(under, 0.0))
@@ -138,7 +137,7 @@ class _Smoothed(NamedTuple):
         return np.where(low == high, over, gradient)
 
     def hessian(self, point: _Point) -> NDArray:
-        """Return the Hessian, whose rows have the sum 0: a Laplacian, also after rounding."""
+        """Return the Hessian as a Laplacian, whose rows sum to 0 in spite of rounding."""
         shared = point.shares.T @ (self.weights.astype(np.float32)[:, None] * point.shares)
         shared = shared.astype(np.float64)
         np.fill_diagonal(shared, 0.0)
@@ -146,7 +145,7 @@ class _Smoothed(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """The value of a smoothed dual, the shares of clusters in rows, and their weights."""
+    """Offsets, the value of the smoothed dual, the shares of clusters in rows, their weights."""
 
     offsets: NDArray
     value: float
@@ -155,7 +154,7 @@ class _Point(NamedTuple):
 
 
 def _newton(dual: _Smoothed, offsets: NDArray) -> NDArray:
-    """Return offsets of a lower dual by projected Newton steps."""
+    """Decrease the smoothed dual by projected Newton steps; return the offsets."""
     total = float(dual.weights.sum())
     point, first = dual.at(offsets), None
     for _ in range(STEPS):
@@ -166,7 +165,7 @@ def _newton(dual: _Smoothed, offsets: NDArray) -> NDArray:
             break
         free = np.flatnonzero((point.offsets != 0) | (gradient != 0))
         H = dual.hessian(point)[np.ix_(free, free)]
-        # Offsets that all change alike may change nothing.
+        # The Hessian may be singular, because a common shift of all offsets may have no effect.
         ridge = 1e-9 * max(float(np.trace(H)) / free.size, 1e-9 * total / dual.tau)
         try:
             step = cho_solve(cho_factor(H + ridge * np.eye(free.size)), -gradient[free])
@@ -183,7 +182,7 @@ def _newton(dual: _Smoothed, offsets: NDArray) -> NDArray:
 def _searched(
     dual: _Smoothed, point: _Point, gradient: NDArray, free: NDArray, step: NDArray
 ) -> _Point | None:
-    """Return the first of shorter and shorter steps at which the dual falls."""
+    """Backtrack until the dual decreases; return None if it does not."""
     low, high = dual.limits
     length = 1.0
     for _ in range(HALVINGS):

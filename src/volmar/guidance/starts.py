@@ -1,4 +1,4 @@
-"""Labels from which a fit with seeds begins, and whether the seeds are to be trusted."""
+"""Start labels of a fit with seeds (labelled rows), and tests whether seeds are informative."""
 
 from __future__ import annotations
 
@@ -25,22 +25,21 @@ __all__ = [
     "spread_labels",
 ]
 
-# Rows of the graph along which labels spread, its neighbours, steps of the walk, and the share of
-# a row's label that comes from its neighbours.
+# Label spreading: maximum number of rows in the graph, number of neighbours, number of steps, and
+# share of a row's label that comes from its neighbours.
 GRAPH_ROWS, NEIGHBORS, STEPS, FROM_NEIGHBORS = 4000, 10, 50, 0.9
-# Folds of the seeds that are held out, and levels of the test that they are not random labels: to
-# start from them, and to stay near that start.
+# Number of folds of held-out seeds, and levels of the tests against random labels: to start from
+# the spread labels, and to end the fit after its first step.
 FOLDS, LEVEL, STRICT_LEVEL = 5, 0.05, 0.01
 
 
 def aligned_labels(
     labels: NDArray, seeds: NDArray, k: int, spread: tuple[NDArray, NDArray] | None = None
 ) -> NDArray:
-    """Return labels whose numbers agree with as many seeds as possible.
+    """Renumber labels to agree with as many seeds as possible.
 
-    Of numbers that agree with as many, those that agree with more of `spread` are taken: rows, and
-    labels that the seeds give them. Clusters that get no number of a class have the numbers that
-    are left.
+    Ties are broken by agreement with `spread`, a pair of rows and of the labels that spread to
+    them from the seeds. Clusters that match no class get the remaining numbers.
 
     Examples
     --------
@@ -55,16 +54,16 @@ def aligned_labels(
     if spread is not None:
         rows, found = spread
         np.add.at(shared, (labels[rows], found), 0.5 / rows.size)
-    # Of equally good matchings the one that keeps the order of the numbers.
+    # Prefer the matching that keeps the order of the numbers among equally good ones.
     shared -= 1e-6 * np.abs(np.subtract.outer(np.arange(k), np.arange(k))) / k**2
     return linear_sum_assignment(shared, maximize=True)[1][labels]
 
 
 def leaf_labels(labels: NDArray, seeds: NDArray, n_classes: int) -> tuple[NDArray, int]:
-    """Return labels by the class that has most seeds in a cluster, and the number of clusters.
+    """Assign clusters to the class with most seeds in each; return labels and their number.
 
-    Clusters without seeds follow the classes. Of a class that has most seeds nowhere only the
-    seeds themselves have its number.
+    Clusters without seeds get the numbers after the classes. If a class has the majority of seeds
+    in no cluster, only its seeds have its number.
     """
     n_found = int(labels.max()) + 1
     known = seeds >= 0
@@ -79,16 +78,16 @@ def leaf_labels(labels: NDArray, seeds: NDArray, n_classes: int) -> tuple[NDArra
 def spread_labels(
     X: Any, seeds: NDArray, n_classes: int, seed: int = 0, *, W: Any = None
 ) -> NDArray:
-    """Return labels that spread from the seeds along a graph; see `SpreadGraph`."""
+    """Spread the labels of the seeds to all rows along a graph; see `SpreadGraph`."""
     return SpreadGraph(X, seeds >= 0, seed, W=W).labels(seeds, n_classes)
 
 
 class SpreadGraph:
-    """A graph along which labels spread: given, or of nearest neighbours.
+    """A graph for label spreading, given or of nearest neighbours.
 
-    The step is that of label spreading: a row takes most of its label from its neighbours, the
-    rest from its own seed. A sample has all seeds in it, and other rows have the label of their
-    nearest row in it, as do those that no label reaches.
+    In each step, a row takes most of its label from its neighbours, and the rest from its own
+    seed. If the graph is that of a sample, the sample contains all seeds. Rows outside the sample,
+    and rows that no label reaches, get the label of the nearest labelled row.
 
     Parameters
     ----------
@@ -96,11 +95,11 @@ class SpreadGraph:
         The rows.
     known : ndarray of bool, shape (n,)
         Rows that may be seeds.
-    seed : int
-        Draws the sample.
+    seed : int, default=0
+        Random seed of the sample.
     W : array or CSR matrix of shape (n, n), optional
-        Similarities of the rows. If not given, the graph is that of nearest neighbours of X, of a
-        sample where the rows are many.
+        Similarities of the rows. If None, the graph of nearest neighbours of X is used, or of a
+        sample of 4000 rows if there are more.
     """
 
     def __init__(self, X: Any, known: NDArray, seed: int = 0, *, W: Any = None):
@@ -116,13 +115,13 @@ class SpreadGraph:
             graph = NearestNeighbors(n_neighbors=n_neighbors).fit(self.rows).kneighbors_graph()
             W = graph.maximum(graph.T)
         degrees = np.asarray(W.sum(axis=1), dtype=np.float64).ravel()
-        roots = np.zeros(degrees.size)  # isolated nodes stay as they are
+        roots = np.zeros(degrees.size)  # isolated nodes keep their own label
         np.divide(1.0, np.sqrt(degrees), out=roots, where=degrees > np.finfo(np.float32).tiny)
         scale = sparse.diags_array(roots)
-        self.W = scale @ W @ scale  # dense where W is
+        self.W = scale @ W @ scale  # dense if W is dense
 
     def labels(self, seeds: NDArray, n_classes: int) -> NDArray:
-        """Return the labels of all rows; classes count alike, however many seeds they have."""
+        """Return the labels of all rows; all classes count equally."""
         labels = self.labels_in_sample(seeds[self.chosen], n_classes)
         if self.chosen.size < seeds.size:
             everywhere = KNeighborsClassifier(1).fit(self.rows, labels).predict(self.X)
@@ -131,7 +130,7 @@ class SpreadGraph:
         return np.where(seeds >= 0, seeds, labels)
 
     def labels_in_sample(self, seeds: NDArray, n_classes: int) -> NDArray:
-        """Return the labels of the rows of the graph; those that none reaches have the nearest."""
+        """Return the labels of the rows of the graph; unreached rows get the nearest label."""
         labels, reached = self._spread(seeds, n_classes)
         if not reached.all():
             nearest = KNeighborsClassifier(1).fit(self.rows[reached], labels[reached])
@@ -150,7 +149,7 @@ class SpreadGraph:
 
 
 class SeededStart(NamedTuple):
-    """Labels to start from, and the graph along which they have spread, if they have."""
+    """Start labels, and the graph along which they were spread, or None."""
 
     labels: NDArray
     graph: SpreadGraph | None
@@ -159,12 +158,11 @@ class SeededStart(NamedTuple):
 def seeded_start(
     X: Any, free: NDArray, seeds: NDArray, k: int, seed: int = 0, *, W: Any = None
 ) -> SeededStart:
-    """Return labels to start from: those of a free fit with aligned numbers, or of the seeds.
+    """Return start labels: those of the unguided fit, renumbered, or those spread from the seeds.
 
-    Held-out seeds decide. The labels that spread from the other seeds are taken where they predict
-    held-out ones significantly better than chance, so that labels that say nothing do no harm, and
-    predict more of them than the free clusters, numbered by the others. Labels spread along the
-    similarities W where these are given.
+    Held-out seeds decide. Spread labels are used if they predict held-out seeds significantly
+    better than chance, so that uninformative seeds do no harm, and if they predict more of them
+    than the unguided clusters do. If similarities W are given, labels spread along these.
     """
     n_classes = int(seeds.max()) + 1
     graph = SpreadGraph(X, seeds >= 0, seed, W=W)
@@ -179,14 +177,18 @@ def seeded_start(
 
 
 def _are_trusted(known: NDArray, by_seeds: NDArray, by_clusters: NDArray) -> bool:
-    """Whether seeds agree with each other beyond chance, and more than with the free clusters."""
+    """Return whether seeds predict each other better than chance and the unguided clusters do."""
     if np.count_nonzero(by_seeds == known) <= np.count_nonzero(by_clusters == known):
         return False
     return beats_chance(known, by_seeds, LEVEL)
 
 
 def beats_chance(known: NDArray, predicted: NDArray, level: float) -> bool:
-    """Whether predictions agree with labels more than independent ones with the same shares do."""
+    """Test whether predictions agree with labels more often than independent predictions would.
+
+    The independent predictions have the same class shares. Return whether the p-value of a
+    binomial test is at most `level`.
+    """
     if known.size == 0:
         return False
     chance = sum(np.mean(known == c) * np.mean(predicted == c) for c in np.unique(known))
@@ -197,7 +199,7 @@ def beats_chance(known: NDArray, predicted: NDArray, level: float) -> bool:
 def _split_clusters(
     X: Any, aligned: NDArray, seeds: NDArray, k: int, seed: int, W: Any
 ) -> NDArray | None:
-    """Return labels with each cluster divided among the classes of its seeds; None if not k."""
+    """Divide each cluster among the classes of its seeds; return None unless k clusters result."""
     labels = aligned.copy()
     n_classes = int(seeds.max()) + 1
     for cluster in range(k):
@@ -205,7 +207,7 @@ def _split_clusters(
         inside = np.unique(seeds[rows])
         inside = inside[inside >= 0]
         if inside.size == 0:
-            labels[rows] = n_classes + cluster  # the seeds of its class, if any, are elsewhere
+            labels[rows] = n_classes + cluster  # seeds of its class, if any, are in other clusters
             continue
         if inside.size == 1:
             labels[rows] = inside[0]
@@ -225,9 +227,9 @@ def _split_clusters(
 
 
 def held_out_folds(seeds: NDArray, seed: int) -> Iterator[tuple[NDArray, NDArray]]:
-    """Yield the numbers of held-out rows, and the seeds without them.
+    """Yield the numbers of held-out rows and the remaining seeds.
 
-    Folds without which a class would have no seed are left out.
+    A fold is skipped if a class would have no remaining seeds.
     """
     known = np.random.default_rng(seed).permutation(np.flatnonzero(seeds >= 0))
     n_classes = np.unique(seeds[known]).size
@@ -241,7 +243,7 @@ def held_out_folds(seeds: NDArray, seed: int) -> Iterator[tuple[NDArray, NDArray
 def _held_out(
     graph: SpreadGraph, free: NDArray, seeds: NDArray, k: int, seed: int
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """Return held-out seeds, and what the others make of them: by spreading, by free clusters."""
+    """Return held-out seeds, and their predictions by spreading and by the unguided clusters."""
     n_classes = int(seeds.max()) + 1
     found: list[tuple[NDArray, NDArray, NDArray]] = []
     for fold, rest in held_out_folds(seeds, seed):

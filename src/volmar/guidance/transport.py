@@ -1,4 +1,4 @@
-"""Labels with the largest gains whose clusters keep limits of their weights: a transport."""
+"""Labels with the largest gains under limits on cluster weights, by a transport problem."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from volmar.guidance.smooth import Limits, dual_value, smooth_offsets
 
 __all__ = ["Transport", "centred_offsets", "transport"]
 
-# Rows that the search looks at first: those nearest to a border, by the weight to be moved.
-LOOKED_AT, FOR_EACH_MOVE = 2000, 30
-# Augmentations for each row, above which the weights are such that rows are split without end.
-MOST_PATHS = 20
-# Halvings of the interval in which the distance of all rows to all borders is sought.
+# Minimum number of rows nearest to a border that the first search may move, and their number per
+# row that has to move.
+NEAR_ROWS, ROWS_PER_MOVE = 2000, 30
+# Maximum number of augmenting paths per row. With more, the weights split rows without end.
+MAX_PATHS = 20
+# Number of bisection steps in the search for the largest distance of all rows to all borders.
 HALVINGS = 40
 
 
 class Transport(NamedTuple):
     """A solution of the transport of rows to clusters.
 
-    `labels` is the cluster that has most of a row, `offsets` are the multipliers of the limits,
-    `bound` is the value of the dual at them: no labels within the limits have larger gains.
-    `split` are the rows that are divided between clusters; rows of one weight never are.
+    `labels` holds the cluster with the largest share of each row, and `offsets` the multipliers of
+    the limits. `bound` is the value of the dual at the offsets: no labels within the limits have a
+    larger gain. `split` lists the rows that are divided between clusters; if all weights are
+    equal, there are none.
     """
 
     labels: NDArray
@@ -42,20 +44,19 @@ def transport(
     .. math:: \max_{x \ge 0} \sum_{ic} w_i x_{ic} g_{ic} \quad\text{s.t.}\quad \sum_c x_{ic} = 1,
         \quad l_c \le \sum_i w_i x_{ic} \le h_c
 
-    The dual has one offset for each cluster. It is solved nearly by `smooth_offsets`; rows that
-    are then too many in a cluster are moved along shortest paths in the graph of the clusters, in
-    which the length from one to another is the smallest loss of moving a row. Each path leaves
-    the labels optimal for the offsets, so that the last one ends at an optimum.
+    The dual has one offset per cluster. `smooth_offsets` solves it approximately. Excess rows are
+    then moved along shortest paths in the graph of the clusters, where the length of an arc is the
+    smallest loss of moving a row from one cluster to the other. Labels stay optimal for the
+    offsets after each path, so the final labels are optimal.
 
     Parameters
     ----------
     gains : ndarray of shape (m, k)
-        Finite.
+        Gains of each row in each cluster, per weight; all finite.
     weights : ndarray of shape (m,)
-        Positive.
+        Positive weights of the rows.
     limits : Limits
-        Of which some weights are within: ``low <= high``, ``sum(low) <= sum(weights) <=
-        sum(high)``.
+        Feasible limits: ``low <= high`` and ``sum(low) <= sum(weights) <= sum(high)``.
     start : ndarray of shape (k,), optional
         Offsets to start from.
     """
@@ -66,10 +67,10 @@ def transport(
         offsets = np.zeros(gains.shape[1])
         bound = float(weights @ gains[np.arange(labels.size), labels])
         return Transport(labels, offsets, bound, np.empty(0, dtype=np.int64))
-    # Limits that leave no room are equalities, and their offsets have any sign.
+    # If the limits leave no choice of weights they are equalities, and offsets can have any sign.
     is_full = limits.high.sum() <= total * (1 + 1e-12)
-    is_least = limits.low.sum() >= total * (1 - 1e-12)
-    if is_full or is_least:
+    is_minimal = limits.low.sum() >= total * (1 - 1e-12)
+    if is_full or is_minimal:
         exact = limits.high if is_full else limits.low
         found = _solved(gains, weights, Limits(exact, exact), start)
         offsets = found.offsets - (found.offsets.max() if is_full else found.offsets.min())
@@ -94,12 +95,12 @@ def _solved(gains: NDArray, weights: NDArray, limits: Limits, start: NDArray | N
 def _near_borders(
     gains: NDArray, weights: NDArray, limits: Limits, offsets: NDArray
 ) -> NDArray | None:
-    """Return the rows that are likely to move; None for all."""
+    """Return the rows that are likely to move, or None for all rows."""
     scores = gains + offsets
     labels = np.argmax(scores, axis=1)
     loads = np.bincount(labels, weights, gains.shape[1])
     moved = np.abs(loads - limits.flows(loads, offsets)).sum() / weights.mean()
-    n_near = max(LOOKED_AT, int(FOR_EACH_MOVE * moved))
+    n_near = max(NEAR_ROWS, int(ROWS_PER_MOVE * moved))
     if n_near >= labels.size // 2:
         return None
     two = np.partition(scores, -2, axis=1)[:, -2:]
@@ -107,9 +108,9 @@ def _near_borders(
 
 
 class _Search:
-    """Successive shortest paths between the clusters and one node more, where all weight ends.
+    """Successive shortest paths between the clusters and a sink, which receives all weight.
 
-    A piece is a row, or a part of one, in a cluster.
+    A piece is a row, or a part of a row, in a cluster.
     """
 
     def __init__(
@@ -139,8 +140,8 @@ class _Search:
             self._refresh(cluster)
 
     def run(self) -> bool:
-        """Move rows until no cluster has too many; False where that does not end."""
-        for _ in range(MOST_PATHS * self.row.size):
+        """Move rows until no cluster has an excess; return False if that does not end."""
+        for _ in range(MAX_PATHS * self.row.size):
             if not (self.excess > 0).any():
                 return True
             path = self._shortest_path()
@@ -167,7 +168,7 @@ class _Search:
         return Transport(labels, offsets, bound, split)
 
     def _refresh(self, cluster: int) -> None:
-        """Find the smallest losses of moves from a cluster."""
+        """Update the smallest losses of moves from a cluster."""
         inside = self.moves[self.cluster[self.moves] == cluster]
         inside = inside[self.amount[inside] > 0]
         if inside.size == 0:
@@ -181,7 +182,7 @@ class _Search:
         self.pieces[cluster] = inside[lowest]
 
     def _lengths(self) -> NDArray:
-        """Return lengths of arcs less the differences of the potentials, which are positive."""
+        """Return the reduced lengths of the arcs, which are not negative."""
         k = self.k
         lengths = np.full((k + 1, k + 1), np.inf)
         lengths[:k, :k] = self.losses
@@ -191,7 +192,10 @@ class _Search:
         return np.maximum(lengths, 0.0)
 
     def _shortest_path(self) -> list[int] | None:
-        """Return the shortest path from too many to too few by Dijkstra; move the potentials."""
+        """Find the shortest path from excess to deficit by Dijkstra's algorithm.
+
+        The potentials are updated.
+        """
         lengths = self._lengths()
         distances = np.where(self.excess > 0, 0.0, np.inf)
         before = np.full(self.k + 1, -1)
@@ -253,7 +257,7 @@ class _Search:
         self.excess[np.abs(self.excess) <= self.tiny] = 0.0
 
     def _moved(self, piece: int, cluster: int, weight: float) -> int:
-        """Move a piece, or a part of it; return what was moved."""
+        """Move a piece, or a part of it; return the number of the moved piece."""
         if self.amount[piece] - weight <= self.tiny:
             self.cluster[piece] = cluster
             return piece
@@ -269,14 +273,14 @@ class _Search:
 def centred_offsets(
     gains: NDArray, weights: NDArray, limits: Limits, labels: NDArray, offsets: NDArray
 ) -> NDArray:
-    r"""Return optimal offsets at which all rows are as far from the borders as possible.
+    r"""Return optimal offsets for which all rows are as far from the borders as possible.
 
-    Offsets :math:`\lambda` are optimal where :math:`\lambda_b - \lambda_a \le d_{ab}`, the
-    smallest loss of moving a row from a to b, and the signs are those of `Limits.flows`. The
-    largest :math:`\epsilon` for which :math:`\lambda_b - \lambda_a \le d_{ab} - \epsilon` has a
-    solution is found by bisection; solutions are shortest paths. The row with the smallest margin
-    is then the same distance away from each of its clusters, and `predict` agrees with `labels`
-    wherever that is possible.
+    Offsets :math:`\lambda` are optimal if :math:`\lambda_b - \lambda_a \le d_{ab}`, where
+    :math:`d_{ab}` is the smallest loss of moving a row from a to b, and if their signs agree with
+    `Limits.flows`. The largest :math:`\epsilon` for which
+    :math:`\lambda_b - \lambda_a \le d_{ab} - \epsilon` has a solution is found by bisection;
+    solutions are shortest paths. This maximises the smallest margin of all rows, so `predict`
+    agrees with `labels` wherever that is possible.
     """
     k = gains.shape[1]
     loads = np.bincount(labels, weights, k)
@@ -295,7 +299,7 @@ def centred_offsets(
     pairs = (arcs + arcs.T)[is_row & is_row.T]
     if pairs.size == 0:
         return offsets
-    # A cycle of two clusters bounds the distance; it is tried first.
+    # The shortest cycle of two clusters bounds the distance. This bound is tried first.
     low, high = 0.0, max(float(pairs.min()) / 2.0, 0.0)
     middle, best = high, None
     for _ in range(HALVINGS):
@@ -311,7 +315,7 @@ def centred_offsets(
 
 
 def _potentials(arcs: NDArray) -> NDArray | None:
-    """Return p with ``p[b] - p[a] <= arcs[a, b]`` by Bellman and Ford, or None."""
+    """Return p with ``p[b] - p[a] <= arcs[a, b]`` by the Bellman-Ford algorithm, or None."""
     p = np.zeros(arcs.shape[0])
     for _ in range(arcs.shape[0]):
         new = np.minimum(p, (p[:, None] + arcs).min(axis=0))

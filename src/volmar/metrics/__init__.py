@@ -1,13 +1,15 @@
-"""Scores of a labelling, with and without the truth.
+"""Scores of a labelling, with and without true classes.
 
-With the truth: `clustering_error` and `balanced_clustering_error` count points after the best
-matching of clusters to classes (`matched_labels`); `pair_f_measure` needs no matching, nor do
-scikit-learn's `rand_score` and `normalized_mutual_info_score`. Without it: `normalized_cut` and
-`volume` judge a split on its graph (`class_power` is what `volume` stands for), `imbalance` looks
-at the sizes alone, `calinski_harabasz` at variances; `separation_score` and `msp_score` ask how
-well a hyperplane could tell the clusters apart, from their moments; `msp_from_margin` and
-`relative_margin_share` relate that to margins. `label_free_scores` and `agreement_scores` list the
-usual ones.
+With true classes, `clustering_error` and `balanced_clustering_error` count wrong rows after the
+best matching of clusters to classes (`matched_labels`). `pair_f_measure` needs no matching, like
+scikit-learn's `rand_score` and `normalized_mutual_info_score`.
+
+Without true classes, `normalized_cut` and `volume` evaluate a split on its graph (`volume`
+approximates `class_power`). `imbalance` compares the cluster sizes, and `calinski_harabasz` the
+variances. `separation_score` and `msp_score` measure how well a hyperplane can separate the
+clusters, from their moments; `msp_from_margin` and `relative_margin_share` relate this to margins.
+
+`label_free_scores` and `agreement_scores` compute the usual scores together.
 """
 
 from typing import TYPE_CHECKING

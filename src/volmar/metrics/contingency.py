@@ -1,4 +1,4 @@
-"""Labels of any kind as codes, and the table of two labellings."""
+"""Labels of any type as integer codes, and the contingency table of two labellings."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = [
 def encode_labels(
     labels: ArrayLike, name: str, n_rows: int | None = None
 ) -> tuple[NDArray[np.intp], int]:
-    """Codes 0..k-1 of the labels in sorted order, and k; `name` is for error messages.
+    """Return the codes 0 to k - 1 of the labels, in sorted order, and k.
 
-    Labels of the rows of X are as many as these.
+    `name` is used in error messages. If `n_rows` is given, there must be as many labels.
     """
     found = as_array(labels, name)
     if found.ndim != 1 or found.size == 0:
         raise ValueError(
-            f"{name} must be one label for each point, got an array of shape {found.shape}; pass "
-            "a one-dimensional array with at least one label."
+            f"{name} must hold one label per row, got an array of shape {found.shape}. Pass a "
+            "one-dimensional array with at least one label."
         )
     if n_rows is not None and found.size != n_rows:
         raise ValueError(
@@ -45,7 +45,7 @@ def encode_labels(
 
 
 def labels_of_rows(labels: ArrayLike, n: int, name: str = "labels") -> NDArray:
-    """Return labels as an array of shape (n,)."""
+    """Return labels as an array; raise an error unless its shape is (n,)."""
     found = as_array(labels, name)
     if found.shape != (n,):
         raise ValueError(
@@ -55,36 +55,36 @@ def labels_of_rows(labels: ArrayLike, n: int, name: str = "labels") -> NDArray:
 
 
 def distinct_labels(labels: NDArray, name: str = "labels") -> tuple[NDArray, NDArray[np.intp]]:
-    """Return the different labels in order, and the place of each label among them."""
+    """Return the sorted distinct labels, and the index of each label among them."""
     if has_missing(labels):
         raise ValueError(
-            f"{name} must not contain NaN, infinity or missing values; drop the unlabelled points."
+            f"{name} must not contain NaN, infinity or missing values. Drop the unlabelled rows."
         )
     try:
         distinct, codes = np.unique(labels, return_inverse=True)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"{name} must be labels of one kind, got a mixture that cannot be sorted ({error}); "
-            "convert them all to strings or to integers."
+            f"{name} must be of one type, got a mixture that cannot be sorted ({error}). Convert "
+            "all labels to strings or to integers."
         ) from error
     return distinct, codes
 
 
 def as_array(labels: ArrayLike, name: str) -> NDArray:
-    """Return what may be labels as an array of any shape."""
+    """Return labels as an array of any shape; raise an error for masked or ragged input."""
     if isinstance(labels, np.ma.MaskedArray) and np.ma.is_masked(labels):
-        raise ValueError(f"{name} has masked entries; drop the unlabelled points.")
+        raise ValueError(f"{name} has masked entries. Drop the unlabelled rows.")
     try:
         return np.asarray(labels)
     except (TypeError, ValueError):  # lists of different lengths
         raise ValueError(
             f"{name} must be an array, got a {type(labels).__name__} of sequences of different "
-            "lengths; pass a one-dimensional array."
+            "lengths. Pass a one-dimensional array."
         ) from None
 
 
 def has_missing(labels: NDArray) -> bool:
-    """Whether some label is none: NaN, infinity, NaT, None or pandas' NA."""
+    """Return whether any label is NaN, infinity, NaT, None or pandas' NA."""
     if labels.dtype.kind in "fc":
         return not np.isfinite(labels).all()
     if labels.dtype.kind in "mM":
@@ -93,11 +93,11 @@ def has_missing(labels: NDArray) -> bool:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value of an object array is None, NaN, NaT or pandas' NA."""
+    """Return whether a value of an object array is None, NaN, NaT or pandas' NA."""
     if value is None:
         return True
     try:
-        return bool(value != value)  # noqa: PLR0124 - NaN is what differs from itself
+        return bool(value != value)  # noqa: PLR0124 - True for NaN only
     except TypeError:  # pandas.NA compares as neither true nor false
         return True
     except ValueError:  # an array in the array
@@ -107,26 +107,26 @@ def is_missing(value: Any) -> bool:
 def contingency_table(
     labels_true: ArrayLike, labels_pred: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> np.ndarray:
-    """Count (or weigh) the points in each class (row) and each cluster (column)."""
+    """Return the count (or weight) of the data in each class (row) and cluster (column)."""
     true, n_true = encode_labels(labels_true, "labels_true")
     pred, n_pred = encode_labels(labels_pred, "labels_pred")
     if true.size != pred.size:
         raise ValueError(
-            f"labels_true and labels_pred must label the same points, got {true.size} and "
+            f"labels_true and labels_pred must have the same length, got {true.size} and "
             f"{pred.size} labels."
         )
     weight = check_sample_weight(sample_weight, true.size)
     require_memory(
         8.0 * n_true * n_pred,
         f"the table of {n_true} classes by {n_pred} clusters",
-        "Compare labellings with fewer different labels, or use sklearn.metrics.rand_score.",
+        "Compare labellings with fewer distinct labels, or use sklearn.metrics.rand_score.",
     )
     cells = np.bincount(true * n_pred + pred, weights=weight, minlength=n_true * n_pred)
     return cells.reshape(n_true, n_pred)
 
 
 def random_ranks(codes: NDArray, rng: Any) -> tuple[NDArray, NDArray]:
-    """Return the points cluster by cluster, each in random order, and their ranks in it from 0."""
+    """Return row numbers by cluster, in random order, and their ranks in the cluster from 0."""
     order = rng.permutation(codes.size)
     order = order[np.argsort(codes[order], kind="stable")]
     sizes = np.bincount(codes)
@@ -134,9 +134,9 @@ def random_ranks(codes: NDArray, rng: Any) -> tuple[NDArray, NDArray]:
 
 
 def sampled_rows(codes: NDArray, count: int, rng: Any, at_least: int) -> NDArray:
-    """Return about `count` row numbers in order, drawn from each cluster in proportion.
+    """Return about `count` sorted row numbers, drawn from each cluster in proportion.
 
-    A cluster has `at_least` of its rows, or all, so that small ones are seen.
+    At least `at_least` rows of each cluster are drawn, or all, so that small clusters are present.
     """
     n = codes.size
     if n <= count:

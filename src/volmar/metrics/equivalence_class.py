@@ -1,4 +1,4 @@
-"""The power of an equivalence class: what the volume of JMLR eq. 1 stands for."""
+"""The power of an equivalence class, which the volume of JMLR eq. 1 approximates."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from volmar._vectors import check_vector
 
 __all__ = ["ClassPower", "class_power"]
 
-# Beyond this many rows the integral is over too many dimensions to be worth its time.
+# Maximum number of rows, which is the dimension of the integral.
 MAX_ROWS = 1000
-# Shifts of the lattice, whose spread is the error.
+# Number of random shifts of the lattice. Their spread gives the error estimate.
 N_SHIFTS = 16
 
 
@@ -29,13 +29,13 @@ class ClassPower(NamedTuple):
     Attributes
     ----------
     power : float
-        Probability of the class among all hypotheses; its logarithm is `log_power`, which does not
-        underflow.
+        Probability of the class among all hypotheses. It may underflow; `log_power` does not.
     relative_error : float
-        Standard error of `power` as a share of it. Towards 1 nearly all points have missed the
-        class, whose power is then not known: Q is too ill-conditioned, or the rows too many.
+        Standard error of `power` divided by `power`. A value near 1 means that nearly all lattice
+        points missed the class and that `power` is unreliable: Q is too ill-conditioned, or there
+        are too many rows.
     log_power, log_volume : float
-        Natural logarithms of the power, and of the geometric volume of the class.
+        Natural logarithms of the power and of the geometric volume of the class.
     """
 
     power: float
@@ -50,37 +50,38 @@ def class_power(
 ) -> ClassPower:
     r"""Power of the equivalence class of h: the share of all hypotheses with the same signs.
 
-    Hypotheses are the ellipsoid :math:`E = \{h : h^\top Q h \le 1\}`, all equally probable, and a
-    class :math:`H_k` is what lies in one orthant (JMLR section 2):
+    The hypotheses are uniformly distributed in the ellipsoid
+    :math:`E = \{h : h^\top Q h \le 1\}`. A class :math:`H_k` is the intersection of E with an
+    orthant (JMLR section 2):
 
     .. math:: P(H_k) = V(H_k) / V(E), \qquad V(H_k) = \int_{H_k} dh, \qquad
               V(E) = \frac{\pi^{n/2}}{\Gamma(n/2 + 1)} \det(Q)^{-1/2}
 
-    An orthant is a cone, and a point of the ellipsoid has the direction of one drawn from
-    :math:`N(0, Q^{-1})`, so that the power is the probability that such a draw has the signs of h.
-    That is integrated one variable after the other (Genz), over a lattice of points. `volume` is
-    the papers' approximation, in which a small value stands for a large power.
+    An orthant is a cone, and the direction of a random point of the ellipsoid is distributed like
+    that of a draw from :math:`N(0, Q^{-1})`. The power is therefore the probability that such a
+    draw has the signs of h. It is integrated one variable after the other (Genz), over a lattice
+    of points. `volume` is the papers' approximation, where a small value means a large power.
 
     Parameters
     ----------
     h : array-like of shape (n,)
-        Soft responses, or labels of ±1; only the signs count, and none may be zero.
+        Soft responses, or labels of ±1. Only the signs matter, and no entry may be zero.
     Q : array-like, sparse matrix or operator with `matvec`, of shape (n, n)
-        Symmetric positive definite pairwise information, of at most 1,000 rows.
+        Symmetric positive definite matrix of pairwise information, with at most 1,000 rows.
     n_points : int, default=8192
-        Points of the lattice, in 16 shifts. The error falls about as fast as one over this number
-        for a few rows, and as its root for many.
+        Number of lattice points, divided among 16 random shifts. The error falls about as
+        1 / n_points for a few rows, and as 1 / sqrt(n_points) for many.
     random_state : int, RandomState or None, default=0
-        Seed of the shifts.
+        Random seed of the shifts.
 
     Returns
     -------
     ClassPower
-        Power with its relative standard error, and the logarithms of power and volume.
+        Power, its relative standard error, and the logarithms of power and volume.
 
     See Also
     --------
-    volume : The approximation that maximum volume clustering works with.
+    volume : The approximation used by maximum volume clustering.
 
     Examples
     --------
@@ -94,13 +95,13 @@ def class_power(
     y = np.sign(check_vector("h", h))
     if not y.all():
         raise ValueError(
-            f"h must have a sign in every entry, got 0 at position {np.argmin(np.abs(y))}. Give "
-            "labels as -1 and 1."
+            f"h must not have entries of 0, got 0 at position {np.argmin(np.abs(y))}. Give labels "
+            "as -1 and 1."
         )
     check_count("n_points", n_points, low=N_SHIFTS)
     upper = _reversed_factor(_dense(Q, y.size))
-    # With Q = U U' the lower Cholesky factor of Q^-1 is U^-T; its rows are of unit variance times
-    # their scale, which no sign depends on.
+    # With Q = U U' the lower Cholesky factor of Q^-1 is U^-T. The scale of its rows does not
+    # affect the signs.
     factor = solve_triangular(upper, np.eye(y.size), lower=False, trans="T") * np.outer(y, y)
     rng = check_random_state(random_state)
     logs = np.array([_log_orthant(factor, n_points // N_SHIFTS, rng) for _ in range(N_SHIFTS)])
@@ -115,8 +116,8 @@ def class_power(
 def _dense(Q: Any, n: int) -> NDArray[np.float64]:
     if n > MAX_ROWS:
         raise ValueError(
-            f"h has {n} entries, and the power is an integral over as many dimensions: at most "
-            f"{MAX_ROWS} are taken. Use `volume`, its approximation."
+            f"h has {n} entries, but class_power supports at most {MAX_ROWS}, the dimension of "
+            "its integral. Use `volume`, its approximation."
         )
     if hasattr(Q, "matvec"):
         Q = Q.matvec(np.eye(n))
@@ -134,17 +135,18 @@ def _reversed_factor(Q: NDArray) -> NDArray:
         return cholesky(Q[::-1, ::-1], lower=True)[::-1, ::-1]
     except np.linalg.LinAlgError as error:
         raise ValueError(
-            "Q must be positive definite, or the ellipsoid is unbounded. Add a multiple of the "
-            "identity to it."
+            "Q must be positive definite; otherwise the ellipsoid is unbounded. Add a multiple of "
+            "the identity to Q."
         ) from error
 
 
 def _log_orthant(factor: NDArray, n_points: int, rng: np.random.RandomState) -> float:
-    """Logarithm of the probability that factor @ z, z standard normal, is positive throughout.
+    """Return the log probability that all entries of factor @ z are positive, z standard normal.
 
-    Given z_1 to z_{i-1} row i is positive where z_i > -t, t = sum_j factor_ij z_j / factor_ii,
-    with probability Phi(t); z_i is drawn from that tail with the i-th coordinate of a lattice
-    point, shifted at random and folded to be periodic.
+    Given z_1 to z_{i-1}, entry i is positive if z_i > -t with
+    t = sum_j factor_ij z_j / factor_ii, which has probability Phi(t). z_i is then drawn from this
+    tail by the i-th coordinate of a lattice point, which is shifted at random and folded to be
+    periodic.
     """
     n = len(factor)
     generators = np.sqrt(_primes(n))
@@ -161,7 +163,7 @@ def _log_orthant(factor: NDArray, n_points: int, rng: np.random.RandomState) -> 
 
 
 def _primes(count: int) -> NDArray:
-    """Return the first primes, by a sieve."""
+    """Return the first `count` primes, by a sieve."""
     limit = max(16, int(count * (np.log(count + 1) + np.log(np.log(count + 3)) + 1)))
     sieve = np.ones(limit, dtype=bool)
     sieve[:2] = False

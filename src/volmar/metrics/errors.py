@@ -1,4 +1,4 @@
-"""Agreement of a clustering with classes: errors after the best matching, and pairs."""
+"""Agreement of a clustering with classes: errors after the best matching, and pair counts."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ __all__ = ["balanced_clustering_error", "clustering_error", "matched_labels", "p
 def clustering_error(
     labels_true: ArrayLike, labels_pred: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> float:
-    r"""Share of points outside the class that their cluster stands for.
+    r"""Share of rows outside the class that their cluster is matched to.
 
     For two clusters this is the JMLR paper's clustering error rate,
 
     .. math:: \frac1n d_H(y, y^*) = \frac{1}{2n} \min(\|y + y^*\|_1, \|y - y^*\|_1)
 
-    with labels of ±1, at most 1/2. In general each cluster is matched to at most one class and
-    each class to at most one cluster, so as to make the error smallest; points of unmatched
-    clusters and classes are errors.
+    with labels of ±1, and is at most 1/2. In general, each cluster is matched to at most one class
+    and each class to at most one cluster, so that the error is as small as possible. Rows of
+    unmatched clusters and classes are errors.
 
     Parameters
     ----------
     labels_true, labels_pred : array-like of shape (n,)
-        Labels of any kind; neither the names nor the numbers of the labels need agree.
+        Labels of any type. The two arrays may have different label values and different numbers
+        of labels.
     sample_weight : array-like of shape (n,), default=None
-        Weight of each point.
+        Weight of each row. If None, all rows have weight 1.
 
     Returns
     -------
@@ -51,19 +52,20 @@ def clustering_error(
 def balanced_clustering_error(
     labels_true: ArrayLike, labels_pred: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> float:
-    r"""Mean over the classes of the error inside each class.
+    r"""Mean over the classes of the error within each class.
 
     For two classes this is SKMMC's eq. 31,
-    :math:`B\_Err = \frac12 (Err^+ + Err^-)`, under the better of the two matchings. In general
-    clusters are matched to classes one to one so as to make the mean smallest; a class without a
-    cluster has the error 1.
+    :math:`B\_Err = \frac12 (Err^+ + Err^-)`, under the better of the two matchings. In general,
+    clusters are matched to classes one to one so that the mean is as small as possible. A class
+    without a cluster has an error of 1.
 
     Parameters
     ----------
     labels_true, labels_pred : array-like of shape (n,)
-        Labels of any kind; neither the names nor the numbers of the labels need agree.
+        Labels of any type. The two arrays may have different label values and different numbers
+        of labels.
     sample_weight : array-like of shape (n,), default=None
-        Weight of each point; classes without weight do not count.
+        Weight of each row. If None, all rows have weight 1. Classes of total weight 0 are ignored.
 
     Returns
     -------
@@ -72,7 +74,7 @@ def balanced_clustering_error(
 
     Examples
     --------
-    One of eight points is wrong, but it is half of its class.
+    One of eight rows is wrong, but it is half of its class.
 
     >>> balanced_clustering_error([0, 0, 0, 0, 0, 0, 1, 1], [1, 1, 1, 1, 1, 1, 0, 1])
     0.25
@@ -88,19 +90,19 @@ def balanced_clustering_error(
 
 
 def matched_labels(labels_true: ArrayLike, labels_pred: ArrayLike) -> NDArray[np.intp]:
-    """Return labels with the numbers of another labelling, so that most points agree.
+    """Renumber the clusters of a labelling so that as many rows as possible agree with another.
 
     Parameters
     ----------
     labels_true, labels_pred : array-like of shape (n,)
-        Labels of any kind; neither the names nor the numbers of the labels need agree.
+        Labels of any type. The two arrays may have different label values and different numbers
+        of labels.
 
     Returns
     -------
     ndarray of shape (n,)
-        For each point the place of the label that its cluster in `labels_pred` is matched with
-        among the sorted labels of `labels_true`. Clusters without a match have the numbers after
-        these.
+        New number of each row's cluster in `labels_pred`: the index of the matched label among the
+        sorted labels of `labels_true`. Unmatched clusters get the numbers after these.
 
     Examples
     --------
@@ -117,25 +119,26 @@ def matched_labels(labels_true: ArrayLike, labels_pred: ArrayLike) -> NDArray[np
 
 
 def pair_f_measure(labels_true: ArrayLike, labels_pred: ArrayLike, *, beta: float = 1.0) -> float:
-    r"""F-measure over pairs of points (multivariate MMC eq. 6, 7 and 19).
+    r"""F-measure over pairs of rows (multivariate MMC eq. 6, 7 and 19).
 
-    A pair in one cluster is a true positive if its points share a class and a false positive
-    otherwise; a pair of one class in two clusters is a false negative:
+    A pair in the same cluster is a true positive if its rows are in the same class, and a false
+    positive otherwise. A pair of the same class in two clusters is a false negative:
 
     .. math:: F_\beta = \frac{(1 + \beta^2)\, TP}{(1 + \beta^2)\, TP + \beta^2 FN + FP}.
 
     Parameters
     ----------
     labels_true, labels_pred : array-like of shape (n,)
-        Labels of any kind.
+        Labels of any type.
     beta : float, default=1.0
-        Above 1, splitting a class costs more than joining two. The paper leaves beta to the user
-        and its table V takes 1.5.
+        With beta above 1, splitting a class costs more than joining two classes. The paper leaves
+        beta to the user, and uses 1.5 in its table V.
 
     Returns
     -------
     float
-        From 0 to 1 (the same partition). Partitions into single points agree: 1.
+        From 0 to 1 (the same partition). The value is 1 if both partitions have only clusters of
+        a single row.
 
     Examples
     --------
@@ -151,7 +154,7 @@ def pair_f_measure(labels_true: ArrayLike, labels_pred: ArrayLike, *, beta: floa
         return 1.0
     if joined_in_both == 0:
         return 0.0
-    # Beyond 1e100 it is the recall to all digits, and the square would not be a number.
+    # For beta above 1e100 the measure equals the recall to all digits, and beta² may overflow.
     square = min(beta, 1e100) ** 2
     hits = (1 + square) * joined_in_both
     return float(hits / (hits + square * missed + false))

@@ -1,4 +1,4 @@
-"""What can be said of a labelling without the truth."""
+"""Scores of a labelling without true classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["calinski_harabasz", "imbalance", "normalized_cut", "volume"]
 
 @one_thread()
 def normalized_cut(W: Any, labels: ArrayLike) -> float:
-    r"""Sum over the clusters of cut over volume.
+    r"""Normalised cut: the sum over the clusters of their cut divided by their volume.
 
     .. math::
 
@@ -30,17 +30,18 @@ def normalized_cut(W: Any, labels: ArrayLike) -> float:
     Parameters
     ----------
     W : array-like or sparse matrix of shape (n, n)
-        Symmetric similarities, none negative. The diagonal counts in the volumes, as everywhere in
+        Symmetric, non-negative similarities. The diagonal counts in the volumes, as everywhere in
         this library.
     labels : array-like of shape (n,)
-        Labels of any kind.
+        Labels of any type.
 
     Returns
     -------
     float
-        From 0 (no similarity is cut) to the number of clusters. A cluster of volume 0, made of
-        isolated points, adds 1: a point whose last edge grows ever weaker has a ratio of 1 all
-        the way. So no k clusters are below the sum of the k smallest eigenvalues of L_sym.
+        From 0 (no similarity is cut) to the number of clusters. A cluster of volume 0, which
+        consists of isolated rows, adds 1. This is the limit for a single row whose last edge
+        vanishes. The value for k clusters is then at least the sum of the k smallest eigenvalues
+        of L_sym.
 
     Examples
     --------
@@ -54,13 +55,13 @@ def normalized_cut(W: Any, labels: ArrayLike) -> float:
     n = codes.size
     if W.shape != (n, n):
         raise ValueError(
-            f"W must be of shape ({n}, {n}) for {n} labels, got {W.shape}; pass the square matrix "
+            f"W must be of shape ({n}, {n}) for {n} labels, got {W.shape}. Pass the square matrix "
             "of similarities."
         )
     if W.min() < 0:
-        raise ValueError(f"W must not be negative, got {W.min():g}; pass similarities.")
+        raise ValueError(f"W must not be negative, got {W.min():g}. Pass similarities.")
     peak = float(W.max())
-    # Sums of extreme similarities are no numbers; the ratios have no unit.
+    # Sums of extreme similarities overflow or underflow. The ratios do not depend on the scale.
     if peak > np.sqrt(np.finfo(W.dtype).max) or 0 < peak < np.sqrt(np.finfo(W.dtype).tiny):
         W = W / W.dtype.type(peak)
     check_symmetric(W, "W")
@@ -79,28 +80,28 @@ def normalized_cut(W: Any, labels: ArrayLike) -> float:
 
 
 def volume(h: ArrayLike, Q: Any) -> float:
-    r"""Rayleigh quotient that stands for the volume of h's equivalence class (JMLR eq. 1).
+    r"""Rayleigh quotient that approximates the volume of h's equivalence class (JMLR eq. 1).
 
     .. math:: V(h) = \frac{h^\top Q h}{\|h\|_2^2}
                    = \sum_i \lambda_i \left(\frac{h^\top v_i}{\|h\|_2}\right)^2
 
-    The hypotheses are the ellipsoid :math:`h^\top Q h \le 1`, whose axes lie along the
-    eigenvectors :math:`v_i` of Q with lengths :math:`1 / \sqrt{\lambda_i}`; all h of one sign
-    pattern form an equivalence class. A *small* V(h) says that h points along the long axes, and
-    so that its class has a *large* volume: V is one over the squared radius of the ellipsoid along
-    h. Neither the length nor the sign of h matters.
+    The hypotheses form the ellipsoid :math:`h^\top Q h \le 1`, whose axes lie along the
+    eigenvectors :math:`v_i` of Q with lengths :math:`1 / \sqrt{\lambda_i}`. All h with the same
+    sign pattern form an equivalence class. V is one over the squared radius of the ellipsoid along
+    h. A *small* V(h) means that h points along the long axes, so its class has a *large* volume.
+    Neither the length nor the sign of h matters.
 
     Parameters
     ----------
     h : array-like of shape (n,)
         Soft responses, or hard labels of ±1.
     Q : array-like, sparse matrix or operator with `matvec`, of shape (n, n)
-        Symmetric positive definite pairwise information.
+        Symmetric positive definite matrix of pairwise information.
 
     Returns
     -------
     float
-        Between the smallest and the largest eigenvalue of Q.
+        A value between the smallest and the largest eigenvalue of Q.
 
     Examples
     --------
@@ -110,31 +111,29 @@ def volume(h: ArrayLike, Q: Any) -> float:
     """
     soft = check_vector("h", h)
     if not soft.any():
-        raise ValueError(
-            "h must be a finite vector other than zero; pass one response for each point."
-        )
+        raise ValueError("h must be a finite vector other than zero. Pass one response per row.")
     n = soft.size
     if not hasattr(Q, "matvec"):
         Q = check_matrix(Q, name="Q", is_scaled=False)
         if Q.shape != (n, n):
             raise ValueError(f"Q must be of shape ({n}, {n}) for {n} responses, got {Q.shape}.")
-    soft = soft / np.abs(soft).max()  # squares of tiny or huge entries leave the range of floats
+    soft = soft / np.abs(soft).max()  # squares of tiny or huge entries underflow or overflow
     image = Q.matvec(soft) if hasattr(Q, "matvec") else Q @ soft
     return float(soft @ image / (soft @ soft))
 
 
 def imbalance(labels: ArrayLike) -> float:
-    r"""Difference of the cluster sizes over their sum (SKMMC eq. 32, which prints it in per cent).
+    r"""Difference of the cluster sizes divided by their sum (SKMMC eq. 32, there in per cent).
 
     .. math:: \frac{|n_+ - n_-|}{n_+ + n_-}
 
-    With more than two clusters the largest and the smallest are compared; with one, the other one
-    is empty and the value 1.
+    With more than two clusters, the largest and the smallest are compared. With a single cluster,
+    the value is 1.
 
     Parameters
     ----------
     labels : array-like of shape (n,)
-        Labels of any kind.
+        Labels of any type.
 
     Returns
     -------
@@ -154,20 +153,22 @@ def imbalance(labels: ArrayLike) -> float:
 
 
 def calinski_harabasz(X: Any, labels: ArrayLike) -> float:
-    """Spread between the clusters over that within them, of dense or sparse rows.
+    """Calinski-Harabasz score of dense or sparse rows.
+
+    The score is the variance between the clusters divided by the variance within them. It equals
+    scikit-learn's `calinski_harabasz_score`, which does not support sparse rows.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
-        The data.
+        The rows.
     labels : array-like of shape (n,)
-        Labels of any kind.
+        Labels of any type.
 
     Returns
     -------
     float
-        scikit-learn's `calinski_harabasz_score`, which takes no sparse rows; 1 where no cluster
-        has any spread.
+        The score; higher is better. It is 1 if no cluster has any variance.
 
     Examples
     --------
@@ -179,8 +180,8 @@ def calinski_harabasz(X: Any, labels: ArrayLike) -> float:
     n = codes.size
     if not 2 <= k < n:
         raise ValueError(
-            f"labels must name two clusters or more, and fewer than rows, got {k} clusters of {n} "
-            "rows."
+            f"labels must have at least 2 clusters and fewer clusters than rows, got {k} clusters "
+            f"of {n} rows."
         )
     if not issparse(X):
         return float(calinski_harabasz_score(X, codes))

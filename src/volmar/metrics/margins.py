@@ -18,40 +18,40 @@ from volmar.rows import as_rows, centered_with_moments, is_wide, row_space
 
 __all__ = ["msp_from_margin", "normalized_margin", "relative_margin", "relative_margin_share"]
 
-# Shares and margins of data satisfy r1 r2 margin² <= 1 up to rounding.
+# Tolerance of r1 r2 margin² <= 1, which holds for all data up to rounding.
 _ROUNDING = 1e-9
 
 
 @one_thread()
 def normalized_margin(X: Any, labels: ArrayLike, coef: ArrayLike) -> float:
-    r"""Margin between two clusters along a direction, in units of the largest deviation.
+    r"""Margin between two clusters along a direction, divided by the largest standard deviation.
 
-    With :math:`w` of length 1 in the direction of `coef`, it is :math:`\delta / \sigma_{max}`,
-    the "normalized margin" of the MSPC paper:
+    This is :math:`\delta / \sigma_{max}`, the "normalized margin" of the MSPC paper. With
+    :math:`w` of length 1 in the direction of `coef`,
 
-    .. math:: \delta = \min_{i \in 1} w'x_i - \max_{i \in 2} w'x_i,
+    .. math:: \delta = \min_{i \in 1} w'x_i - \max_{i \in 2} w'x_i
 
-    the *full* width of the gap (:math:`2 / \|w\|` in the notation of support vector machines),
-    and :math:`\sigma_{max}^2` the largest eigenvalue of the covariance of X.
+    is the *full* width of the gap (:math:`2 / \|w\|` in the notation of support vector machines).
+    :math:`\sigma_{max}^2` is the largest eigenvalue of the covariance of X.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
-        The data, in memory.
+        The rows, in memory.
     labels : array-like of shape (n,)
         Labels of two clusters.
     coef : array-like of shape (d,) or (1, d)
-        Direction of a hyperplane, such as `coef_` of `volmar.CPMMC`. Its length and sign do not
-        count.
+        Normal of a hyperplane, such as `coef_` of `volmar.CPMMC`. Its length and sign do not
+        matter.
 
     Returns
     -------
     float
-        Negative where the clusters overlap along `coef`.
+        The margin, negative if the clusters overlap along `coef`.
 
     See Also
     --------
-    msp_from_margin : The separation probability that such a margin ensures.
+    msp_from_margin : The separation probability that such a margin guarantees.
 
     Examples
     --------
@@ -68,11 +68,11 @@ def normalized_margin(X: Any, labels: ArrayLike, coef: ArrayLike) -> float:
     w = check_vector("coef", coef[0] if is_row else coef)  # type: ignore[index]
     if w.size != d:
         raise ValueError(
-            f"coef has {w.size} entries, and X has {d} features. Pass one coefficient for each."
+            f"coef has {w.size} entries, but X has {d} features. Pass one coefficient per feature."
         )
     largest = float(np.abs(w).max())
     if largest == 0.0:
-        raise ValueError("coef is 0, which is no direction. Pass the normal of a hyperplane.")
+        raise ValueError("coef must not be 0 in all entries. Pass the normal of a hyperplane.")
     w = w / largest
     rows = as_rows(X)
     if is_wide(rows):
@@ -83,7 +83,9 @@ def normalized_margin(X: Any, labels: ArrayLike, coef: ArrayLike) -> float:
     size = covariance.shape[0]
     sigma = math.sqrt(max(float(eigenvalues(covariance, (size - 1, size - 1))[0]), 0.0))
     if sigma == 0.0:
-        raise ValueError("all rows of X are the same: there is no margin. Check X.")
+        raise ValueError(
+            "all rows of X are equal, so there is no margin. Check that X was loaded correctly."
+        )
     scores = rows.scores(w / np.linalg.norm(w)).astype(np.float64, copy=False)
     one, two = scores[codes == 1], scores[codes == 0]
     gap = max(float(one.min() - two.max()), float(two.min() - one.max()))
@@ -91,28 +93,28 @@ def normalized_margin(X: Any, labels: ArrayLike, coef: ArrayLike) -> float:
 
 
 def msp_from_margin(margin: float, share: float) -> float:
-    r"""Separation probability that a margin between two clusters ensures (MSPC theorem 4).
+    r"""Separation probability that a margin between two clusters guarantees (MSPC theorem 4).
 
     .. math::
 
         p \ge \frac{1}{2 \min(r_1, r_2)^{-1} (\sigma_{max} / \delta)^2 - 2 \max(r_1, r_2) + 1}
 
     for two clusters with shares :math:`r_1 + r_2 = 1` and a gap of width :math:`\delta` between
-    them; :math:`p` is the minimum separation probability without a regulariser, ``msp_score(X,
-    labels, reg=0)``. So a large margin ensures a high probability if it is large *relative to the
-    spread of the data*.
+    them. Here :math:`p` is the minimum separation probability without a regulariser,
+    ``msp_score(X, labels, reg=0)``. A margin guarantees a high probability if it is large
+    *relative to the spread of the data*.
 
     Parameters
     ----------
     margin : float
-        :math:`\delta / \sigma_{max}`, as `normalized_margin` computes it.
+        :math:`\delta / \sigma_{max}`, as returned by `normalized_margin`.
     share : float
         Share of the rows in one of the clusters, between 0 and 1.
 
     Returns
     -------
     float
-        From 0 to 1; 0 where `margin` is not positive: clusters that overlap have no such bound.
+        From 0 to 1. The bound is 0 if `margin` is not positive, that is, if the clusters overlap.
 
     See Also
     --------
@@ -121,12 +123,12 @@ def msp_from_margin(margin: float, share: float) -> float:
 
     Notes
     -----
-    Theorem 2 along the normal of the hyperplane: the means are at least :math:`\delta` apart
-    there, and the variance is at most :math:`\sigma_{max}^2`. The paper does not say which margin
-    :math:`\delta` is. The proof holds for the full width of the gap; half of it, the other usual
-    definition, gives a valid bound that is about four times smaller. It must be a gap that no row
-    lies in: a soft margin ensures nothing. The bound is loose, because the rows are usually
-    farther from the gap than its border.
+    The bound follows from theorem 2 along the normal of the hyperplane. In this direction, the
+    means are at least :math:`\delta` apart, and the variance is at most :math:`\sigma_{max}^2`.
+    The paper does not define the margin :math:`\delta`. The proof holds for the full width of the
+    gap. Half of the width, the other usual definition, gives a valid bound that is about four
+    times smaller. No row may lie in the gap: a soft margin guarantees nothing. The bound is loose,
+    because most rows are usually far from the border of the gap.
 
     Examples
     --------
@@ -146,7 +148,8 @@ def msp_from_margin(margin: float, share: float) -> float:
     share = check_number("share", share, low=0.0, high=1.0)
     if not 0.0 < share < 1.0:
         raise ValueError(
-            f"share must be between 0 and 1, got {share:g}: a cluster without rows has no margin."
+            f"share must be strictly between 0 and 1, got {share:g}. A cluster without rows has "
+            "no margin."
         )
     smaller = min(share, 1.0 - share)
     weighted = smaller * margin * margin
@@ -155,9 +158,9 @@ def msp_from_margin(margin: float, share: float) -> float:
     if (1.0 - smaller) * weighted > 1.0 + _ROUNDING:
         most = 1.0 / math.sqrt(share * (1.0 - share))
         raise ValueError(
-            f"margin={margin:g} is impossible: with share={share:g} the means of two clusters are "
+            f"margin={margin:g} is impossible with share={share:g}. The means of two clusters are "
             f"at most {most:g} times the largest standard deviation apart. Divide the margin by "
-            "that deviation, as normalized_margin does."
+            "this standard deviation, or use normalized_margin."
         )
     return 1.0 / max(2.0 / weighted - 2.0 * (1.0 - smaller) + 1.0, 1.0)
 
@@ -165,8 +168,8 @@ def msp_from_margin(margin: float, share: float) -> float:
 def relative_margin(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
     r"""Relative margin of each row, :math:`|w'x_i + b| / \Delta` of the MSPC paper (theorem 5).
 
-    :math:`\Delta = |w'(\mu_1 - \mu_2)|` is the distance of the means of two clusters along the
-    direction. Unlike an absolute margin it does not depend on the units of the features.
+    :math:`\Delta = |w'(\mu_1 - \mu_2)|` is the distance between the means of two clusters along
+    the direction. Unlike an absolute margin, it does not depend on the units of the features.
 
     Parameters
     ----------
@@ -178,12 +181,12 @@ def relative_margin(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]
     Returns
     -------
     ndarray of shape (n,)
-        Positive for rows on their own side: positive scores for the cluster of the larger mean
-        score, negative ones for the other. The paper's is the absolute value.
+        Relative margins, positive for rows on the side of their own cluster. Positive scores are
+        the side of the cluster with the larger mean score. The paper uses absolute values.
 
     See Also
     --------
-    relative_margin_share : The share of rows that have a large one, at least.
+    relative_margin_share : Minimum share of rows with a large relative margin.
 
     Examples
     --------
@@ -195,46 +198,48 @@ def relative_margin(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]
     codes, k = encode_labels(labels, "labels", f.size)
     _require_two(k)
     largest = float(np.abs(f).max())
-    f = f / largest if largest > 0.0 else f  # the unit does not matter, and sums must fit
+    f = f / largest if largest > 0.0 else f  # the scale does not matter; sums must not overflow
     gap = float(f[codes == 1].mean() - f[codes == 0].mean())
     if gap == 0.0:
         raise ValueError(
-            "the clusters have the same mean score: margins relative to the distance of their "
-            "means are undefined. Pass the scores of a hyperplane that separates them."
+            "the clusters have the same mean score, so relative margins are undefined. Pass the "
+            "scores of a hyperplane that separates the clusters."
         )
     return np.where(codes == 1, f, -f) / gap
 
 
 def relative_margin_share(msp: float, rho: float, *, threshold: str = "best") -> float:
-    r"""Share of each cluster that has a large relative margin, at least (MSPC theorem 5).
+    r"""Minimum share of each cluster with a large relative margin (MSPC theorem 5).
 
-    If two clusters have the minimum separation probability p, there is a hyperplane such that at
-    least this share of each has :math:`|w'x + b| \ge \rho \Delta / 2`, on its own side, whatever
-    the distributions are: a `relative_margin` of :math:`\rho / 2`.
+    Let two clusters have the minimum separation probability p. For any distributions, there is a
+    hyperplane such that at least this share of each cluster is on its own side with
+    :math:`|w'x + b| \ge \rho \Delta / 2`, that is, with a `relative_margin` of at least
+    :math:`\rho / 2`. The share is
 
     .. math:: 1 - r, \qquad r = \frac{p^{-1} - 1}{(p^{-1} - 1) + c (1 - \rho)^2},
 
-    with c = 1 for the best threshold b, and c = 1/4 as the paper prints it, which is that of the
-    threshold half way between the means.
+    with c = 1 for the best threshold b, and c = 1/4 for the threshold half way between the means,
+    as printed in the paper.
 
     Parameters
     ----------
     msp : float
-        p, from 0 to 1 (`msp_score`, `MSPC.msp_`). With a regulariser it is smaller than without
-        one, and the statement still holds.
+        The probability p, from 0 to 1 (`msp_score`, `MSPC.msp_`). A regulariser makes it smaller,
+        and the statement still holds.
     rho : float
-        :math:`\rho`, from 0 to 1.
+        The number :math:`\rho`, from 0 to 1.
     threshold : {"best", "midpoint"}, default="best"
-        "midpoint" is the paper's formula: w is that of the minimax probability machine and the
-        threshold the midpoint of the means. "best" is its sharpest form: the means are
-        :math:`\rho\Delta/2 + (1 - \rho) \kappa s_k` from the hyperplane, :math:`s_k` the standard
-        deviation of cluster k along w and :math:`\kappa = \Delta / (s_1 + s_2)`. No other
-        hyperplane ensures a larger share.
+        "midpoint" is the paper's formula: w is that of the minimax probability machine, and the
+        threshold is the midpoint of the means. "best" is its sharpest form. The distance of the
+        mean of cluster k from the hyperplane is then
+        :math:`\rho\Delta/2 + (1 - \rho) \kappa s_k`, where :math:`s_k` is the standard deviation
+        of the cluster along w and :math:`\kappa = \Delta / (s_1 + s_2)`. No other hyperplane
+        guarantees a larger share.
 
     Returns
     -------
     float
-        From 0 to 1.
+        The share, from 0 to 1.
 
     See Also
     --------
@@ -242,14 +247,15 @@ def relative_margin_share(msp: float, rho: float, *, threshold: str = "best") ->
 
     Notes
     -----
-    With a distance t of its mean from the border of the margin, at most a share :math:`s_k^2 /
-    (s_k^2 + t^2)` of a cluster is beyond it (one-sided Chebyshev inequality). At the midpoint
-    :math:`t = (1 - \rho)\Delta / 2`, and :math:`s_k \le \Delta / \kappa` gives the paper's r. The
-    paper states that a hyperplane exists and does not name it. With the threshold of the minimax
-    probability machine the formula fails: the cluster of the smaller deviation is nearer to it
-    than :math:`\rho\Delta/2` for large :math:`\rho`. Thresholds that make :math:`t / s_k` the same
-    for both clusters have :math:`t = (1 - \rho) \kappa s_k`, which gives c = 1. For :math:`\rho =
-    0` that is the machine itself, 1 - r = p, where the printed r ensures less.
+    Let t be the distance of the mean of a cluster from the border of the margin. At most a share
+    :math:`s_k^2 / (s_k^2 + t^2)` of the cluster is beyond the border (one-sided Chebyshev
+    inequality). At the midpoint, :math:`t = (1 - \rho)\Delta / 2`, and
+    :math:`s_k \le \Delta / \kappa` gives the paper's r. The paper states that a hyperplane exists
+    but does not name it. With the threshold of the minimax probability machine the formula fails,
+    because for large :math:`\rho` the cluster with the smaller deviation is nearer to it than
+    :math:`\rho\Delta/2`. A threshold that makes :math:`t / s_k` equal for both clusters has
+    :math:`t = (1 - \rho) \kappa s_k`, which gives c = 1. For :math:`\rho = 0` this is the machine
+    itself with 1 - r = p, while the printed r guarantees less.
 
     Examples
     --------
@@ -271,5 +277,5 @@ def relative_margin_share(msp: float, rho: float, *, threshold: str = "best") ->
 def _require_two(k: int) -> None:
     if k != 2:
         raise ValueError(
-            f"labels must name 2 clusters, got {k}. Pass the rows and labels of two of them."
+            f"labels must have 2 clusters, got {k}. Pass the rows and labels of two clusters."
         )

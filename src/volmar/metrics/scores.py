@@ -1,4 +1,4 @@
-"""Usual scores of a labelling, each with what it means."""
+"""The usual scores of a labelling, each with a short explanation."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from volmar.metrics.separation import msp_score, separation_score
 
 __all__ = ["LabelScore", "agreement_scores", "label_free_scores"]
 
-# Rows of the sample that silhouette and normalised cut are taken from: both grow with n².
+# Maximum number of rows for silhouette and normalised cut, whose cost grows with n².
 MOST_SAMPLED = 5000
 N_NEIGHBORS = 10
-# The separation scores look at all pairs of clusters, k² problems of d³ each.
+# Maximum number of clusters for the separation scores, which solve k² problems of cost d³.
 MOST_COMPARED = 200
 
 
@@ -32,13 +32,14 @@ class LabelScore(NamedTuple):
     Attributes
     ----------
     name : str
-        What it is called.
+        Name of the score.
     value : float or None
-        None where it could not be computed; `meaning` then gives the reason. Never NaN.
+        Value of the score, never NaN. None if it could not be computed; `meaning` then gives the
+        reason.
     better : {"higher", "lower", ""}
-        Which way is better.
+        Whether higher or lower values are better; "" if neither.
     meaning : str
-        What it means, in a line.
+        One-line explanation of the score.
     """
 
     name: str
@@ -55,9 +56,9 @@ def label_free_scores(X: Any, labels: ArrayLike, *, seed: int = 0) -> list[Label
     X : array of shape (n, d)
         Rows, dense or CSR.
     labels : array of shape (n,)
-        Labels, of two clusters or more.
+        Labels of at least two clusters.
     seed : int, default=0
-        Draws the sample of at most 5,000 rows of silhouette and normalised cut.
+        Random seed of the sample of at most 5,000 rows for silhouette and normalised cut.
 
     Returns
     -------
@@ -87,7 +88,7 @@ def label_free_scores(X: Any, labels: ArrayLike, *, seed: int = 0) -> list[Label
 
     def separation(name: str, score: Callable[..., float], meaning: str) -> LabelScore:
         if k > MOST_COMPARED:
-            return LabelScore(name, None, "higher", f"left out: {k} clusters make too many pairs")
+            return LabelScore(name, None, "higher", f"left out: {k} clusters have too many pairs")
         try:
             return LabelScore(name, score(X, codes), "higher", meaning)
         except MemoryError as error:
@@ -97,12 +98,12 @@ def label_free_scores(X: Any, labels: ArrayLike, *, seed: int = 0) -> list[Label
         separation(
             "separation score",
             separation_score,
-            "worst-case share of rows that a straight border puts right; 1 is perfect",
+            "worst-case share of rows that a hyperplane classifies correctly; 1 is perfect",
         ),
         separation(
             "MSP",
             msp_score,
-            "the same at the best border, unequal sizes forgiven: a few outliers win it",
+            "the same for the best hyperplane; high if a cluster has only a few outliers",
         ),
         _silhouette(sampled, some, of_sample),
         _variance_ratio(X, codes, k),
@@ -111,7 +112,7 @@ def label_free_scores(X: Any, labels: ArrayLike, *, seed: int = 0) -> list[Label
             "imbalance",
             imbalance(codes),
             "",
-            "sizes: 0 all equal, near 1 one cluster has hardly any rows; neither is wrong",
+            "cluster sizes: 0 if all are equal, near 1 if one is tiny; neither is wrong",
         ),
     ]
 
@@ -120,7 +121,7 @@ def _variance_ratio(X: Any, codes: NDArray, k: int) -> LabelScore:
     name = "Calinski-Harabasz"
     if k == codes.size:
         return LabelScore(name, None, "higher", "left out: every row is a cluster of its own")
-    meaning = "spread between the clusters over that within; for comparing, no upper end"
+    meaning = "variance between clusters divided by that within; no upper limit"
     return LabelScore(name, calinski_harabasz(X, codes), "higher", meaning)
 
 
@@ -129,7 +130,7 @@ def _silhouette(X: Any, codes: NDArray, of_sample: str) -> LabelScore:
     if not 1 < k < codes.size:
         why = f"left out: a sample of {codes.size} rows has {k} clusters"
         return LabelScore("silhouette", None, "higher", why)
-    meaning = "how much nearer rows are to their own cluster than to the next; -1 to 1"
+    meaning = "how much closer rows are to their own cluster than to the next one; -1 to 1"
     value = float(silhouette_score(X, codes))
     return LabelScore("silhouette", value, "higher", meaning + of_sample)
 
@@ -137,7 +138,7 @@ def _silhouette(X: Any, codes: NDArray, of_sample: str) -> LabelScore:
 def _cut(X: Any, codes: NDArray, of_sample: str) -> LabelScore:
     k = min(N_NEIGHBORS, codes.size - 1)
     W = nearest_neighbors_similarity(X, n_neighbors=k, neighbors="exact")
-    meaning = f"ties between {k} nearest neighbours that are cut; 0 to the number of clusters"
+    meaning = f"links between {k} nearest neighbours that are cut; 0 to the number of clusters"
     return LabelScore("normalised cut", normalized_cut(W, codes), "lower", meaning + of_sample)
 
 
@@ -147,7 +148,7 @@ def agreement_scores(labels_true: ArrayLike, labels_pred: ArrayLike) -> list[Lab
     Parameters
     ----------
     labels_true, labels_pred : array-like of shape (n,)
-        Labels of any kind.
+        Labels of any type.
 
     Returns
     -------
@@ -170,24 +171,24 @@ def agreement_scores(labels_true: ArrayLike, labels_pred: ArrayLike) -> list[Lab
             "error",
             error,
             "lower",
-            "share of rows outside the class that their cluster stands for; 0 is perfect",
+            "share of rows outside the class matched to their cluster; 0 is perfect",
         ),
         LabelScore(
             "NMI",
             float(information),
             "higher",
-            "what clusters tell of classes, from 0 (nothing) to 1",
+            "normalised mutual information of clusters and classes, from 0 to 1",
         ),
         LabelScore(
             "ARI",
             float(adjusted_rand_score(true, pred)),
             "higher",
-            "pairs of rows treated alike (adjusted Rand), 0 by chance, 1 perfect",
+            "adjusted Rand index: agreement on pairs of rows; 0 for random labels, 1 is perfect",
         ),
         LabelScore(
             "F measure",
             pair_f_measure(true, pred),
             "higher",
-            "precision and recall of pairs in one cluster, from 0 to 1",
+            "precision and recall of pairs in the same cluster, from 0 to 1",
         ),
     ]

@@ -1,4 +1,4 @@
-"""How well a classifier could tell the clusters apart: a labelling judged by moments alone."""
+"""Scores of a labelling by how well a hyperplane separates the clusters, from their moments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from volmar._checks import check_flag, shown
 from volmar._input import check_matrix
 from volmar._memory import require_memory
 from volmar._threads import one_thread
-from volmar.metrics.block_labels import check_labelled_blocks, figures_at_once
+from volmar.metrics.block_labels import check_labelled_blocks, values_in_few_passes
 from volmar.metrics.contingency import encode_labels
 from volmar.metrics.halves import random_halves
 from volmar.metrics.separation_bound import kappa2_bound, probability
@@ -36,19 +36,19 @@ from volmar.solvers import solve_minimax_probability
 
 __all__ = ["msp_score", "separation_score"]
 
-# From deviations and means of the features of a pair to those that are not constant.
+# Maps deviations and means of the features of a pair to the features that are not constant.
 _Varying: TypeAlias = Callable[[NDArray, NDArray], NDArray]
-# From the numbers of two parts, and of two held-out ones, to their pair and those held out.
+# Maps the numbers of two parts, and of two held-out parts, to their pair and the held-out parts.
 _PairOf: TypeAlias = Callable[..., tuple[Any, ...]]
 _Pairs: TypeAlias = Callable[[Any, Any, Any, float], _PairOf]
 
-# Below this, rounding could hide a singular matrix from the Cholesky factorisation.
+# For smaller values of reg, rounding could hide a singular matrix from the Cholesky factorisation.
 _RISKY_REG = 1e-8
 _HIGHEST_REG = 1e100
 _SINGULAR = (
-    "the covariances of two clusters are singular and `reg` is too small: some combination of "
-    "features varies in neither cluster, so that the score would be trivially 1. Pass a reg of "
-    "0.01 or more (0.1 is usual), or drop the duplicated and dependent features."
+    "the covariances of two clusters are singular and `reg` is too small. Some combination of "
+    "features varies in neither cluster, so the score would be trivially 1. Pass reg=0.1 (at "
+    "least 0.01), or drop duplicated and dependent features."
 )
 
 
@@ -63,8 +63,8 @@ def msp_score(
 ) -> float:
     r"""Minimum separation probability of a labelling (MSPC definition 1).
 
-    The accuracy that the best hyperplane between two clusters keeps on *any* two distributions
-    with the clusters' means and covariances (MSPC eq. 1 and 3):
+    This is the worst-case accuracy of the best hyperplane between two clusters, over *all* pairs
+    of distributions with the clusters' means and covariances (MSPC eq. 1 and 3):
 
     .. math::
 
@@ -72,44 +72,47 @@ def msp_score(
                  {\sum_{k=1,2} \sqrt{w^\top (\Sigma_k + \lambda \Lambda) w}}, \qquad
         p = \frac{\kappa^2}{1 + \kappa^2}, \qquad \Lambda = \operatorname{diag}(\Sigma),
 
-    with :math:`\Sigma` the covariance of the two clusters' rows together. With more than two
-    clusters each is judged by its worst rival, and they count by their sizes:
-    :math:`\sum_i (n_i / n) \min_{j \ne i} p_{ij}`.
+    where :math:`\Sigma` is the covariance of the rows of both clusters. With more than two
+    clusters, each cluster is compared with the cluster from which it is separated worst, and the
+    mean is weighted by size: :math:`\sum_i (n_i / n) \min_{j \ne i} p_{ij}`.
 
     Parameters
     ----------
     X : array-like, sparse matrix, dask array or DataFrame of shape (n, d)
-        The data.
+        The rows.
     labels : array-like of shape (n,)
-        Labels of any kind from any clusterer, of two clusters or more.
+        Labels of any type, of at least two clusters.
     reg : float, default=0.1
-        The paper's lambda, relative to each feature's variance.
+        The paper's lambda, relative to each feature's variance; see `separation_score`.
     cross_fit : bool, default=False
-        Learn w from a random half of each cluster, and judge it by the moments of the other half.
+        Whether to learn w from a random half of each cluster and to evaluate it on the moments of
+        the other half; see `separation_score`.
     random_state : int, RandomState or None, default=None
-        Draws the halves. All of these are described at `separation_score`.
+        Random seed of the halves; not used without `cross_fit`.
 
     Returns
     -------
     float
-        From 0 (some rival has the same mean) to 1.
+        From 0 (every cluster has the mean of another one) to 1.
 
     See Also
     --------
-    separation_score : A lower bound of this score that outliers do not win.
+    separation_score : A lower bound on this score that is robust to clusters of outliers.
 
     Notes
     -----
-    Nothing depends on the units of the features: any rescaling of them leaves p alone.
+    The score does not depend on the units of the features.
 
-    p is a plug-in of estimated moments, a bound on accuracy only for the true ones. It is
-    optimistic, and near 1 for random labels where d is not small against n: use `cross_fit` there.
+    p is computed from estimated moments. It bounds the accuracy only for the true moments. If d is
+    not small compared with n, p is too high, and near 1 even for random labels; use `cross_fit` in
+    this case.
 
-    A cluster of a few outliers has a high p: its variance is small and its mean far away. So the
-    largest p over labellings is often that of a degenerate one; choose between labellings by
-    `separation_score`, and read this one as the probability that it is.
+    A cluster of a few outliers has a high p, because its variance is small and its mean is far
+    away. The labelling with the largest p is therefore often degenerate. Use `separation_score` to
+    choose between labellings.
 
-    Cost: O(n d² + k² d³), nothing in n²; with more features than rows O(n² d + n³) for each pair.
+    The cost is O(n d² + k² d³). With more features than rows it is O(n² d + n³) per pair of
+    clusters.
 
     Examples
     --------
@@ -137,12 +140,12 @@ def separation_score(
     cross_fit: bool = False,
     random_state: int | np.random.RandomState | None = None,
 ) -> float:
-    r"""Lower bound of the separation probability that favours balance (MSPC theorem 2).
+    r"""Lower bound on the separation probability that favours balance (MSPC theorem 2).
 
-    Theorem 2's bound at the best direction :math:`w = (\Sigma + \lambda\Lambda)^{-1} D` for these
-    labels (MSPC eq. 4 and 5), with :math:`D = \mu_1 - \mu_2`, the clusters' shares
-    :math:`r_1 + r_2 = 1` of the pair and :math:`\Lambda = \operatorname{diag}(\Sigma)`, the
-    covariance of the two clusters' rows together:
+    This is theorem 2's bound at the best direction :math:`w = (\Sigma + \lambda\Lambda)^{-1} D`
+    for these labels (MSPC eq. 4 and 5). Here :math:`D = \mu_1 - \mu_2`, :math:`r_1 + r_2 = 1` are
+    the shares of the two clusters, :math:`\Sigma` is the covariance of the rows of both clusters,
+    and :math:`\Lambda = \operatorname{diag}(\Sigma)`:
 
     .. math::
 
@@ -150,54 +153,57 @@ def separation_score(
         \kappa_{LB}^2 = \frac{R^2}{2 \max(r_1, r_2) (1 - R^2)}, \qquad
         p_{LB} = \frac{\kappa_{LB}^2}{1 + \kappa_{LB}^2}.
 
-    With more than two clusters each is judged by its worst rival, and they count by their sizes:
+    With more than two clusters, each cluster is compared with the cluster from which it is
+    separated worst, and the mean is weighted by size:
     :math:`\sum_i (n_i / n) \min_{j \ne i} p_{ij}`.
 
     Parameters
     ----------
     X : array-like, sparse matrix, dask array or DataFrame of shape (n, d)
-        The data.
+        The rows.
     labels : array-like of shape (n,)
-        Labels of any kind from any clusterer, of two clusters or more; with X of dask also a dask
-        array or Series. Noise points that share a label count as a cluster: leave them out if
-        they should not.
+        Labels of any type, of at least two clusters. If X is a dask collection, a dask array or
+        Series is also accepted. Noise rows with a common label count as a cluster; leave them out
+        if they should not.
     reg : float, default=0.1
-        The paper's lambda, relative to each feature's variance. 0.1 is enough to steady the
-        directions in which few rows vary, and the same in both scores, so that
-        ``separation_score <= msp_score``. Not 0 as a rule: with d >= n every labelling is then
-        perfectly separated. p falls as `reg` grows: compare labellings at one value.
+        The paper's lambda, relative to each feature's variance. The default stabilises directions
+        in which few rows vary. It is the same for both scores, so that
+        ``separation_score <= msp_score``. Avoid 0: with d >= n every labelling is then perfectly
+        separated. p falls as `reg` grows, so compare labellings at the same value.
     cross_fit : bool, default=False
-        Learn w from a random half of each cluster, take the bound along it from the moments of
-        the other half, not regularised; swap the halves and average. Every cluster needs two rows.
-        With many rows it is higher than the plug-in, which is regularised: do not mix the two.
-        Which half a row is in depends on the seed and on its number: blocks do not matter.
+        Whether to learn w from a random half of each cluster and to evaluate the bound on the
+        moments of the other half, without regularisation. The halves are then swapped, and the two
+        values averaged. Every cluster needs at least two rows. With many rows the value is higher
+        than without `cross_fit`, which is regularised; do not compare the two. The half of a row
+        depends only on the random seed and on the row number, not on the blocks of a dask
+        collection.
     random_state : int, RandomState or None, default=None
-        Draws the halves; not used without `cross_fit`.
+        Random seed of the halves; not used without `cross_fit`.
 
     Returns
     -------
     float
-        From 0 (some rival has the same mean) to 1, and never above `msp_score` at the same `reg`
-        (without `cross_fit`).
+        From 0 (every cluster has the mean of another one) to 1. Without `cross_fit` it is never
+        above `msp_score` at the same `reg`.
 
     See Also
     --------
-    msp_score : The probability that this one bounds.
+    msp_score : The probability bounded by this score.
     sklearn.metrics.calinski_harabasz_score : Better at choosing the number of convex clusters.
 
     Notes
     -----
-    Good for choosing between labellings with the same number of clusters: restarts, settings of
-    one method, different methods; above all where features have different units (nothing depends
-    on them) or clusters are elongated. A cluster of a few outliers does not win, because its small
-    share enters the bound. To choose the *number* of clusters, Calinski-Harabasz is the better
-    score where clusters are convex and the scale of the features means something.
+    Use this score to choose between labellings with the same number of clusters, from restarts,
+    different parameters or different methods. It is most useful if features have different units
+    (the score does not depend on them) or if clusters are elongated. A cluster of a few outliers
+    has a low score, because its small share enters the bound. To choose the *number* of clusters,
+    Calinski-Harabasz is better if clusters are convex and the features have a meaningful scale.
 
-    The bound is a plug-in of estimated moments and optimistic where d is not small against n: use
-    `cross_fit` there.
+    The bound is computed from estimated moments, and is too high if d is not small compared with
+    n; use `cross_fit` in this case.
 
-    Cost: O(n d² + k² d³), nothing in n², one factorisation for each pair of clusters; with more
-    features than rows O(n² d + n³) for each pair.
+    The cost is O(n d² + k² d³), with one factorisation per pair of clusters. With more features
+    than rows it is O(n² d + n³) per pair.
 
     Examples
     --------
@@ -208,7 +214,7 @@ def separation_score(
     >>> round(separation_score(X, y), 2)
     0.72
 
-    A single outlier does not come near it:
+    A single outlier has a much lower score:
 
     >>> round(separation_score(X, X[:, 0] > 7.8), 2)
     0.06
@@ -227,7 +233,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two parts in units of the standard deviations of their rows together, regularised."""
+    """Two parts, standardised by the deviations of their joint rows, and regularised."""
 
     r1: float
     r2: float
@@ -243,7 +249,7 @@ class _Pair:
 
 
 class _Criterion(NamedTuple):
-    """A direction for a pair, and the kappa² of any direction from its gap, v1, v2 and r1."""
+    """Functions for the direction of a pair, and for kappa² from a direction's gap, v1, v2, r1."""
 
     direction: Callable[[_Pair], NDArray]
     kappa2: Callable[[float, float, float, float], NDArray]
@@ -260,7 +266,7 @@ def _minimax_kappa2(gap: float, v1: float, v2: float, r1: float) -> NDArray:
 
 
 def _bound_direction(pair: _Pair) -> NDArray:
-    """Return eq. 5's w up to its length: Sigma = within + r1 r2 DD', so Sherman-Morrison."""
+    """Return eq. 5's w up to its length, by Sherman-Morrison: Sigma = within + r1 r2 DD'."""
     factor = linalg.cho_factor(pair.within, lower=True, check_finite=False)
     return linalg.cho_solve(factor, pair.difference, check_finite=False)
 
@@ -281,11 +287,11 @@ def _score(
     random_state: int | np.random.RandomState | None,
     criterion: _Criterion,
 ) -> float:
-    """Mean over the clusters, by size, of the probability against the worst rival."""
+    """Return the mean over clusters, weighted by size, of each cluster's worst probability."""
     if isinstance(reg, bool) or not isinstance(reg, Real) or not 0 <= reg <= _HIGHEST_REG:
         raise ValueError(
-            f"reg must be a finite number of at least 0, got {shown(reg)}; 0.1 is usual, and "
-            f"{_HIGHEST_REG:g} the most."
+            f"reg must be a finite number of at least 0, got {shown(reg)}. The maximum is "
+            f"{_HIGHEST_REG:g}. Use 0.1, the default."
         )
     check_flag("cross_fit", cross_fit)
     if is_dask(X):
@@ -296,7 +302,7 @@ def _score(
     k = sizes.size
     if k < 2:
         raise ValueError(
-            "labels must name at least 2 clusters, got 1; there is nothing to separate it from."
+            "labels must have at least 2 clusters, got 1. The score compares pairs of clusters."
         )
     if cross_fit:
         _require_two_rows(sizes)
@@ -317,7 +323,7 @@ def _score(
 
 
 def _column_pairs(rows: RowSource, labels: Any, names: Any, reg: float) -> _PairOf:
-    """Return what makes pairs of parts from the covariances of the features."""
+    """Return a function that makes pairs of parts from the covariances of the features."""
     parts = _parts(rows, labels, names)
     varying = _varying(rows, parts)
 
@@ -329,10 +335,10 @@ def _column_pairs(rows: RowSource, labels: Any, names: Any, reg: float) -> _Pair
 
 
 def _span_pairs(rows: Any, labels: NDArray, names: Any, reg: float) -> _PairOf:
-    """Return the same for more features than rows: in a basis of the span of a pair's rows.
+    """Return the same function for more features than rows, in a basis of the rows of a pair.
 
-    Standardised by the pair, so that the regulariser is the identity there; held-out parts are
-    seen by their projections, which have the same scores.
+    Rows are standardised by the pair, so that the regulariser is a multiple of the identity.
+    Held-out parts are replaced by their projections, which have the same scores.
     """
     del names  # the labels are the numbers of the parts
 
@@ -362,14 +368,14 @@ def _part_of(T: NDArray) -> _Part:
 
 
 def _checked(X: Any, labels: ArrayLike) -> tuple[RowSource, NDArray, NDArray]:
-    """Return the rows, the code of each one's cluster, and the clusters' sizes."""
+    """Return the rows, the code of each row's cluster, and the sizes of the clusters."""
     X = check_matrix(X)
     codes, _ = encode_labels(labels, "labels", X.shape[0])
     return as_rows(X), codes, np.bincount(codes)
 
 
 def _varying(rows: RowSource, parts: list[_Part]) -> _Varying:
-    """Return what finds the features of a pair whose deviations exceed rounding errors."""
+    """Return a function that finds the features whose deviations exceed rounding errors."""
     sizes = np.array([part.size for part in parts])
     shares = sizes / sizes.sum()
     means = np.array([part.mean for part in parts])
@@ -377,9 +383,9 @@ def _varying(rows: RowSource, parts: list[_Part]) -> _Varying:
     variances = np.array([part.covariance.diagonal() for part in parts])
     deviations = np.sqrt(np.maximum(shares @ (variances + (means - mean) ** 2), 0.0))
     relative = _rounding(rows)
-    if has_sparse_rows(rows):  # sums of squares about 0: n roundings of |x|²
+    if has_sparse_rows(rows):  # not centred: sums of squares have n rounding errors of |x|²
         relative = max(relative, math.sqrt(rows.n_rows * np.finfo(np.float64).eps))
-    # For each feature: means of a pair lose digits to the overall mean.
+    # Per feature: means of a pair lose digits if the overall mean is large.
     absolute = CONSTANT * (np.abs(mean) + deviations)
 
     def varying(own: NDArray, mean_of_pair: NDArray) -> NDArray:
@@ -389,7 +395,7 @@ def _varying(rows: RowSource, parts: list[_Part]) -> _Varying:
 
 
 def _rounding(rows: RowSource) -> float:
-    """Return the share of a feature's size below which its deviation is rounding."""
+    """Return the relative deviation of a feature below which it is rounding error."""
     # float32 data are rounded themselves.
     return float(np.finfo(np.float32).eps) if rows.dtype == np.float32 else CONSTANT
 
@@ -398,17 +404,17 @@ def _require_two_rows(sizes: NDArray) -> None:
     if sizes.min() < 2:
         raise ValueError(
             f"cross_fit=True needs at least 2 rows in every cluster, got {sizes.min()} in the "
-            "smallest; merge or drop such clusters, or pass cross_fit=False."
+            "smallest. Merge or drop such clusters, or pass cross_fit=False."
         )
 
 
 def _parts(rows: RowSource, labels: Any, names: Sequence[Any] | NDArray) -> list[_Part]:
-    """Return the moments of each part about its own mean, where no digit cancels."""
+    """Return the moments of each part about its own mean, to avoid cancellation."""
     d, n_parts = rows.n_features, len(names)
     require_memory(
         8.0 * n_parts * d**2,
         f"the covariances of {n_parts} groups of rows in {d} features",
-        "Reduce the features first, e.g. by TruncatedSVD.",
+        "Reduce the number of features first, for example by TruncatedSVD.",
     )
 
     def mean(name: Any) -> NDArray:
@@ -419,8 +425,8 @@ def _parts(rows: RowSource, labels: Any, names: Sequence[Any] | NDArray) -> list
         moments = rows.moments(labels == name, center=center)
         return _Part(int(moments.weight), moments.mean, moments.covariance())
 
-    means = figures_at_once(rows, mean, names, 8 * d)
-    return figures_at_once(rows, part, list(zip(names, means, strict=True)), 8 * d**2)
+    means = values_in_few_passes(rows, mean, names, 8 * d)
+    return values_in_few_passes(rows, part, list(zip(names, means, strict=True)), 8 * d**2)
 
 
 def _pair(one: _Part, two: _Part, reg: float, varying: _Varying) -> _Pair:
@@ -443,7 +449,7 @@ def _pair(one: _Part, two: _Part, reg: float, varying: _Varying) -> _Pair:
 
 
 def _refuse_singular(within: NDArray) -> None:
-    """Raise where a combination of features does not vary inside either cluster."""
+    """Raise an error if some combination of features varies in neither cluster."""
     deviations = np.sqrt(np.maximum(within.diagonal(), 0.0))
     singular = not deviations.all()
     if not singular and within.size:
@@ -454,9 +460,10 @@ def _refuse_singular(within: NDArray) -> None:
 
 
 def _probability(criterion: _Criterion, pair: _Pair, *judge: _Part) -> float:
-    """Return kappa² / (1 + kappa²) along the direction of a pair, by it or by held-out parts.
+    """Return kappa² / (1 + kappa²) along the direction of a pair.
 
-    It is 0 where the means are in the wrong order.
+    It is evaluated on the pair itself, or on held-out parts if given. It is 0 if the means are in
+    the wrong order.
     """
     if not pair.difference.any():
         return 0.0
@@ -474,7 +481,7 @@ def _probability(criterion: _Criterion, pair: _Pair, *judge: _Part) -> float:
     gap = float(w @ difference)
     if gap <= 0:
         return 0.0
-    if gap > 1e100:  # its length does not matter, and squares must fit
+    if gap > 1e100:  # the length of w does not matter, and squares must not overflow
         w, gap = w / gap, 1.0
     v1, v2 = (max(float(w @ S @ w), 0.0) for S in (S1, S2))
     return probability(float(criterion.kappa2(gap, v1, v2, r1)))

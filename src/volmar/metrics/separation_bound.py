@@ -1,4 +1,4 @@
-"""Theorem 2 of MSPC: a lower bound of the separation probability from variances alone."""
+"""Theorem 2 of MSPC: a lower bound on the separation probability from variances alone."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["kappa2_bound", "probability", "separation_along"]
 def kappa2_bound(
     between: NDArray | float, within: NDArray | float, share: NDArray | float
 ) -> NDArray:
-    """Theorem 2's bound on kappa^2 of two clusters along a direction (MSPC eq. 4).
+    """Return Theorem 2's bound on kappa^2 of two clusters along a direction (MSPC eq. 4).
 
-    The formula is that of `separation_along`, with the variances between and within the clusters
-    in any unit for R^2 and 1 - R^2, and the share r_1.
+    The formula is given in `separation_along`. R^2 and 1 - R^2 are replaced by the variances
+    `between` and `within` the clusters, in any unit, and r_1 is `share`.
     """
     with np.errstate(divide="ignore"):
         return np.divide(between, 2.0 * np.maximum(share, 1.0 - share) * within)
@@ -30,13 +30,13 @@ def probability(kappa2: float) -> float:
 def separation_along(
     scores: ArrayLike, sides: ArrayLike, weights: ArrayLike | None = None
 ) -> float:
-    r"""Worst-case probability that a split's own scores tell its sides apart.
+    r"""Worst-case probability that the scores of a split separate its two sides.
 
-    Theorem 2 of MSPC along one direction: with the shares :math:`r_1 + r_2 = 1` of the sides and
-    the share :math:`R^2` of the variance of the scores that they explain,
+    This is Theorem 2 of MSPC along one direction. With the shares :math:`r_1 + r_2 = 1` of the
+    sides and the share :math:`R^2` of the variance of the scores that the sides explain,
     :math:`\kappa^2 = R^2 / (2 \max(r_1, r_2) (1 - R^2))` and
-    :math:`p = \kappa^2 / (1 + \kappa^2)`. It has no unit, and 3/4 is its largest value for a
-    symmetric density with one mode that is cut in its middle.
+    :math:`p = \kappa^2 / (1 + \kappa^2)`. The value does not depend on the unit of the scores. For
+    a symmetric unimodal density that is cut in its middle, it is at most 3/4.
 
     Parameters
     ----------
@@ -45,12 +45,12 @@ def separation_along(
     sides : array-like of bool, of shape (n,)
         Side of each row.
     weights : array-like of shape (n,), optional
-        Sample weights.
+        Sample weights. If None, all rows have weight 1.
 
     Returns
     -------
     float
-        From 0 to 1; 0 where a side is empty or all scores are equal.
+        From 0 to 1; 0 if a side is empty or all scores are equal.
 
     Examples
     --------
@@ -65,8 +65,8 @@ def separation_along(
         return 0.0
     if not ((sides == 0) | (sides == 1)).all():
         raise ValueError(
-            "sides must be True or False for each score. Compare labels with a value, e.g. "
-            "labels == 1."
+            "sides must hold True or False for each score. Compare labels with a value, for "
+            "example labels == 1."
         )
     scores = _of_ordinary_size(scores)
     w = np.ones(scores.size)
@@ -81,7 +81,7 @@ def separation_along(
     centred = scores - (w @ scores) / total
     largest = float(np.abs(centred).max())
     if largest > 0 and not 1e-100 < largest < 1e100:
-        centred = centred / largest  # the unit does not matter, and squares must fit
+        centred = centred / largest  # the scale does not matter, and squares must not overflow
     variance = float(w @ centred**2) / total
     mean1 = float(w @ (centred * sides)) / on_one
     if variance <= 0:
@@ -92,6 +92,6 @@ def separation_along(
 
 
 def _of_ordinary_size(values: NDArray) -> NDArray:
-    """Return values whose squares are numbers: divided by the largest, where they are not."""
+    """Divide values by the largest if their squares would overflow or underflow."""
     peak = float(np.abs(values).max())
     return values if peak == 0 or 1e-100 < peak < 1e100 else values / peak
