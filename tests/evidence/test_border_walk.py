@@ -1,4 +1,4 @@
-"""Distances to a curved border: known lengths, every kind of rows, no valley without a gap."""
+"""Distances to a curved border: known lengths, all kinds of rows, no valley without a gap."""
 
 import numpy as np
 import pytest
@@ -71,7 +71,7 @@ def test_lengths_are_those_of_a_walk_step_by_step(d):
     rows = rng(1).normal(size=(25, d))
     found = Border(seen, sides, rng()).distances(rows)
     expected = [by_hand(seen, sides, row) for row in rows]
-    # A walk may cross the border more than once; bisection in floating point finds one place.
+    # A walk may cross the border more than once; bisection finds one of the crossings.
     close = np.isclose(found, expected, atol=0.02)
     assert close.mean() >= 0.96
     np.testing.assert_array_equal(found > 0, np.array(expected) > 0)
@@ -159,10 +159,10 @@ def test_copies_of_rows():
 
 
 def test_of_many_seen_rows_some_are_drawn(monkeypatch):
-    monkeypatch.setattr(border_walk, "MOST_SEEN", 200)
+    monkeypatch.setattr(border_walk, "MAX_SEEN", 200)
     seen, sides = moons(5000)
     sides[:] = False
-    sides[:10] = True  # fewer than their share are not drawn
+    sides[:10] = True  # at least three rows of a side are kept
     border = Border(seen, sides, rng())
     assert border._seen.shape[0] == 203
     assert border._sides.sum() == 3
@@ -230,13 +230,13 @@ def test_noise_belongs_to_neither_side():
 def test_one_cluster_scores_nothing_and_three_are_refused():
     X = rng().normal(size=(90, 2))
     np.testing.assert_array_equal(walk_scores(DBSCAN(eps=9).fit(X), X, X[:5], rng()), 0.0)
-    with pytest.raises(ValueError, match=r"KMeans found 3 clusters, and a split has two. Use"):
+    with pytest.raises(ValueError, match=r"KMeans found 3 clusters, but a split has two. Use"):
         walk_scores(KMeans(3, n_init=1).fit(X), X, X, rng())
 
 
 @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
 def test_columns_of_few_values_are_dithered(convert):
-    """A binary column that was split at is no gap."""
+    """A binary column along which the rows were split is not a gap."""
     draw = rng(4)
     X = np.column_stack([draw.normal(size=(600, 2)), draw.integers(0, 2, 600) * 4.0])
     seen, unseen = X[:300], X[300:]

@@ -46,13 +46,14 @@ def test_valid_under_dependence(correlation):
 
 
 def test_the_bound_is_reached_under_the_worst_dependence():
-    """A third of the p-values small together, in a share `level` of all cases: Markov's equality.
+    """Worst case of Markov's inequality: a third of the p-values is small together.
 
-    One draw decides which; each of the six is uniform by itself.
+    This happens with probability `level`, for p-values chosen at random. Each of the six is
+    uniform.
     """
     level, repeats, m = 0.2, 6000, 6
     rng = np.random.default_rng(3)
-    # Uniform below level / 3 for two of six, chosen at random, with chance `level`; else above.
+    # With probability `level`, two of six, chosen at random, are uniform below level / 3.
     together = rng.random(repeats) < level
     p = rng.uniform(level / 3, 1, (repeats, m))
     for row in np.flatnonzero(together):

@@ -22,7 +22,7 @@ SMALL = st.lists(st.integers(0, 3), min_size=1, max_size=5)
 @given(SMALL)
 @settings(max_examples=60, deadline=None)
 def test_fill_is_the_least_mass_that_leaves_one_hump(values):
-    """All functions with one hump above a few integers; a best one has integers too."""
+    """Compare with all unimodal functions above a few integers; an optimal one has integers."""
     candidates = itertools.product(*[range(value, max(values) + 1) for value in values])
     least = min(sum(one) for one in candidates if has_one_hump(one)) - sum(values)
     assert densities.fill(np.array([values, values[::-1]], dtype=float)) == pytest.approx(least)
@@ -65,7 +65,7 @@ def test_bins_keep_the_mass_and_the_mean(u):
     assert shares.min() >= 0
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
     np.testing.assert_allclose(shares @ np.arange(GRID), u.mean(axis=1), atol=1e-9)
-    # Nothing travels further than a step.
+    # No mass moves further than a step.
     np.testing.assert_array_less(shares @ np.arange(GRID) ** 2, (u**2).mean(axis=1) + 0.2501)
 
 
@@ -97,6 +97,6 @@ def test_a_small_group_beyond_the_cut_is_seen_and_a_tail_is_not(rng):
         for sample, cut in ((x, 4.5), (np.sort(-x), -4.5)):
             found = valleys_at(sample[None, :], np.array([cut]))
             assert found.depth[0] > 0.5
-            assert found.mass[0] > 0.01  # by chance 0.003
+            assert found.mass[0] > 0.01  # 0.003 without the group
     tail = np.sort(rng.exponential(size=400))
     assert valleys_at(tail[None, :], np.array([tail[-15]])).depth[0] < 0.1

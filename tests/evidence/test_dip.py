@@ -1,4 +1,4 @@
-"""The dip: its definition as linear programmes, exact cases, and the p-value on known samples."""
+"""The dip: its definition as linear programs, exact cases, and the p-value on known samples."""
 
 import importlib
 import math
@@ -21,7 +21,7 @@ SAMPLES = st.one_of(TIED, UNTIED, st.lists(st.integers(-50, 50), min_size=1, max
 
 
 def distances_by_mode(x):
-    """Least sup |F - G| over the unimodal G with their mode at each distinct value of x.
+    """Return the minimum of sup |F - G| over unimodal G, for a mode at each distinct value of x.
 
     Variables are the values of G at the points, twice at the mode (the limit from the left and
     the value: a jump is allowed there, and only there), and the distance d. Off the mode G is
@@ -37,7 +37,7 @@ def distances_by_mode(x):
 
 
 def corners(x):
-    """Distinct values, and the distribution function before and after its jump at each."""
+    """Return the distinct values, and the distribution function before and after each jump."""
     z, counts = np.unique(np.asarray(x, dtype=float), return_counts=True)
     upper = np.cumsum(counts) / counts.sum()
     z = (z - z[0]) / (z[-1] - z[0]) if z.size > 1 else z
@@ -119,7 +119,7 @@ def test_definition_on_larger_samples(draw):
 
 
 def test_the_two_halves_have_to_meet():
-    """Were G allowed to fall at the mode, the lone point would fit better than anything does."""
+    """If G could decrease at the mode, the lone point would fit better than any unimodal G."""
     z, lower, upper = corners(flat_between_steep(np.random.default_rng(3)))
     apart = distance(z, lower, upper, 15, meet=False)
     assert apart < min(distance(z, lower, upper, mode) for mode in range(z.size)) - 1e-3
@@ -240,7 +240,7 @@ def test_p_value_falls_with_the_statistic(n):
     assert p_values[0] == 1.0
     smallest = {4: 1e-4, 1500: 1e-4, 30_000: 1e-3, 72_000: 1e-3, 10**6: 1e-3}.get(n, 1e-4)
     assert p_values[-1] == smallest
-    # What lies between is resolved: no long steps.
+    # Values in between are resolved: there are no long steps.
     between = (p_values > 2 * smallest) & (p_values < 0.9)
     assert np.unique(p_values[between]).size > 50
 
@@ -253,7 +253,7 @@ def test_the_least_dip_has_p_value_one(n):
 
 def test_p_value_of_four_values_is_exact():
     """With middle / (middle + max(first, last)) > t / 2 for exponentials: 1 - t + t / (4 - t)."""
-    # A third of the samples has more than the least dip; the table's next column is at 0.3.
+    # A third of the samples is above the minimum dip; the next column of the table is at 0.3.
     for t in np.linspace(1.07, 1.9, 30):
         exact = 1 - t + t / (4 - t)
         error = 4 * math.sqrt(exact * (1 - exact) / 100_000)

@@ -1,4 +1,4 @@
-"""Dithering: columns of few values are no evidence by themselves, several that agree are."""
+"""Dithering: a single column of few values is no evidence, several that agree are."""
 
 import numpy as np
 import pytest
@@ -40,8 +40,8 @@ def test_a_column_of_few_values_has_one_mode(name):
     rng = np.random.default_rng(0)
     noisy = dithered(x[:, None], column_resolutions(x[:, None]), rng)[:, 0]
     assert hump_test(noisy, rng).p_value > 0.05
-    assert hump_test(x, rng).p_value > 0.05  # which dithers by itself
-    # It would be rejected with a noise that does not close the gaps.
+    assert hump_test(x, rng).p_value > 0.05  # which dithers the sample
+    # It would be rejected with noise that does not close the gaps.
     assert hump_test(x + rng.uniform(-0.2, 0.2, x.size), rng).p_value < 0.01
 
 

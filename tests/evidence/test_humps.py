@@ -1,4 +1,4 @@
-"""Humps, mixtures and p-values: each piece against its definition, the test on known samples."""
+"""The mode test: each part against its definition, and the test on known samples."""
 
 import math
 
@@ -19,7 +19,7 @@ def smoothed(x):
     return densities.smoothed(binned(x), 0.065 * (300 / x.size) ** 0.2 * (GRID - 1))[0]
 
 
-# ---------------------------------------------------------------------- the nearest with one hump
+# ---------------------------------------------------------------------- nearest unimodal function
 
 
 def nearest_with_mode(values, mode):
@@ -74,7 +74,7 @@ def test_the_null_is_unimodal_and_near_the_sample(x):
     assert has_one_hump(np.round(null, 15))
     assert null.sum() == pytest.approx(1.0)
     assert null.min() >= 0
-    # Sums of shares, which no valley of a fifth of the sample could leave so near.
+    # Sums of shares; with a valley of a fifth of the sample they could not be so close.
     assert np.abs(np.cumsum(null) - np.cumsum(found.shares)).max() < 0.2
 
 
@@ -127,7 +127,7 @@ def test_a_far_group_is_folded_in_and_cut_off_where_it_was_seen(distance, sign):
     assert found.shares.size < 300
     edges = np.array([3.5, distance - 3.0])
     assert edges[0] < sign * humps.deepest_valley(x) < edges[1]
-    # There and back: the values of the sample are at their places.
+    # Folding and unfolding returns the values of the sample.
     np.testing.assert_array_less(0, np.diff(found.folded))
     at = (found.folded - found.start) / found.step
     values = [found.value_at(place) for place in at]
@@ -151,7 +151,7 @@ def test_a_heavy_tail_has_a_grid_of_limited_length():
 
 
 def undecided():
-    """A flat top that looks like two humps, a little: its p-value is near 0.13."""
+    """A flat top that looks slightly bimodal: its p-value is near 0.13."""
     return np.random.default_rng(1).random(200)
 
 
@@ -166,7 +166,7 @@ def test_two_groups_are_seen(n, distance, share, seed):
 @pytest.mark.parametrize("n", [60, 250])
 @pytest.mark.parametrize("name", NULLS)
 def test_one_hump_is_kept(name, n):
-    """100 samples; a share above the bounds has a chance below one in a thousand at the level."""
+    """100 samples; at the nominal level, exceeding the bounds has a probability below 0.001."""
     p_values = []
     for seed in range(100):
         rng = np.random.default_rng([seed, n])
@@ -229,7 +229,7 @@ def test_tails_are_no_groups(name, n):
 
 @pytest.mark.parametrize(
     ("n", "distance", "share", "least"),
-    [  # 60 samples each; of 200 other samples the share was 0.15 higher or more, but for the last
+    [  # 60 samples each; in 200 other samples the share was at least 0.15 higher, but for the last
         (300, 3.0, 0.5, 0.25),
         (300, 3.5, 0.5, 0.75),
         (150, 4.0, 0.5, 0.75),
@@ -381,7 +381,7 @@ def test_draws_end_when_enough_have_reached_the_statistic(monkeypatch):
 
 @pytest.mark.parametrize("n_draws", [99, 400])
 def test_p_values_with_an_early_end_are_valid(n_draws, monkeypatch):
-    """Draws from the null itself, whose p-values are uniform but for the early end."""
+    """Draws from the null itself, whose p-values are uniform except for early stopping."""
     found = folded_sample(np.random.default_rng(5).random(300))
     null = np.ones_like(found.shares) / found.shares.size
     rng = np.random.default_rng(0)
@@ -398,7 +398,7 @@ def test_p_values_with_an_early_end_are_valid(n_draws, monkeypatch):
 
 
 def test_rounding_is_no_valley(monkeypatch):
-    """A statistic that is nothing but rounding is no valley, and needs no draws."""
+    """A statistic that is only rounding error is not a valley, and needs no draws."""
     quantiles = norm.ppf((np.arange(400) + 0.5) / 400)
     exact = humps.missing_mass
     monkeypatch.setattr(humps, "missing_mass", lambda f: exact(f) + 3e-13)

@@ -1,4 +1,4 @@
-"""Which given clusters are real: known answers, held-out rows, the tree, bad input."""
+"""The test of given clusters: known answers, held-out rows, the tree, bad input."""
 
 import importlib
 import pickle
@@ -18,7 +18,7 @@ from volmar.diagnostics import label_test
 from volmar.evidence.labels import label_borders as borders
 from volmar.evidence.labels import label_views as views
 
-# The function has taken the place of its module in the room.
+# The function has replaced its module as an attribute of the package.
 MODULE = importlib.import_module("volmar.evidence.labels.label_test")
 
 
@@ -58,9 +58,9 @@ def test_pieces_of_noise_are_merged(kind, cluster):
 
 
 def test_the_label_of_a_held_out_row_does_not_choose_it():
-    """Two cells of one Gaussian have a gap by construction if rows are taken by their labels."""
+    """Two halves of one Gaussian have a gap by construction if rows are selected by labels."""
     X = np.random.default_rng(0).normal(size=(2000, 2))
-    # Rows near the border have no cluster: the two that are left have a wide gap between them.
+    # Rows near the border have no cluster: there is a wide gap between the two clusters.
     labels = np.where(X[:, 0] > 0.7, 1, np.where(X[:, 0] < -0.7, 0, -1))
     result = label_test(X, labels, random_state=0)
     assert result.n_real == 1
@@ -80,7 +80,7 @@ def test_a_gap_elsewhere_does_not_separate_labels():
     result = label_test(X, through, random_state=0)
     assert result.n_real == 1
     assert "no gap was found at any border" in result.summary
-    # A cluster that is two groups is separated from a third all the same.
+    # A cluster that consists of two groups is still separated from a third.
     at = np.array([[0.0, 0.0], [8.0, 0.0], [16.0, 0.0]])
     X = at[np.arange(600) % 3] + np.random.default_rng(0).normal(size=(600, 2))
     assert label_test(X, X[:, 0] > 12.0, random_state=0).n_real == 2
@@ -236,9 +236,9 @@ def test_sentences_and_names():
         f"Clusters tip and top ({counts['tip']} and {counts['top']} rows) are not separated "
         f"(p = {result.p_values[0]:.2g}, level {result.tree[0].level:.2g}): merge them."
     )
-    assert "Cluster rare (4 rows) is too small to test and stays as it is." in result.sentences
+    assert "Cluster rare (4 rows) is too small to test and is left unchanged." in result.sentences
     assert str(result).splitlines()[0] == (
-        "4 tested clusters make 3 groups that are separated from each other "
+        "4 tested clusters form 3 groups that are separated from each other "
         "(family-wise level 0.05)."
     )
     assert "lusters tip + top" in str(result)
@@ -342,8 +342,8 @@ def test_same_seed_same_result_and_progress():
 
 
 def test_many_rows_are_sampled(monkeypatch):
-    monkeypatch.setattr(MODULE, "MOST_HELD_OUT", 200)
-    monkeypatch.setattr(views, "MOST_LEARNT", 150)
+    monkeypatch.setattr(MODULE, "MAX_HELD_OUT", 200)
+    monkeypatch.setattr(views, "MAX_LEARNT", 150)
     sizes = []
     exact = borders.hump_test
     monkeypatch.setattr(
@@ -364,11 +364,11 @@ def test_many_rows_are_sampled(monkeypatch):
         (np.zeros((300, 2)), r"got shape \(300, 2\)"),
         (np.where(np.arange(300) == 7, np.nan, 1.0), "labels holds nan at position 7"),
         (["a"] * 299 + [None], "labels holds None at position 299"),
-        (pd.array([1] * 299 + [None], dtype="Int64"), "at position 299, which is no label"),
-        (np.zeros(300), r"labels has one cluster only \(0.0\).*split_test"),
-        (np.where(np.arange(300) < 9, -1, 4), r"labels has one cluster only \(4\)"),
+        (pd.array([1] * 299 + [None], dtype="Int64"), "at position 299, which is not a label"),
+        (np.zeros(300), r"labels has only one cluster \(0.0\).*split_test"),
+        (np.where(np.arange(300) < 9, -1, 4), r"labels has only one cluster \(4\)"),
         (np.full(300, -1), r"all 300 rows are noise \(label -1\).*noise_label=None"),
-        (np.arange(300) // 15, "min_cluster_size=20 rows, the largest has 15"),
+        (np.arange(300) // 15, "min_cluster_size=20 rows; the largest has 15"),
     ],
 )
 def test_labels_that_cannot_be_tested_are_refused(labels, message):
@@ -381,7 +381,7 @@ def test_labels_that_cannot_be_tested_are_refused(labels, message):
     [
         ({"alpha": 0.0}, ValueError, "alpha must be greater than 0"),
         ({"alpha": "much"}, TypeError, "alpha must be a number"),
-        ({"alpha": 1e-5}, ValueError, "alpha=1e-05 leaves each of the 1 joins of 2 clusters"),
+        ({"alpha": 1e-5}, ValueError, "alpha=1e-05 is too small for 2 clusters"),
         ({"n_splits": 0}, ValueError, "n_splits must be at least 1"),
         ({"min_cluster_size": 5}, ValueError, "min_cluster_size must be at least 10"),
         ({"min_cluster_size": 20.5}, TypeError, "min_cluster_size must be an integer"),
@@ -402,6 +402,6 @@ def test_rows_are_checked():
         label_test(np.full((300, 2), 1e300), y)
     with pytest.raises(TypeError, match="labels has dtype datetime64"):
         label_test(two()[0], np.where(y, np.datetime64("2020-01-01"), np.datetime64("2021-01-01")))
-    with pytest.raises(TypeError, match="labels must be labels of one kind"):
+    with pytest.raises(TypeError, match="labels must be of one type"):
         label_test(two()[0], np.array([1, "a"] * 150, dtype=object))
     assert label_test(np.zeros((300, 2)), y, random_state=0).n_real == 1  # all rows the same

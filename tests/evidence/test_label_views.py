@@ -70,7 +70,7 @@ def test_regions_are_convex_and_hold_both_groups():
         assert inside[held == a].mean() > 0.95
         assert inside[held == b].mean() > 0.95
         assert inside[held == other].mean() < 0.05
-        # Cut by straight lines: the middle of two rows inside is inside.
+        # The region is convex: the midpoint of two rows inside is inside.
         f = found.held_out
         pairs = np.random.default_rng(1).choice(np.flatnonzero(inside), (2, 200))
         middle = 0.5 * (f[pairs[0]] + f[pairs[1]])
@@ -108,7 +108,7 @@ def test_levels_are_holms():
     p = np.array([0.5, 0.001, 0.02, 0.013])
     np.testing.assert_allclose(_holm_levels(p, 0.05), [0.05, 0.05 / 4, 0.025, 0.05 / 3])
     assert (p <= _holm_levels(p, 0.05)).tolist() == [False, True, True, True]
-    # Nothing after the first that is above its level, though it is below its own.
+    # Nothing after the first p-value above its level, even if it is below its own level.
     p = np.array([0.03, 0.04, 0.045])
     assert not (p <= _holm_levels(p, 0.05)).any()
     assert _holm_levels(np.empty(0), 0.05).size == 0

@@ -22,7 +22,7 @@ from volmar.evidence.modes.mixture import (
 
 
 def test_a_step_never_lowers_the_likelihood():
-    """But for single precision, in which the steps are made."""
+    """Equal up to single precision, in which the steps are computed."""
     shares = binned(*known_samples())
     for quantile in STARTS:
         second = np.where(np.cumsum(shares, axis=1) > quantile, 0.98, 0.02)
@@ -35,7 +35,7 @@ def test_a_step_never_lowers_the_likelihood():
 
 
 def test_components_are_weighted_normals():
-    """Against the density of scipy, less the constant, at the weighted moments."""
+    """Compare with scipy's density at the weighted moments, without the constant."""
     shares = binned(two_normals(share=0.3))
     grid = np.linspace(0, 1, GRID)
     powers = np.vstack([np.ones(GRID), grid, grid**2])

@@ -45,7 +45,7 @@ def test_distances_are_those_of_the_inverse_covariance(d):
 
 
 def test_the_covariance_is_that_of_rows_about_the_centres_of_their_cells(monkeypatch):
-    """One cell, unit prior 0: the covariance of the cluster, by numpy."""
+    """With one cell and no prior, the covariance is that of numpy."""
     monkeypatch.setattr(scatter, "MAX_CELLS", 1)
     monkeypatch.setattr(scatter, "PRIOR", 0.0)
     X, labels = two_groups(np.random.default_rng(0))
@@ -85,7 +85,7 @@ def test_sketches_are_linear_and_keep_inner_products():
 
 @pytest.mark.parametrize("n", [60, 5000])
 def test_p_values_are_the_share_of_distances_beyond(n):
-    """Counted by brute force; of many rows the large p-values may be rounded up, no other."""
+    """P-values by brute force; with many rows, only large p-values may be rounded up."""
     rng = np.random.default_rng(0)
     distances = np.round(rng.exponential(size=n), 2 if n == 60 else 6)
     codes, folds = np.zeros(n, dtype=int), np.zeros(n, dtype=int)
@@ -120,9 +120,10 @@ def few_rows(rng):
 
 @pytest.mark.parametrize("draw", [blobs, skewed, unequal, few_rows])
 def test_false_alarms_are_at_the_level(draw):
-    """Shares of new rows at alpha: not above it by more than two standard errors.
+    """The share of rejected new rows exceeds alpha by at most two standard errors.
 
-    Nor below it by more, apart from steps of the p-values and 50 columns of 150 rows.
+    It is not lower by more either, apart from the steps of the p-values and the case of 50 columns
+    and 150 rows.
     """
     n_draws = 20
     shares = []
@@ -145,7 +146,7 @@ def border_of(draw):
 
 
 def test_strangers_are_found_inside_a_ring():
-    """No ellipse: the middle of a ring is far from its rows."""
+    """Clusters need not be elliptic: the centre of a ring is far from its rows."""
     rng = np.random.default_rng(0)
     angle = rng.uniform(0, 2 * np.pi, 1000)
     X = np.column_stack([np.cos(angle), np.sin(angle)]) + rng.normal(0, 0.05, (1000, 2))
@@ -243,7 +244,7 @@ def test_input_is_not_changed_and_seeds_repeat():
     [
         ({"labels": [0, 1]}, r"labels must be an array of integers of shape \(200,\)"),
         ({"labels": np.full(200, 0.5)}, "labels must be an array of integers"),
-        ({"labels": np.full(200, -1)}, "labels has no row in a cluster"),
+        ({"labels": np.full(200, -1)}, "labels has no cluster: all labels are -1"),
         ({"labels": np.full(200, -2)}, "labels holds -2"),
         ({"labels": np.full(200, 500)}, "labels holds 500"),
         ({"n_clusters": 1}, "n_clusters=1 is less than .* 2. Raise"),
@@ -258,7 +259,7 @@ def test_wrong_input_is_refused(change, message):
 def test_wrong_new_rows_are_refused():
     X, labels = two_groups(np.random.default_rng(0))
     novelty = calibrate_novelty(X, labels, random_state=0)
-    with pytest.raises(ValueError, match="X has 3 columns, and the calibration had 4"):
+    with pytest.raises(ValueError, match="X has 3 columns, but the calibration had 4"):
         novelty.p_values(X[:, :3], labels)
-    with pytest.raises(ValueError, match="labels holds 2, which is no cluster"):
+    with pytest.raises(ValueError, match="labels holds 2, but clusters are numbered from 0 to 1"):
         novelty.p_values(X, labels + 1)

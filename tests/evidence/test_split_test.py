@@ -1,4 +1,4 @@
-"""Whether a split is real and whether it is stable: known answers, held-out rows, bad input."""
+"""The test of a split, and its stability: known answers, held-out rows, bad input."""
 
 import importlib
 from dataclasses import replace
@@ -25,7 +25,7 @@ from volmar.evidence.modes.humps import deepest_valley
 from volmar.evidence.splits import held_out
 from volmar.evidence.splits.held_out import PAIR
 
-# The function has taken the place of its module in the room.
+# The function has replaced its module as an attribute of the package.
 MODULE = importlib.import_module("volmar.evidence.splits.split_test")
 
 
@@ -42,7 +42,7 @@ def test_blobs_are_real(test):
     result = split_test(blobs(), test=test, random_state=0)
     assert result.is_real
     assert result.p_value < 0.01
-    # Of three splits in halves: one of the direction, on which both agree, two of the pair.
+    # Per split in halves: one p-value of the direction, on which both agree, two of the pair.
     assert len(result.p_values) == 9
     assert result.separation > 0.85
     assert result.disagreement < 0.02
@@ -82,7 +82,7 @@ def test_a_small_group_is_real_where_the_dip_is_blind():
     X = blobs(500, share=0.08, distance=7.0)
     result = split_test(X, n_splits=1, random_state=0)
     assert result.is_real
-    # It is cut off at its own size, not at the mean.
+    # The split cuts off the small group, not the rows above the mean.
     above = np.mean(result.scores > deepest_valley(result.scores))
     assert min(above, 1 - above) == pytest.approx(0.08, abs=0.01)
     assert not split_test(X, test="dip", n_splits=1, random_state=0).is_real
@@ -120,7 +120,7 @@ def test_estimators_of_every_kind(estimator, noise):
 
 
 class Linear(ClusterMixin, BaseEstimator):
-    """Cuts the second feature at 3; what it tells of that is chosen."""
+    """Cuts the second feature at 3; which attributes it exposes is a parameter."""
 
     def __init__(self, coef=(0.0, 1.0, 0.0, 0.0)):
         self.coef = coef
@@ -142,7 +142,7 @@ def test_scores_by_coefficients(coef, convert):
 
 
 def test_centres_give_the_side_of_the_nearer_one():
-    """A mean far from zero: squared norms in single precision would not tell the sides."""
+    """A mean far from zero: squared norms in single precision would lose the sides."""
     X = (blobs(distance=8.0) + 3e4).astype(np.float32)
     model = KMeans(2, n_init=2, random_state=0)
     scorer = MODULE._learnt(X, model, np.random.default_rng(0)).scores
@@ -335,9 +335,9 @@ def test_words(noise):
             TypeError,
             "has no decision_function.*Use a clusterer",
         ),
-        ({"estimator": GaussianMixture(3)}, ValueError, "GaussianMixture found 3 clusters, and a"),
+        ({"estimator": GaussianMixture(3)}, ValueError, "GaussianMixture found 3 clusters, but a"),
         ({"estimator": Linear(np.eye(4))}, ValueError, "Linear scores 4 clusters.*n_clusters=2"),
-        ({"estimator": Linear((np.nan,) * 4)}, ValueError, "Linear scores a row by nan"),
+        ({"estimator": Linear((np.nan,) * 4)}, ValueError, "Linear returns the score nan"),
     ],
 )
 def test_bad_input_to_the_split_test(options, error, message):
@@ -357,7 +357,7 @@ def bent(n=300, noise=0.1, seed=0):
 
 
 def test_curved_splits_of_noise_are_not_real():
-    """Level of the distances to the border; the scores of a graph have modes of their own."""
+    """Level of the distances to the border; scores of a graph have additional modes."""
     rejected = 0
     for seed in range(6):
         rng = np.random.default_rng(seed)
@@ -445,7 +445,7 @@ def test_distances_of_a_pipeline_are_those_of_its_last_step():
 
 
 def test_a_ring_has_a_way_around(monkeypatch):
-    """Where a curved split of one piece is bimodal all the same, it is not real."""
+    """A curved split of one piece is not real, even if its scores are bimodal."""
     monkeypatch.setattr(held_out, "hump_test", lambda *_, **__: HumpTest(0.1, 0.01))
     found = split_test(bent(600), SoftLabelMVC(), n_splits=1, random_state=0)
     assert found.p_values == (1.0,)
@@ -459,7 +459,7 @@ def test_a_ring_has_a_way_around(monkeypatch):
 
 
 def test_one_cluster_is_no_split():
-    """An estimator that puts a half together, or one row apart."""
+    """An estimator that puts all rows of a half into one cluster, or a single row apart."""
     X = np.random.default_rng(0).normal(size=(100, 2))
     found = split_test(X, DBSCAN(eps=50), n_splits=1, random_state=0)
     assert found.p_values == (1.0,)

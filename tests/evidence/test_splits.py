@@ -71,9 +71,9 @@ def test_directions_of_the_search_are_directions_of_the_rows(shape, convert, rng
     X[:, 1] = 5.0
     rows = searched_rows(convert(X), np.random.default_rng(0))
     r = rows.T.shape[1]
-    most = searched_module.MOST_DIMENSIONS
-    if shape[1] > shape[0]:  # in as many dimensions as rows every split looks perfect
-        most = max(searched_module.FEWEST_DIMENSIONS, shape[0] // 5)
+    most = searched_module.MAX_DIMENSIONS
+    if shape[1] > shape[0]:  # in as many dimensions as rows, every split looks perfect
+        most = max(searched_module.MIN_DIMENSIONS, shape[0] // 5)
     assert r == min(shape[1] - 1, most)
     t = rng.normal(size=(r, 2))
     coef = rows.coefficients(t)
@@ -95,7 +95,7 @@ def test_principal_components_are_the_leading_ones(rng):
 
 
 def test_many_rows_are_sampled(monkeypatch, rng):
-    monkeypatch.setattr(searched_module, "MOST_ROWS", 300)
+    monkeypatch.setattr(searched_module, "MAX_ROWS", 300)
     X = groups(5000)
     rows = searched_rows(X, np.random.default_rng(0))
     assert rows.T.shape == (300, 4)
@@ -119,7 +119,7 @@ def test_units_of_any_size(scale, rng):
 
 
 def test_constant_columns_at_a_distance(rng):
-    """What rounding leaves of a constant is no column."""
+    """A constant column stays constant in spite of rounding."""
     X = np.column_stack([rng.normal(size=100), np.full(100, 0.1) + 1e9, np.full(100, 1 / 3)])
     assert (searched_rows(X, rng).scale > 0).tolist() == [True, False, False]
 
@@ -280,20 +280,20 @@ def test_the_cut_of_two_means_is_the_best_of_all(rng):
         assert within(cut) == pytest.approx(least)
         assert share == pytest.approx(1.0 - least / total)
     assert explained[3] == 0.0
-    # Values with the shares of how often they occur, as bins have them.
+    # Distinct values with their shares, as in bins.
     values, counts = np.unique(projections[:, 2], return_counts=True)
     cut, share = direction_module._two_means(values[None, :], counts[None, :] / 40)
     assert (cut[0], share[0]) == pytest.approx((cuts[2], explained[2]))
 
 
 def test_columns_are_chosen_by_rows_of_all_groups(rng):
-    """Rows that come group by group; and a column that most of them have constant."""
+    """Rows sorted by group, and a column that is constant in most rows."""
     X = rng.normal(size=(1000, 150))
     X[700:, 120] += 8.0
     X[:, 60] = 0.3
     X[-3:, 60] = [1.0, 2.0, 3.0]
     columns = direction_module._columns_to_look_at(searched_rows(X, rng), rng)
-    assert columns.size == direction_module.MOST_COLUMNS
+    assert columns.size == direction_module.MAX_COLUMNS
     assert 120 in columns
 
 
@@ -303,7 +303,7 @@ def test_columns_are_chosen_by_rows_of_all_groups(rng):
 @pytest.mark.parametrize("share", [0.5, 0.1])
 @pytest.mark.parametrize("size", [300, 6000])
 def test_the_valley_of_two_groups_by_brute_force(share, size, rng):
-    """Densities of a Gaussian kernel as wide as that of the hump test; 64 bins blur a little."""
+    """Densities of a Gaussian kernel with the bandwidth of the mode test, up to 64 bins."""
     n_small = round(share * size)
     x = np.append(rng.normal(size=size - n_small), rng.normal(6.0, 1.0, n_small))
     (valley,) = deepest_valleys([x])
@@ -348,11 +348,11 @@ def test_bins_hold_the_samples(size, rng):
     found = binned(samples)
     assert found.shares.shape == found.densities.shape == (5, N_BINS)
     np.testing.assert_allclose(found.shares.sum(axis=1), [1, 0, 1, 1, 1])
-    # Densities are shares in a bandwidth: their mean times the bandwidths of the grid is one.
+    # Densities are shares per bandwidth: their mean times the length of the grid is one.
     length = N_BINS * found.step
     sums = found.densities.mean(axis=1) * length
     np.testing.assert_allclose(sums, [1, 0, 1, 1, 1], atol=0.03)
-    # The same of samples of different sizes.
+    # The same for samples of different sizes.
     ragged = binned([*samples, np.arange(19.0), np.empty(0)])
     np.testing.assert_array_equal(ragged.shares[:5], found.shares)
     assert not ragged.shares[5:].any()

@@ -16,7 +16,7 @@ from volmar.evidence import (
     held_out_test,
     walk_candidate,
 )
-from volmar.evidence.splits.curved import MOST_WALKS
+from volmar.evidence.splits.curved import MAX_WALKS
 
 
 def two_rings(seed=0):
@@ -92,15 +92,15 @@ def test_three_clusters_have_no_border():
 
 @pytest.mark.slow
 def test_many_rows_in_many_dimensions_do_not_make_a_curved_valley():
-    """Walks that start near the border lead sideways: only so many rows are asked."""
+    """Walks that start near the border lead sideways: the number of scored rows is limited."""
     rejected = 0
     for seed in range(3):
         draw = np.random.default_rng(60 + seed)
         X = draw.normal(size=(4000, 10))
         candidate = walk_candidate(lambda rows, s: KMeans(2, n_init=1, random_state=s).fit(rows))
         found = held_out_test(X, (candidate,), level=0.05, rng=draw)
-        assert found.scores.shape == (MOST_WALKS,)
-        assert found.sides.shape == (2, MOST_WALKS)
+        assert found.scores.shape == (MAX_WALKS,)
+        assert found.sides.shape == (2, MAX_WALKS)
         rejected += found.p_value <= 0.05
     assert rejected == 0
 
@@ -113,7 +113,7 @@ def test_a_sample_of_walks_sees_a_gap():
 
 
 def test_groups_in_more_columns_than_rows():
-    """In as many dimensions as rows every split looks perfect, so fewer are searched."""
+    """In as many dimensions as rows, every split looks perfect, so fewer are searched."""
     rng = np.random.default_rng(3)
     y = np.arange(120) % 3
     X = rng.normal(size=(120, 1500))

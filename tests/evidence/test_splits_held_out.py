@@ -1,4 +1,4 @@
-"""Splits tested on held-out rows: who sees what, how p-values combine, level and power."""
+"""Tests of splits on held-out rows: seen rows, combined p-values, level and power."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ class Axis:
 
 
 class Bands:
-    """Scores by one column, in bands of another: from each place to the next."""
+    """Scores by one column, in bands of another column."""
 
     def __init__(self, column=1, other=0, places=(-np.inf, np.inf)):
         self.column, self.other, self.places = column, other, places
@@ -46,13 +46,13 @@ class Bands:
 
 
 def axes(*scorers, **options):
-    """Return a candidate that learns these one after the other."""
+    """Return a candidate that learns the given scorers one after the other."""
     rest = list(scorers)
     return Candidate(lambda seen, rng: rest.pop(0), **options)
 
 
 def told_p_values(monkeypatch, p_values):
-    """Let the tests have these p-values, and return the sizes of what was tested."""
+    """Make the tests return these p-values, and return the sizes of the tested samples."""
     rest, sizes = list(p_values), []
 
     def hump_test(scores, rng, *, n_draws):
@@ -72,7 +72,7 @@ def told_p_values(monkeypatch, p_values):
 def test_seen_and_held_out_rows_never_overlap(n, convert):
     """A row is held out once in each split in halves, and tested by the other half.
 
-    The second column has ties, so that held-out rows are dithered and scored by themselves.
+    The second column has ties, so that held-out rows are dithered and scored separately.
     """
     X = np.column_stack([np.arange(1.0, n + 1), np.arange(n) % 2])
     seen, scored = [], []
@@ -147,7 +147,7 @@ def test_halves_that_agree_are_tested_together(monkeypatch):
     sizes = told_p_values(monkeypatch, [0.3])
     assert outcome(X, [axes(Axis(1), Axis(1))], n_splits=1).p_values == (0.3,)
     assert sizes == [200]
-    # Twice the smaller p-value where they do not agree.
+    # Twice the smaller p-value if the halves do not agree.
     sizes = told_p_values(monkeypatch, [0.3, 0.2])
     assert outcome(X, [axes(Axis(1), Axis(0))], n_splits=1).p_values == (0.4,)
     assert sizes == [100, 100]
@@ -217,7 +217,7 @@ def test_p_values_are_combined_by_the_rule(monkeypatch):
     told_p_values(monkeypatch, p_values)
     found = outcome(X, [direction, pair], stop_early=False)
     assert found.p_values == pytest.approx(tuple(p_values))
-    # Of three p-values the smallest, of six the second.
+    # The smallest of three p-values, the second smallest of six.
     assert combine_p_values([0.06, 0.2, 0.7]) == pytest.approx(3 * 0.06)
     expected = [3 * 0.06 / 0.7, 3 * 0.1 / 0.3]
     assert found.p_value == pytest.approx(min(1.0, *expected))
@@ -257,10 +257,10 @@ def test_looking_ends_where_nothing_can_change(monkeypatch):
     assert looks([0.01]).p_values == (0.01,)
     # Hopeless after the first halves.
     assert looks([0.6, 0.7, 0.8]).p_value == 1.0
-    # Not yet: all p-values are looked at.
+    # Not hopeless: all tests are made.
     many = [0.4] * 9
     assert looks(many).p_values == pytest.approx(tuple(many))
-    # The second p-value of the pair that is small enough ends it.
+    # The test stops at the second p-value of the pair that is small enough.
     two = (0.9, 0.001, 0.9, 0.9, 0.001, 0.9)
     assert looks(two).p_values == pytest.approx(two)
 
@@ -333,7 +333,7 @@ def test_a_candidate_that_finds_nothing():
     assert found.p_value == 1.0
     assert not found.scores.any()
     assert found.separation == 0.0
-    # One half of two: that of the other counts, twice.
+    # Only one half has a p-value, which is doubled.
     half = outcome(X, [axes(Axis(1), None)], n_splits=1)
     assert half.p_value <= 0.05
     assert np.count_nonzero(half.scores) == 100
@@ -420,7 +420,7 @@ def test_power_at_four_standard_deviations():
 
 
 def test_power_at_three_standard_deviations():
-    """Where about half of the groups are found a worse search shows; the minimum is .4."""
+    """A worse search would show if about half of the groups are found; the minimum is 0.4."""
     found = sum(outcome(groups(600, 3.0, d=10, seed=s), seed=s).p_value <= 0.05 for s in range(30))
     assert found >= 12
 

@@ -1,4 +1,4 @@
-"""Pairs of cells in their convex regions, the split that is made, clusters that are merged."""
+"""Pairs of cells in their convex regions, the final split, and merged clusters."""
 
 import itertools
 
@@ -60,7 +60,7 @@ def rejections(samples):
 
 
 def test_two_cells_of_one_gaussian_have_two_modes_and_their_region_has_one():
-    """Where the third cell is a wedge between two others, their union is not convex."""
+    """If the third cell is a wedge between two others, their union is not convex."""
     coef, intercept = np.array([[1.0, -1.0, 0.0], [0.0, 0.0, -1.0]]), np.array([0.0, 0.0, 1.0])
     unions, regions = [], []
     for seed in range(40):
@@ -111,7 +111,7 @@ def test_valleys_of_pairs_are_those_in_their_regions(rng):
 
 
 def brute_force_bottleneck(k, strength):
-    """Over all bipartitions, the largest of the least significance across."""
+    """Return the maximum, over all bipartitions, of the minimum significance across."""
     best = -np.inf
     for others in itertools.product([False, True], repeat=k - 1):
         sides = np.array([False, *others])
@@ -217,7 +217,7 @@ def test_the_partition_into_three_groups_cuts_none(rng):
 
 
 def test_a_partition_without_a_valley_is_no_pair():
-    """Of every partition the valley that no way avoids is there, or the partition is left out."""
+    """Each partition has a valley that no path avoids, or is left out."""
     n_pairs = 0
     for seed in range(10):
         rng = np.random.default_rng(seed)
@@ -286,7 +286,7 @@ def test_constant_rows_have_no_split(rng):
 
 
 def test_known_directions_are_not_searched_again(rng, monkeypatch):
-    """One with a gap is the split; without a gap, pairs of clusters are looked at as well."""
+    """A direction with a gap is the split; without a gap, pairs of clusters are tried as well."""
     X = rng.normal(size=(600, 3))
     X[:300, 0] += 12.0
     known = [np.array([1.0, 0.1, 0.0]), np.array([0.0, 1.0, 0.0])]
@@ -327,7 +327,7 @@ def test_real_clusters_are_not_merged(k, seed):
 
 
 def test_tails_of_far_clusters_are_no_reason_to_merge():
-    """A large cluster, and four small ones far from it, of which it sees one only."""
+    """A large cluster and four small ones far from it, of which only one is adjacent to it."""
     rng = np.random.default_rng(0)
     y = np.where(rng.random(2000) < 0.6, 0, rng.integers(1, 5, 2000))
     corners = np.array([[0, 0, 0], [12, 0, 0], [12, 7, 0], [12, 0, 7], [12, 7, 7]], dtype=float)
@@ -345,7 +345,7 @@ def test_two_clusters_are_left(rng):
 
 
 def test_many_rows_are_merged_by_a_sample(monkeypatch):
-    monkeypatch.setattr(searched_module, "MOST_ROWS", 600)
+    monkeypatch.setattr(searched_module, "MAX_ROWS", 600)
     rng = np.random.default_rng(0)
     y = np.arange(6000) % 3
     X = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])[y] + rng.normal(size=(6000, 2))
@@ -354,7 +354,7 @@ def test_many_rows_are_merged_by_a_sample(monkeypatch):
 
 
 def test_a_cluster_of_which_no_row_is_drawn_stays(monkeypatch):
-    monkeypatch.setattr(searched_module, "MOST_ROWS", 300)
+    monkeypatch.setattr(searched_module, "MAX_ROWS", 300)
     rng = np.random.default_rng(0)
     y = np.arange(6000) % 3
     X = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])[y] + rng.normal(size=(6000, 2))

@@ -58,7 +58,7 @@ def test_siblings_are_leaves_of_one_split():
 
 @pytest.mark.parametrize("new", [[0, 1, 0, 2], [0, 1, 2, 1], [0, 1, 2, 3], [0, 0, 1, 2]])
 def test_merged_leaves_have_one_score(new):
-    """That of the nearest leaf."""
+    """The score of merged leaves is that of the nearest leaf."""
     plain = quarters().scores(POINTS)
     tree = quarters()
     tree.relabel(np.array(new))
@@ -194,7 +194,7 @@ def test_groups_at_equal_distance_are_all_found(seed):
 
 
 def with_cells():
-    """Return a fitted model with cells in its tree that stands as it is, and its rows."""
+    """Return a fitted model with cells in its tree, and its rows."""
     for seed in range(20):
         X, _ = equidistant(seed=seed, n=600)
         for model in (MSPC("auto", random_state=0), CPMMC("auto", random_state=0)):
@@ -234,7 +234,7 @@ def test_sparse_rows_give_the_same_tree(estimator, dtype):
 def test_rows_without_weight_do_not_change_the_clusters(estimator):
     X, y = four_blobs()
     rng = np.random.default_rng(1)
-    # A fifth group that does not count, and rows between the others.
+    # A fifth group with weight 0, and rows between the others.
     more = np.vstack([X, rng.normal(20.0, 1.0, (80, 2)), rng.uniform(-2, 8, (40, 2))])
     weights = np.repeat([1.0, 0.0], [400, 120])
     plain = clone(estimator).set_params(random_state=0).fit(X)
@@ -244,13 +244,13 @@ def test_rows_without_weight_do_not_change_the_clusters(estimator):
     assert adjusted_rand_score(y, weighted.predict(X)) > 0.95
 
 
-@pytest.mark.parametrize("fewest", [60, 0.15])
-def test_clusters_are_not_smaller_than_asked_for(fewest):
+@pytest.mark.parametrize("min_cluster_size", [60, 0.15])
+def test_clusters_are_not_smaller_than_asked_for(min_cluster_size):
     rng = np.random.default_rng(0)
     X = np.vstack([rng.normal(c, 1.0, (n, 2)) for c, n in ((0, 180), (9, 180), (20, 40))])
     free = MSPC("auto", random_state=0).fit(X)
     assert sorted(np.bincount(free.labels_)) == [40, 180, 180]
-    model = MSPC("auto", min_cluster_size=fewest, random_state=0).fit(X)
+    model = MSPC("auto", min_cluster_size=min_cluster_size, random_state=0).fit(X)
     assert np.bincount(model.labels_).min() >= 60
     assert len(set(model.labels_)) == 2
 

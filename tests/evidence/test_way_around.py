@@ -1,4 +1,4 @@
-"""A ring has two modes along a line and is in one piece; two groups are not."""
+"""A ring is bimodal along a line but a single piece; two groups are not."""
 
 import numpy as np
 import pytest
@@ -164,7 +164,7 @@ def test_of_many_rows_some_are_looked_at(monkeypatch):
     X = ring(20_000)
     assert has_way_around(X, X[:, 0])
     assert looked == [(2000, 2)]
-    monkeypatch.setattr(way_around, "MOST_ENTRIES", 1200)
+    monkeypatch.setattr(way_around, "MAX_ENTRIES", 1200)
     has_way_around(X, X[:, 0])
     assert looked[1] == (600, 2)
 

@@ -20,7 +20,7 @@ from volmar.metrics import clustering_error
 
 
 class Recipe:
-    """A recipe that can be called too, and must not be."""
+    """A recipe that is also callable, but must not be called."""
 
     def build(self, X):
         return GaussianSimilarity(sigma=1.0).build(X)
@@ -37,7 +37,7 @@ def test_recipes_win_over_callables_and_classes_are_refused():
     np.testing.assert_array_equal(build_graph(X, recipe).W, expected)
     for bad in (GaussianSimilarity, Recipe, dict):
         for build in (make_similarity, partial(build_graph, X), partial(build_graph, X, sigma=1)):
-            with pytest.raises(TypeError, match=rf"{bad.__name__}\(\), not the class"):
+            with pytest.raises(TypeError, match=rf"not a class. Use {bad.__name__}\(\)"):
                 build(bad)
         with pytest.raises(TypeError, match=rf"function must be a callable.*got {bad.__name__}"):
             CallableSimilarity(bad)
@@ -56,7 +56,7 @@ def test_parameters_beside_a_callable_are_refused():
             NormalizedCut(affinity=rbf_kernel, **params).fit(X)
         with pytest.raises(ValueError, match=f"{name} cannot be given.*set it there, in Recipe"):
             NormalizedCut(affinity=Recipe(), **params).fit(X)
-    with pytest.raises(TypeError, match=r"takes no gamma here; bind.*functools\.partial"):
+    with pytest.raises(TypeError, match=r"takes no gamma here. Bind.*functools\.partial"):
         make_similarity(rbf_kernel, gamma=2.0)
     with pytest.raises(
         ValueError, match=r"sigma=1\.0 has no meaning for affinity='nearest_neighb"

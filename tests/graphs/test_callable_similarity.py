@@ -92,7 +92,7 @@ def asymmetric(X, Y):
         (lambda X, Y: rbf_kernel(X, Y)[:, :3], r"affinity\(X, X\) has shape \(40, 3\) and must h"),
         (
             asymmetric,
-            r"affinity\(X, X\) must be symmetric, got affinity\(X, X\)\[0, 1\].*differ by 0\.5",
+            r"affinity\(X, X\) must be symmetric, but affinity\(X, X\)\[0, 1\].*differ by 0\.5",
         ),
         (
             lambda X, Y: rbf_kernel(X, Y) - 0.9,
@@ -138,7 +138,7 @@ def test_new_rows_that_a_callable_cannot_place(wrap):
     _, extension = CallableSimilarity(lambda X, Y: rbf_kernel(Y, X)).build(points(0))
     with pytest.raises(ValueError, match=r"affinity\(X_new, X\) has shape \(40, 4\) and must ha"):
         extension(points(1, n=4))
-    with pytest.raises(ValueError, match="X_new has 2 features and the graph was built on 3"):
+    with pytest.raises(ValueError, match="X_new has 2 features, but the graph was built on 3"):
         extension(points(0, d=2))
     _, extension = CallableSimilarity(
         lambda X, Y: rbf_kernel(X, Y) * (1.0 if len(X) == 40 else np.nan)

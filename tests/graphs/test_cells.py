@@ -68,7 +68,7 @@ def test_with_every_cell_in_reach_the_search_is_exact():
 
 @pytest.mark.parametrize("setting", ["MAX_HELD", "USUAL", "CHUNK", "TILE"])
 def test_bounds_and_blocks_do_not_change_the_answer(monkeypatch, setting):
-    """Candidates reduced on the way, bounds that fail for many queries, small blocks."""
+    """Candidates that are reduced during the search, bounds that fail often, small blocks."""
     X = rows_of("blobs", n=3000)
     expected = neighbor_graph(X, n_neighbors=8, neighbors="cells", random_state=0)
     value = {"MAX_HELD": 1, "USUAL": 0.2, "CHUNK": 700, "TILE": 5000}[setting]

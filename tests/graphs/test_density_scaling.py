@@ -63,7 +63,7 @@ def test_self_loops_are_the_formula_on_the_diagonal():
     difference = (loops - plain).toarray()
     assert np.all(plain.diagonal() == 0)
     np.testing.assert_allclose(difference, np.diag(difference.diagonal()))
-    # Without distance only the density is left: sqrt(W_ii W_jj) bounds W_ij.
+    # At distance 0 only the density counts: sqrt(W_ii W_jj) bounds W_ij.
     bound = np.sqrt(np.outer(loops.diagonal(), loops.diagonal()))
     assert np.all(plain.toarray() <= bound * (1 + 1e-12))
 
@@ -112,7 +112,7 @@ def test_copies_cost_few_edges_even_if_nearly_all_rows_are_one_point():
     W = density_scaling_similarity(X)
     assert connected_components(W)[0] == 1
     assert W.nnz < 80 * len(X)
-    # Closely: the copies alone are a few steps apart.
+    # Closely connected: copies are a few steps apart.
     part = csgraph.dijkstra(W[:3000][:, :3000], unweighted=True, indices=0)
     assert part.max() <= np.ceil(np.log2(3000))
 
@@ -143,7 +143,7 @@ def test_integers_with_copies_are_clustered_alike_in_any_order():
 
 
 def test_density_of_copies_is_that_of_as_many_rows_nearby():
-    """A point with many copies counts as dense: its edges weigh more than those of single ones."""
+    """A point with many copies counts as dense: its edges weigh more than those of single rows."""
     grid = np.argwhere(np.ones((9, 9))).astype(float)
     dense = (grid[:, 0] < 4).astype(int)
     X = np.repeat(grid, np.where(dense, 12, 3), axis=0)

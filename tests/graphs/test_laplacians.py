@@ -160,5 +160,5 @@ def test_stored_zeros_are_no_edges():
 def test_message_names_count_sizes_and_remedy():
     message = component_message(np.repeat([0, 5, 2, 3, 1], [200, 1, 3, 40, 1]))
     assert "5 connected components (smallest: 1, 1, 3 of 245 points)" in message
-    assert "raise n_neighbors or sigma" in message
+    assert "Raise n_neighbors or sigma" in message
     assert component_message([0, 0]) == ""

@@ -82,5 +82,5 @@ def test_nearest_neighbors_checks_its_parameters():
     with pytest.raises(TypeError, match="'nearest_neighbors' has no parameter sigma; it takes"):
         make_similarity("nearest_neighbors", sigma=1.0)
     _, extension = NearestNeighborsSimilarity(n_neighbors=2).build(X)
-    with pytest.raises(ValueError, match="X_new has 2 features and the graph was built on 3"):
+    with pytest.raises(ValueError, match="X_new has 2 features, but the graph was built on 3"):
         extension(points(0, d=2))

@@ -64,7 +64,7 @@ def test_every_back_end_agrees_with_brute_force(backend, metric, d):
     assert recall(indices, expected_indices) > 0.999
     np.testing.assert_allclose(distances, expected, rtol=1e-6, atol=1e-14)
     assert (np.diff(distances, axis=1) >= 0).all()
-    # Float32 indexes may miss a tie, but a distance is that of the pair to full precision.
+    # Float32 indexes may miss a tie, but distances have full precision.
     pair = cdist(X, X, metric=metric)[np.arange(len(X))[:, None], indices]
     np.testing.assert_allclose(distances, pair, rtol=1e-10, atol=1e-14)
 
@@ -268,13 +268,13 @@ def test_transformer_is_cloned():
     ],
 )
 def test_too_few_given_neighbors(given_neighbors):
-    with pytest.raises(ValueError, match=r"names [03] neighbours for row 0 .* and 5 are needed"):
+    with pytest.raises(ValueError, match=r"has [03] neighbours for row 0, .* but 5 are needed"):
         neighbor_graph(blobs(), n_neighbors=5, neighbors=given_neighbors)
 
 
 def test_bad_arguments():
     X = blobs()
-    with pytest.raises(ValueError, match=r"graph of shape \(3, 3\) and X has 400 points"):
+    with pytest.raises(ValueError, match=r"graph of shape \(3, 3\), but X has 400 points"):
         neighbor_graph(X, n_neighbors=5, neighbors=sp.eye_array(3, format="csr"))
     with pytest.raises(ValueError, match="metric must be one of euclidean, cosine; got 'l1'"):
         neighbor_graph(X, n_neighbors=5, metric="l1")

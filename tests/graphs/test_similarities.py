@@ -261,7 +261,7 @@ def test_extension_pickles_and_mixes_dense_with_sparse(affinity, params):
 @pytest.mark.parametrize(("affinity", "params"), RECIPES)
 def test_extension_checks_its_points(affinity, params):
     _, extension = make_similarity(affinity, **params).build(points(0))
-    with pytest.raises(ValueError, match="X_new has 2 features and the graph was built on 3"):
+    with pytest.raises(ValueError, match="X_new has 2 features, but the graph was built on 3"):
         extension(points(0, d=2))
     with pytest.raises(ValueError, match="NaN"):
         extension([[np.nan, 0.0, 0.0]])
@@ -359,7 +359,7 @@ def test_unknown_names_list_the_valid_ones():
 def test_recipes_pass_through_and_functions_agree_with_them():
     recipe = make_similarity("local_scaling", n_neighbors=3)
     assert make_similarity(recipe) is recipe
-    with pytest.raises(TypeError, match="set n_neighbors there"):
+    with pytest.raises(TypeError, match="Set n_neighbors there"):
         make_similarity(recipe, n_neighbors=2)
     X = points(0)
     np.testing.assert_array_equal(recipe.build(X)[0], local_scaling_similarity(X, n_neighbors=3))

@@ -1,9 +1,10 @@
-"""Is there more than one group? Tests of a split and of given labels, and what they are made of.
+"""Statistical tests for clusters: whether a split is real, and whether given labels are.
 
-`split_test` asks whether rows have more than one group, `label_test` which given clusters are
-separated, `calibrate_novelty` which rows belong to none. `modes/` has the tests of a sample on the
-line, `splits/` the candidates for a split and their test on held-out rows, `labels/` the borders
-between given clusters, `novelty/` distances of rows in their clusters.
+`split_test` tests whether the rows form more than one group, `label_test` which given clusters are
+separated, and `calibrate_novelty` finds rows that belong to no cluster. `modes/` has the tests for
+one mode of a one-dimensional sample, `splits/` the candidate splits and their test on held-out
+rows, `labels/` the borders between given clusters, and `novelty/` the distances of rows within
+their clusters.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""How far rows are from a curved border: walk towards the other side and measure."""
+"""Distances of rows to a curved border, found by bisection towards the other side."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 __all__ = ["Border"]
 
-# Nearest rows of a side whose mean distance decides.
+# Number of nearest rows of each side whose mean distance decides the side of a point.
 N_NEIGHBORS = 3
-# Seen rows that are kept, and their entries: of more rows so many are drawn.
-MOST_SEEN, MOST_ENTRIES = 2000, 20_000_000
-# Halvings of a walk: its end is known to within 1/512 of the distance to the other side.
+# Maximum number of seen rows, and of their entries. Larger sets are sampled.
+MAX_SEEN, MAX_ENTRIES = 2000, 20_000_000
+# Bisection steps: the border is located to within 1/512 of the distance to the other side.
 N_STEPS = 8
-# Distances held at a time.
+# Maximum number of distances in memory at once.
 BLOCK = 2_000_000
-# Farther away than so many times the extent of the seen rows is as far as that.
+# Entries are clipped to this multiple of the extent of the seen rows.
 FARTHEST = 1e100
 
 
 class Border:
-    r"""The border between two sides of rows, of any shape.
+    r"""The border, of any shape, between two sides of rows.
 
-    A point is on the side whose three nearest rows are nearer to it in the mean.
+    A point is on the side whose three nearest rows have the smaller mean distance to it.
 
     Parameters
     ----------
     seen : matrix of shape (m, d)
-        Rows that were clustered, dense or CSR. Of more than 2,000 rows, 2,000 are drawn, with the
-        same share of each side.
+        Rows that were clustered, dense or CSR. If there are more than 2,000, a random sample of
+        2,000 is used, with the same share of each side.
     sides : array-like of bool of shape (m,)
-        Their sides.
+        Side of each seen row.
     rng : Generator
-        Draws from the seen rows.
+        Random generator that samples the seen rows.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Border:
             )
         kept = rows_kept(sides, seen.shape[1], rng)
         seen, self._sides = seen[kept], sides[kept]
-        # In single precision, and far from the origin, squares would lose the distances.
+        # In single precision, squares of rows far from the origin would lose the distances.
         self._centre = None if sparse.issparse(seen) else seen.mean(axis=0, dtype=np.float64)
         seen = self._centred(seen)
         self._unit = float(abs(seen).max()) if seen.shape[0] else 0.0
@@ -69,14 +69,15 @@ class Border:
     def distances(self, rows: Any) -> NDArray[np.float64]:
         r"""Return signed distances of rows to the border, positive on side True.
 
-        From a row x a straight walk leads to the nearest seen row y of the other side. The
+        A straight walk leads from a row x to the nearest seen row y of the other side. The
         distance is the length of the walk up to the point where the side changes, found by
         bisection.
 
-        Scores of a kernel or a graph level off inside their clusters, so that their density can
-        have two modes where that of the rows has one. Distances do not: across the border the
-        length grows by what the row moves, also in an empty gap, so that its density has a valley
-        at the border only where the rows have one.
+        Scores of a kernel or a graph level off inside the clusters. Their density can therefore
+        have two modes even if the density of the rows has one. Distances do not level off: when a
+        row moves across the border, its distance changes by the length of the move, also in an
+        empty gap. The density of the distances has a valley at the border only if the density of
+        the rows has one.
 
         Parameters
         ----------
@@ -86,21 +87,21 @@ class Border:
         Returns
         -------
         ndarray of shape (n,)
-            In the units of the rows; all 0 where the seen rows are on one side.
+            Distances in the units of the rows; all 0 if the seen rows are on one side only.
 
         Notes
         -----
-        For p = x + t (y - x) and any row z Stewart's theorem says
+        For p = x + t (y - x) and any row z, Stewart's theorem states
 
         .. math:: |p - z|^2 = (1 - t) |x - z|^2 + t |y - z|^2 - t (1 - t) |x - y|^2,
 
-        so that distances between rows are all that is needed, and a step of the bisection takes as
-        long in many dimensions as in one.
+        Only distances between rows are needed, and a bisection step takes the same time in any
+        number of dimensions.
 
-        The sides are those of the nearest seen rows also where the method that found them has a
-        `predict` of its own. Near a hyperplane in many dimensions the nearest row of the other
-        side lies sideways, so that a walk to the hyperplane is longer than the distance to it, the
-        more so the nearer the row is: a valley that the rows do not have.
+        Sides are those of the nearest seen rows, even if the clustering method has its own
+        `predict`. In many dimensions, the nearest row on the other side of a hyperplane lies
+        sideways. A walk to the hyperplane would be longer than the distance to it, most of all for
+        rows close to it. The lengths would have a valley that the rows do not have.
         """
         n = rows.shape[0]
         if rows.shape[1] != self._seen.shape[1]:
@@ -154,8 +155,8 @@ class Border:
 def rows_kept(
     sides: NDArray[np.bool_], n_features: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return which seen rows a `Border` keeps: all, or some with the same share of each side."""
-    most = min(MOST_SEEN, max(MOST_ENTRIES // max(n_features, 1), 2 * N_NEIGHBORS))
+    """Return the seen rows that a `Border` keeps: all, or a sample with the same side shares."""
+    most = min(MAX_SEEN, max(MAX_ENTRIES // max(n_features, 1), 2 * N_NEIGHBORS))
     if sides.size <= most:
         return np.arange(sides.size)
     chosen = []

@@ -1,4 +1,4 @@
-"""Dithering: a value is known only to within the resolution of its column."""
+"""Dithering: uniform noise that fills the gaps between the discrete values of a column."""
 
 from __future__ import annotations
 
@@ -16,37 +16,39 @@ from volmar.evidence.modes.densities import GRID, fill
 
 __all__ = ["column_resolutions", "dithered", "dithered_scores"]
 
-# Rows from which resolutions are computed: so many entries, within these limits.
-FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 100, 500, 64_000
-# Entries of sparse rows that are made dense at once.
+# Resolutions are computed from at most MAX_ENTRIES entries, in MIN_ROWS to MAX_ROWS rows.
+MIN_ROWS, MAX_ROWS, MAX_ENTRIES = 100, 500, 64_000
+# Maximum number of entries of sparse rows that are made dense at once.
 BLOCK = 4_000_000
-# A column of at most `FEW_VALUES` has noise so wide that it shows one mode by itself. Of at most
-# `CATEGORIES` twice that: once it is a plateau, which looks more like two groups than a bell does.
+# A column with at most `FEW_VALUES` distinct values gets noise wide enough to make it unimodal.
+# With at most `CATEGORIES` values the width is doubled: otherwise the density would be a plateau,
+# which looks more like two groups than a bell shape does.
 FEW_VALUES, CATEGORIES = 10, 3
-# Widths to try, from one step to the whole range, and the mass of valleys that counts as none.
+# Number of widths to try, from one step to the whole range, and the mass below which a valley does
+# not count.
 N_WIDTHS, NO_VALLEY = 9, 0.02
-# Steps below this share of the standard deviation leave no gap that a test could see.
+# Steps below this share of the standard deviation are too small for a test to detect.
 NEGLIGIBLE = 0.05
 
 
 def column_resolutions(X: Any) -> NDArray[np.float64]:
     """Return the resolution of each column: the median step between its distinct values.
 
-    Columns without ties are continuous, and so are those with steps below a twentieth of their
-    standard deviation: their resolution is 0. The gaps between at most ten values are those of
-    a code (3, 6, 7 for three diagnoses): such a column is no evidence by itself, and its
-    resolution is the smallest width of noise that leaves it one mode.
+    Columns without ties are continuous, and so are columns with steps below 5 % of their standard
+    deviation. Their resolution is 0. A column with at most ten distinct values is treated as a
+    code (such as 3, 6, 7 for three diagnoses), whose gaps are no evidence. Its resolution is the
+    smallest width of noise that makes it unimodal.
 
     Parameters
     ----------
     X : matrix of shape (n, d)
-        Rows, dense or CSR. At most 500 of them (100 where there are many columns), drawn at
-        random and always the same, are looked at.
+        Rows, dense or CSR. Resolutions are computed from a sample of at most 500 rows (100 if
+        there are many columns), which is drawn with a fixed seed.
 
     Returns
     -------
     ndarray of shape (d,)
-        In the units of the columns.
+        Resolutions, in the units of the columns.
 
     Examples
     --------
@@ -61,26 +63,26 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     n, d = X.shape
     if n < 2:
         return np.zeros(d)
-    most = int(np.clip(MOST_ENTRIES // max(d, 1), FEWEST_ROWS, MOST_ROWS))
-    # Not every second row, say: rows may alternate.
+    most = int(np.clip(MAX_ENTRIES // max(d, 1), MIN_ROWS, MAX_ROWS))
+    # A random sample, because rows at even steps may belong to the same group.
     few = X if n <= most else X[np.sort(np.random.default_rng(0).choice(n, most, replace=False))]
     few = few.toarray() if sparse.issparse(few) else np.asarray(few)
     if not is_finite(few):
-        raise ValueError("X contains NaN or infinity; drop or fill such rows.")
+        raise ValueError("X contains NaN or infinity. Drop or fill such rows.")
     unit = np.maximum(np.abs(few).max(axis=0, initial=0.0), np.finfo(few.dtype).tiny)
-    few = few / unit  # steps and squares of any magnitude are numbers
+    few = few / unit  # steps and squares do not overflow
     ordered = np.sort(few, axis=0)
     tied = np.flatnonzero((ordered[1:] == ordered[:-1]).any(axis=0))
     resolutions = np.zeros(d)
     if tied.size:
         found = _resolutions_of_tied(few[:, tied], ordered[:, tied])
-        with np.errstate(over="ignore"):  # twice the range may be more than the largest number
+        with np.errstate(over="ignore"):  # twice the range may overflow
             resolutions[tied] = np.minimum(found * unit[tied], np.finfo(np.float64).max)
     return resolutions
 
 
 def as_given(X: Any) -> Any:
-    """Return rows that are floats already without looking at them, others after checks."""
+    """Return float rows unchanged, without checks; check and convert all others."""
     is_rows = isinstance(X, np.ndarray) or (sparse.issparse(X) and X.format == "csr")
     if is_rows and X.ndim == 2 and X.dtype in FLOATS:
         return X
@@ -92,11 +94,11 @@ def _resolutions_of_tied(few: NDArray, ordered: NDArray) -> NDArray[np.float64]:
     steps = np.sort(np.diff(ordered, axis=0), axis=0).astype(np.float64)
     m, n_ties = len(steps), np.count_nonzero(steps == 0, axis=0)
     has_ties = (n_ties > 0) & (n_ties < m)
-    # The ties come first: the median of what follows them.
+    # Ties sort first. The median is that of the steps after them.
     places = [np.minimum((n_ties + m - 1 + odd) // 2, m - 1) for odd in (0, 1)]
     medians = 0.5 * sum(np.take_along_axis(steps, at[None, :], axis=0)[0] for at in places)
     resolutions = np.where(has_ties, medians, 0.0)
-    # Few values, and each of them often: not the few entries of a sparse continuous column.
+    # Few values, each of them frequent. This excludes sparse columns with few continuous entries.
     n_values = m + 1 - n_ties
     n_other = m + 1 - _largest_counts(ordered)
     widths: dict[tuple[bytes, bytes], float] = {}  # many columns may have the same values
@@ -112,18 +114,18 @@ def _resolutions_of_tied(few: NDArray, ordered: NDArray) -> NDArray[np.float64]:
 
 
 def _largest_counts(ordered: NDArray) -> NDArray:
-    """Return how often the most frequent value of each sorted column occurs."""
+    """Return the count of the most frequent value of each sorted column."""
     starts = np.vstack([np.ones(ordered.shape[1], dtype=bool), ordered[1:] != ordered[:-1]])
-    # Length of the run up to each row: its number less that of the last start.
+    # Length of the run up to each row: its index minus that of the last start.
     rows = np.arange(len(ordered))[:, None]
     runs = rows - np.maximum.accumulate(np.where(starts, rows, 0), axis=0) + 1
     return np.asarray(runs.max(axis=0))
 
 
 def _one_mode_width(values: NDArray, counts: NDArray, step: float) -> float:
-    """Return the smallest width of noise with which a column of few values has one mode.
+    """Return the smallest width of noise with which a column of few values is unimodal.
 
-    As wide as the range it always has: all boxes around the values then share a point.
+    With noise as wide as the range it always is: all boxes around the values then share a point.
     """
     span = float(values[-1] - values[0])
     widths = np.geomspace(step, span, N_WIDTHS)
@@ -131,17 +133,17 @@ def _one_mode_width(values: NDArray, counts: NDArray, step: float) -> float:
     inside = np.abs(place[:, :, None] - values) <= 0.5 * widths[:, None, None]
     density = inside @ counts.astype(np.float64)
     total = density.sum(axis=1)
-    seen = total > 0  # boxes that are much narrower than the span may lie between all places
+    seen = total > 0  # boxes much narrower than the span may fall between the grid points
     has_one = np.zeros(N_WIDTHS, dtype=bool)
     has_one[seen] = fill(density[seen] / total[seen, None]) <= NO_VALLEY
     return float(widths[np.argmax(has_one)]) if has_one.any() else span
 
 
 def check_generator(rng: Any) -> None:
-    """Refuse what is no generator of random numbers."""
+    """Raise TypeError if `rng` is not a numpy.random.Generator."""
     if not isinstance(rng, np.random.Generator):
         raise TypeError(
-            f"rng must be a numpy.random.Generator, got {type(rng).__name__}. Make one by "
+            f"rng must be a numpy.random.Generator, got {type(rng).__name__}. Create one with "
             "numpy.random.default_rng(0)."
         )
 
@@ -150,31 +152,31 @@ def _checked_widths(resolutions: Any, X: Any) -> NDArray[np.float64]:
     widths = check_vector("resolutions", resolutions, may_be_empty=True)
     if widths.size != X.shape[1] or widths.min(initial=0.0) < 0:
         raise ValueError(
-            f"resolutions must hold a width, not negative, for each of the {X.shape[1]} columns "
-            f"of X, got {widths.size}. Use those of column_resolutions."
+            f"resolutions must hold a nonnegative width for each of the {X.shape[1]} columns of "
+            f"X, got {widths.size} widths. Use column_resolutions(X)."
         )
     return widths
 
 
 def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
-    """Return rows with uniform noise of the width of each column's resolution.
+    """Add uniform noise to rows; in each column, its width is the resolution.
 
-    A binary column becomes a step without a valley, integers of a wide range hardly change. Only
-    what looks for gaps may see such rows: clusters are labels of the rows as they are.
+    A binary column becomes a step without a valley. Integers with a wide range hardly change. Use
+    dithered rows only in tests for gaps. Clusters are found in the original rows.
 
     Parameters
     ----------
     X : matrix of shape (n, d)
-        Rows; sparse ones come back dense where there is noise to add.
+        Rows, dense or CSR. Sparse rows are returned dense if any resolution is positive.
     resolutions : ndarray of shape (d,)
-        Of `column_resolutions`.
+        Resolutions from `column_resolutions`.
     rng : Generator
-        Draws the noise.
+        Random generator of the noise.
 
     Returns
     -------
     matrix of shape (n, d)
-        In the dtype of X; X itself where all resolutions are 0.
+        Rows in the dtype of X; X itself if all resolutions are 0.
     """
     X = as_given(X)
     check_generator(rng)
@@ -190,18 +192,18 @@ def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
 def dithered_scores(
     score: Callable[[Any], NDArray], X: Any, resolutions: NDArray, rng: np.random.Generator
 ) -> NDArray:
-    """Return the scores of dithered rows; sparse ones are dense a block at a time.
+    """Return the scores of dithered rows; sparse rows are made dense block by block.
 
     Parameters
     ----------
     score : callable
-        From rows to scores of shape (n,).
+        Function that maps rows to scores of shape (n,).
     X : matrix of shape (n, d)
         Rows, dense or CSR.
     resolutions : ndarray of shape (d,)
-        Of `column_resolutions`.
+        Resolutions from `column_resolutions`.
     rng : Generator
-        Draws the noise.
+        Random generator of the noise.
     """
     X = as_given(X)
     if not sparse.issparse(X) or not _checked_widths(resolutions, X).any():

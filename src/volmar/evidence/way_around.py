@@ -1,4 +1,4 @@
-"""Two modes along a line, and still one piece: a way around the valley."""
+"""Detect rows that are bimodal along a line but connected around the valley, such as a ring."""
 
 from __future__ import annotations
 
@@ -15,64 +15,66 @@ from volmar.evidence.modes.densities import GRID, grid_shares, missing_mass, smo
 
 __all__ = ["has_way_around"]
 
-# Rows that are looked at, and their entries.
-MOST_ROWS, MOST_ENTRIES = 2000, 20_000_000
-# Rows at the valley, or at a mode, below which nothing is said; of more than so many a sample is
-# looked at.
-FEWEST, MOST = 5, 250
-# Bandwidth of the scores' density in units of the middle nine tenths, at 300 rows; half the width
-# of the slabs of rows at the modes and at the valley, too.
+# Maximum number of rows that are examined, and of their entries.
+MAX_ROWS, MAX_ENTRIES = 2000, 20_000_000
+# Minimum number of rows at the valley and at each mode, and the number above which they are
+# sampled.
+MIN_NEAR, MAX_NEAR = 5, 250
+# Bandwidth of the density of the scores at 300 rows, in units of the 5-95 % range. It is also half
+# the width of the slabs of rows at the modes and at the valley.
 BANDWIDTH = 0.1
-# The straight way must lead through sparser space: one-sided level of 5 %.
+# The straight path must lead through sparser space, at a one-sided level of 5 %.
 CLEAR = 1.64
-# The rows at the valley must lie in space that is denser than half of that, by so many errors.
+# Number of standard errors by which the rows at the valley must be below half of that increase.
 BEYOND_HALF = 1.0
-# Distances held at a time.
+# Maximum number of distances in memory at once.
 BLOCK = 2_000_000
 
 
 def has_way_around(X: Any, scores: ArrayLike) -> bool:
-    r"""Whether rows with two modes along their scores are connected around the valley.
+    r"""Return whether rows with bimodal scores are connected around the valley.
 
-    A ring or a bent band is one piece and has two modes along a line: the rows at the valley are
-    few along the line, but they do not lie in sparser space than others. This function compares
-    them with rows that would be there if both modes went on straight.
+    A ring or a bent band is a single piece, but bimodal along a line. Few rows lie at the valley,
+    but the space around them is not sparser than elsewhere. This function compares these rows with
+    the rows of both modes, shifted to the valley.
 
     Parameters
     ----------
     X : matrix of shape (n, d)
-        Rows, dense or CSR. Of more than 2,000 rows, 2,000 at even steps in the order of the scores
-        are looked at. Columns of few values are dithered (`dithered`).
+        Rows, dense or CSR. If there are more than 2,000, the 2,000 at even steps in the order of
+        the scores are used. Columns with few distinct values are dithered (`dithered`).
     scores : array-like of shape (n,)
-        Scores along which a test found two modes: those of a hyperplane, or distances to a border
-        (`Border.distances`). Best of held-out rows.
+        Scores along which a test found two modes: scores of a hyperplane, or distances to a border
+        (`Border.distances`), preferably of held-out rows.
 
     Returns
     -------
     bool
-        True where the valley is an artefact of the projection. False where it is a gap, and also
-        where that cannot be seen: in one column, with fewer than five rows at the valley or at a
+        True if the valley is an artefact of the projection. False if it is a gap, or if this
+        cannot be decided: with a single column, with fewer than five rows at the valley or at a
         mode, and in high dimension.
 
     Notes
     -----
     Columns are divided by their standard deviations. Let r(x) be the distance from x to its k-th
-    nearest row, with k about a third of the root of n: its logarithm measures how sparse space is
-    around x. The rows M of a mode are *shifted* to the valley, each by (valley - mode) c, where c
-    is the slope of the columns in the scores within both sides. That is where the group of this
-    mode would be if it reached into the valley with its shape unchanged. With V the rows at the
-    valley, there is a way around as seen from M if
+    nearest row, with k about sqrt(n) / 3. Its logarithm measures how sparse space is around x. The
+    rows M of a mode are *shifted* to the valley, each by (valley - mode) c, where c is the slope
+    of the columns in the scores within both sides. This is where the group of this mode would be
+    if it reached into the valley with its shape unchanged. Let V be the rows at the valley. There
+    is a way around as seen from M if
 
     .. math:: g = \mathrm{mean}_{x \in M} [\log r(\mathrm{shifted}\ x) - \log r(x)] > 0, \qquad
         \mathrm{mean}_{x \in V} \log r(x) - \mathrm{mean}_{x \in M} \log r(x) < g / 2,
 
-    the first by 1.64 standard errors, the second by one. Both modes must agree.
+    where the first inequality must hold by 1.64 standard errors and the second by one. Both modes
+    must agree.
 
-    Rows at the valley between two groups of one covariance matrix are distributed as shifted ones,
-    so that the left side of the second inequality is g, in any dimension and for any units of
-    the columns; on a ring it is 0. Between a narrow and a wide group they lie in denser space than
-    shifted rows of the wide one, but not than those of the narrow one. In high dimension all
-    distances are alike: g is not above 0, and nothing is called connected.
+    If two groups have the same covariance matrix, the rows at the valley between them are
+    distributed like shifted rows. The left side of the second inequality is then g, in any
+    dimension and for any units of the columns. On a ring it is 0. Between a narrow and a wide
+    group, the rows at the valley lie in denser space than shifted rows of the wide group, but not
+    than those of the narrow group. In high dimension, all distances are alike: g is not above 0,
+    and the result is False.
 
     Examples
     --------
@@ -92,7 +94,7 @@ def has_way_around(X: Any, scores: ArrayLike) -> bool:
     s = check_vector("scores", scores, n)
     if d < 2:
         return False
-    most = min(MOST_ROWS, MOST_ENTRIES // d)
+    most = min(MAX_ROWS, MAX_ENTRIES // d)
     if n > most:
         kept = np.argsort(s, kind="stable")[np.linspace(0, n - 1, most).astype(np.int64)]
         X, s = X[kept], s[kept]
@@ -104,7 +106,7 @@ def has_way_around(X: Any, scores: ArrayLike) -> bool:
 
 
 class _Valley(NamedTuple):
-    """Places of the deepest valley and of the modes on its two sides, and half a slab's width."""
+    """Scores of the deepest valley and of the modes on its two sides, and half a slab's width."""
 
     valley: float
     modes: tuple[float, float]
@@ -112,7 +114,7 @@ class _Valley(NamedTuple):
 
 
 def _valley(s: NDArray) -> _Valley | None:
-    """Return where the smoothed density of scores lacks most to have one mode; None if nowhere."""
+    """Return the deepest valley of the smoothed density of scores; None if it is unimodal."""
     low, high = np.quantile(s, [0.05, 0.95])
     length = float(high - low)
     if not length > 0:
@@ -135,15 +137,15 @@ def _valley(s: NDArray) -> _Valley | None:
 
 
 def _standardised(X: Any) -> NDArray[np.float64]:
-    """Return dense columns of mean 0 and standard deviation 1, without those that are constant."""
-    # Copies of a row would have no distance from each other, however sparse space is.
+    """Return dense columns of mean 0 and standard deviation 1, without constant columns."""
+    # Without dithering, copies of a row would be at distance 0 even in sparse space.
     rows = dithered(X, column_resolutions(X), np.random.default_rng(0))
     rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
     unit = np.abs(rows).max(axis=0)
     rows = rows[:, unit > 0] / unit[unit > 0].astype(np.float64)
     rows -= rows.mean(axis=0)
     deviations = rows.std(axis=0)
-    # What is left of a constant column is rounding.
+    # A smaller deviation is the rounding error of a constant column.
     varies = deviations > 1e-7 if X.dtype == np.float32 else deviations > 1e-14
     return rows[:, varies] / deviations[varies]
 
@@ -151,9 +153,9 @@ def _standardised(X: Any) -> NDArray[np.float64]:
 def _is_connected(rows: NDArray, s: NDArray, found: _Valley) -> bool:
     n_neighbors = int(np.clip(np.sqrt(s.size) / 3.0, 3, 15))
     at_valley, *at_modes = (_at(s, place, found.width) for place in (found.valley, *found.modes))
-    if rows.shape[1] < 2 or min(map(len, (at_valley, *at_modes))) < FEWEST:
+    if rows.shape[1] < 2 or min(map(len, (at_valley, *at_modes))) < MIN_NEAR:
         return False
-    # A row is its own nearest one.
+    # Each row counts as its own nearest row.
     sparseness = _log_distance(rows[at_valley], rows, n_neighbors + 1)
     slope = _slope_within(rows, s, s > found.valley)
     for mode, members in zip(found.modes, at_modes, strict=True):
@@ -169,10 +171,10 @@ def _is_connected(rows: NDArray, s: NDArray, found: _Valley) -> bool:
 
 
 def _at(s: NDArray, place: float, width: float) -> NDArray[np.int64]:
-    """Return the rows with scores near a place; at most `MOST` of them, at random."""
+    """Return the rows whose scores are near `place`, or a sample of `MAX_NEAR` of them."""
     there = np.flatnonzero(np.abs(s - place) <= width)
-    if there.size > MOST:
-        there = np.random.default_rng(0).choice(there, MOST, replace=False)
+    if there.size > MAX_NEAR:
+        there = np.random.default_rng(0).choice(there, MAX_NEAR, replace=False)
     return there
 
 
@@ -181,7 +183,7 @@ def _square_error(values: NDArray) -> float:
 
 
 def _slope_within(rows: NDArray, s: NDArray, upper: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return by how much columns rise with the scores, within both sides."""
+    """Return the slopes of the columns in the scores, pooled within both sides."""
     centred, places = rows.copy(), s.copy()
     for side in (upper, ~upper):
         centred[side] -= rows[side].mean(axis=0)
@@ -199,5 +201,5 @@ def _log_distance(points: NDArray, rows: NDArray, k: int) -> NDArray[np.float64]
         ]
         for i in range(0, len(points), step)
     ]
-    # Copies are at a distance of 0, or what rounding makes of it; rows have unit deviations.
+    # Copies are at distance 0, up to rounding. Columns have unit deviations.
     return 0.5 * np.log(np.maximum(np.concatenate(blocks), 1e-12))

@@ -1,4 +1,4 @@
-"""A p-value in words."""
+"""Formatting of p-values in reports and messages."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import numpy as np
 
 __all__ = ["is_minimum", "level_text", "p_value_text", "rounded_up"]
 
-# Draws that no test of the house makes: smaller p-values are not told apart.
+# Smallest p-value that is printed. No test makes enough draws to resolve smaller ones.
 SMALLEST = 1e-4
-# A p-value above its level and not above this one is a hint of a gap, and no evidence.
+# A p-value between its level and this value is a hint of a gap, not evidence for one.
 HINT = 0.2
 
 
 def p_value_text(p_value: float, minimum: float = 0.0, level: float | None = None) -> str:
-    """Return a p-value with two digits, and the level that it is compared with if given.
+    """Format a p-value with two digits, and the level it is compared with, if given.
 
-    A p-value that is no larger than `minimum`, the smallest one that the test could have given, is
-    an upper bound, and is rounded up.
+    `minimum` is the smallest p-value that the test can return. A p-value that is not larger is an
+    upper bound, and is rounded up.
 
     Examples
     --------
@@ -35,16 +35,16 @@ def p_value_text(p_value: float, minimum: float = 0.0, level: float | None = Non
 
 
 def level_text(level: float | None) -> str:
-    """Return what follows a p-value: its level, or nothing where there is none."""
+    """Format the level that follows a p-value; empty if there is none."""
     return "" if level is None or np.isnan(level) else f", level {level:.2g}"
 
 
 def rounded_up(p_value: float) -> float:
-    """Return a positive p-value rounded up to two digits: a bound stays one."""
+    """Return a positive p-value rounded up to two digits, so that an upper bound stays valid."""
     digit = 10.0 ** (np.floor(np.log10(p_value)) - 1.0)
     return float(np.ceil(p_value / digit - 1e-9) * digit)
 
 
 def is_minimum(p_value: float, minimum: float) -> bool:
-    """Return whether a test could have given no smaller p-value."""
+    """Return whether a p-value is the smallest one that the test can return."""
     return bool(p_value < 1.0 and p_value <= minimum * (1.0 + 1e-9))

@@ -1,4 +1,4 @@
-"""From points to pairwise information: similarities, neighbours, Laplacians."""
+"""Graphs of points: similarities, nearest neighbours and Laplacians."""
 
 from volmar.graphs.bandwidth import distance_range, mean_distance, resolve_sigma, rms_distance
 from volmar.graphs.callable_similarity import CallableSimilarity

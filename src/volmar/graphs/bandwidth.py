@@ -23,10 +23,10 @@ _RULE = re.compile(
 
 
 def mean_distance(X: MatrixLike) -> float:
-    """Mean distance m_σ over the n (n - 1) / 2 pairs of points (JMLR 2013, eq. 27).
+    """Compute the mean distance m_σ of the n (n - 1) / 2 pairs of points (JMLR 2013, eq. 27).
 
-    Exact at every n, in blocks: O(n² d) time and O(block · n) memory. Nothing is subsampled, so
-    far past 20,000 points prefer `rms_distance`, which is linear in n.
+    The value is exact for any n and computed in blocks, in O(n² d) time and O(block · n) memory.
+    For many more than 20,000 points, prefer `rms_distance`, which is linear in n.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def mean_distance(X: MatrixLike) -> float:
     Returns
     -------
     float
-        The mean.
+        The mean distance.
 
     Examples
     --------
@@ -50,16 +50,16 @@ def mean_distance(X: MatrixLike) -> float:
     for start, stop, D in upper_blocks(X):
         np.sqrt(D, out=D)
         width = stop - start
-        # The square corner holds both orders of each of its pairs.
+        # The square block on the diagonal has each pair twice.
         total += 0.5 * float(D[:, :width].sum()) + float(D[:, width:].sum())
     return total / (n * (n - 1) / 2)
 
 
 def rms_distance(X: MatrixLike) -> float:
-    """Root of the mean squared distance over all n² ordered pairs, sqrt(2 tr cov).
+    """Compute the root of the mean squared distance over all n² ordered pairs, sqrt(2 tr cov).
 
-    This is the sqrt(γ) of the sparse kernel MMC paper (section 5) in the form its authors' peers
-    compute: a point's zero distance to itself counts, and cov divides by n. O(nd).
+    This is the sqrt(γ) of the sparse kernel MMC paper (section 5), in the usual form: the zero
+    distance of a point to itself counts, and cov divides by n. The cost is O(nd).
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def rms_distance(X: MatrixLike) -> float:
     Returns
     -------
     float
-        The root mean square.
+        The root mean squared distance.
 
     Examples
     --------
@@ -86,10 +86,10 @@ def rms_distance(X: MatrixLike) -> float:
 
 
 def distance_range(X: MatrixLike) -> float:
-    """Largest minus smallest distance over the pairs of different points of the data.
+    """Compute the largest minus the smallest distance over all pairs of points.
 
-    The σ_0 of which the multivariate-loss paper takes tenths for its normalised cut. Exact, at the
-    cost of `mean_distance`.
+    This is the σ_0 of the multivariate-loss paper, which uses tenths of it for its normalised cut.
+    The value is exact, at the cost of `mean_distance`.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def distance_range(X: MatrixLike) -> float:
     Returns
     -------
     float
-        The range; zero for two points, which have one distance.
+        The range of the distances; zero for two points, which have only one distance.
 
     Examples
     --------
@@ -111,20 +111,20 @@ def distance_range(X: MatrixLike) -> float:
     smallest, largest = math.inf, 0.0
     for _, _, D in upper_blocks(X):
         largest = max(largest, float(D.max()))
-        np.fill_diagonal(D, math.inf)  # a point's distance to itself is no pair's
+        np.fill_diagonal(D, math.inf)  # leave out the distance of a point to itself
         smallest = min(smallest, float(D.min()))
     return math.sqrt(largest) - math.sqrt(smallest)
 
 
 def resolve_sigma(X: MatrixLike, sigma: float | str = "mean") -> float:
-    """Find the width of a Gaussian similarity from a number or a rule.
+    """Compute the width of a Gaussian similarity from a number or a rule.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
-        The points; a rule measures them, a number ignores them.
+        The points, used only if `sigma` is a rule.
     sigma : float or str, default="mean"
-        A positive number, or ``[factor *] rule [/ divisor]`` with the rule one of
+        A positive number, or ``[factor *] rule [/ divisor]``, where the rule is one of
 
         - ``mean``: the mean pairwise distance (`mean_distance`); ``"mean/10"`` is the width of the
           JMLR paper's artificial sets, ``"4*mean"`` to ``"mean/4"`` its grid on the benchmarks;
@@ -151,20 +151,21 @@ def resolve_sigma(X: MatrixLike, sigma: float | str = "mean") -> float:
     X = check_points(X)
     if is_constant(X):
         raise ValueError(
-            f"sigma={sigma!r} measures the distances between points and all {X.shape[0]} rows of "
-            "X are the same point. Give sigma as a number, or check that X was loaded correctly."
+            f"sigma={sigma!r} is computed from the distances between points, but all {X.shape[0]} "
+            "rows of X are the same point. Give sigma as a number, or check that X was loaded "
+            "correctly."
         )
     value = factor * _RULES[name](X) / divisor
     if not 0 < value < math.inf:
         raise ValueError(
             f"sigma={sigma!r} gives {value} on these points (the range of two points is zero, and "
-            "factors can overflow). Give sigma as a number, or take 'mean'."
+            "factors can overflow). Give sigma as a number, or use 'mean'."
         )
     return value
 
 
 def parse_sigma(sigma: float | str) -> float | tuple[float, str, float]:
-    """Return a number as itself and a rule as (factor, name, divisor); refuse anything else."""
+    """Return a number as a float, and a rule as (factor, name, divisor); reject other values."""
     if isinstance(sigma, str):
         match = _RULE.fullmatch(sigma)
         if match and match["rule"] in _RULES:

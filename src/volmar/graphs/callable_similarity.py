@@ -1,4 +1,4 @@
-"""A similarity that is given as a function of two sets of points."""
+"""A similarity given as a function of two sets of points."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class CallableSimilarity:
     function : callable
         ``function(X, Y)`` takes two sets of rows, dense or CSR as the training points are, and
         returns their nonnegative similarities, dense or sparse, of shape (len(X), len(Y));
-        ``function(X, X)`` must be symmetric. For parameters of its own use `functools.partial`.
-        What is fitted with it can be pickled where the function can.
+        ``function(X, X)`` must be symmetric. Bind parameters with `functools.partial`. Estimators
+        fitted with it can be pickled if the function can.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class CallableSimilarity:
         """Build the similarity, and its extension to new points."""
         X = check_points(X)
         W = check_similarity(_matrix(self.function, X, X, "affinity(X, X)"), name="affinity(X, X)")
-        # A copy: new points are compared with these rows long after the caller may change them.
+        # A copy, because the caller may change X before new points are compared with it.
         return W, CallableExtension(self.function, X.copy())
 
 
@@ -72,7 +72,7 @@ class CallableExtension:
     rows: Any
 
     def __call__(self, X_new: MatrixLike) -> Any:
-        """Similarities of shape (m, n), dense or CSR as the function returns them."""
+        """Return similarities of shape (m, n), dense or CSR like the output of the function."""
         X_new = check_new_points(X_new, self.rows)
         name = "affinity(X_new, X)"
         S = _matrix(self.function, X_new, self.rows, name)
@@ -81,18 +81,18 @@ class CallableExtension:
         return S
 
     def weights(self, X_new: MatrixLike) -> Any:
-        """Similarities divided by their row sums; refused where a row has none."""
+        """Return similarities divided by their row sums; raise ValueError if a row has none."""
         return rows_over_sums(self(X_new), points="X_new")
 
 
 def _matrix(function: Callable[[Any, Any], Any], A: Any, B: Any, name: str) -> Any:
-    """Call the function, and refuse what has not one entry for each pair of rows."""
+    """Call the function, and check that it returns one entry for each pair of rows."""
     S = function(A, B)
     S = S if sp.issparse(S) else np.asarray(S)
     if S.shape != (A.shape[0], B.shape[0]):
         raise ValueError(
-            f"{name} has shape {S.shape} and must have {(A.shape[0], B.shape[0])}: an affinity "
-            "takes two sets of rows and returns a similarity for each pair, as "
-            "sklearn.metrics.pairwise.rbf_kernel does."
+            f"{name} has shape {S.shape} and must have {(A.shape[0], B.shape[0])}. An affinity "
+            "takes two sets of rows and returns a similarity for each pair, like "
+            "sklearn.metrics.pairwise.rbf_kernel."
         )
     return S

@@ -1,9 +1,10 @@
-"""Approximate nearest neighbours by cells of rows, to a recall that is chosen on a sample.
+"""Approximate nearest neighbours by cells of rows, with a recall that is calibrated on a sample.
 
-An inverted file in numpy. Rows are put into cells around centres (a short k-means). A query is
-compared with the rows of cells whose centre is near, one float32 matrix product for each cell and
-all queries that look into it, and with a bound on the distance of its k-th neighbour in hand most
-comparisons end there: selecting, not multiplying, is what a search spends its time on.
+This is an inverted file in numpy. Rows are assigned to cells around centres, found by a short
+k-means. A query is compared with the rows of the cells whose centres are near. There is one
+float32 matrix product for each cell and all queries that visit it. Most of a search is spent on
+selection, not on multiplication. A bound on the distance of the k-th neighbour of each query
+therefore rejects most rows at once.
 """
 
 from __future__ import annotations
@@ -17,46 +18,49 @@ from numpy.typing import NDArray
 
 __all__ = ["TARGET_RECALL", "CellIndex"]
 
-# Share of the true neighbours to be found, and rows on which the way there is chosen.
+# Share of the true neighbours to find, and the number of rows on which the search is calibrated.
 TARGET_RECALL = 0.95
 N_CALIBRATION = 400
-# Cells for n rows: CELLS sqrt(n). Fewer are compared in vain more often, more cost as much again
-# to be looked through.
+# The number of cells for n rows is CELLS sqrt(n). With fewer cells, more rows are compared in
+# vain. With more cells, comparing queries with the centres takes too long.
 CELLS = 2.0
+# Number of rows per cell, and of k-means steps, to find the centres.
 TRAINING_ROWS = 20
 TRAINING_STEPS = 6
-# Rows near a query's cell that bound the distance of its k-th neighbour.
+# Number of rows near the cell of a query that bound the distance of its k-th neighbour.
 N_BOUNDING = 600
-# The bound is lowered so that it still holds for this share of the queries; others search again.
+# The bound is lowered so that it still holds for this share of the queries. The others are
+# searched again, with the bound multiplied by these factors.
 USUAL = 0.95
 WIDER = (1.5, 100.0)
-# Queries at a time, entries of a matrix product at a time (4 MB, within a cache), and candidates a
-# query that are held before they are reduced to the nearest k.
+# Number of queries at a time, entries of a matrix product at a time (4 MB, to fit into a cache),
+# and candidates per query that are stored before they are reduced to the nearest k.
 CHUNK = 2**15
 TILE = 2**20
 MAX_HELD = 160
-# Candidates beyond k, so that rounding to float32 does not decide who is k-th.
+# Number of candidates beyond k, so that rounding to float32 does not decide which row is k-th.
 SPARE = 2
 
 
 @dataclass(frozen=True)
 class _Cells:
-    """Rows in the order of their cells, those of cell c at start[c]:start[c + 1]."""
+    """Rows in the order of their cells; cell c has the rows start[c]:start[c + 1]."""
 
     centres: NDArray
     rows: NDArray
     start: NDArray
-    order: NDArray  # number of each row before
+    order: NDArray  # original index of each row
 
 
 class CellIndex:
-    """Neighbours among rows by cells; a `seed` makes it repeatable.
+    """Index of rows for nearest-neighbour search by cells; `seed` makes it reproducible.
 
-    A query is compared with the cells whose centre is near, relative to a bound on the distance of
-    its k-th neighbour. `reach` is the largest ratio of the squares of the two: the smallest with
-    which `TARGET_RECALL` of the neighbours of `N_CALIBRATION` rows are found, less two standard
-    errors. In the worst case, many dimensions without structure, this takes in most cells.
-    `tightness` is what the bound may be multiplied by: neighbours found beyond it are too many.
+    A query is compared with the rows of a cell if the squared distance to its centre, divided by
+    the squared bound on the distance of the k-th neighbour, is at most `reach`. `reach` is the
+    smallest ratio for which the recall on `N_CALIBRATION` rows, minus two standard errors, is at
+    least `TARGET_RECALL`. In the worst case, many dimensions without structure, most cells are
+    searched. `tightness` is a factor by which the bound is multiplied to limit the number of
+    candidates.
     """
 
     def __init__(self, rows: NDArray, k: int, seed: int) -> None:
@@ -67,7 +71,7 @@ class CellIndex:
         self.reach, self.tightness = self._calibrated(rng)
 
     def among(self) -> NDArray:
-        """Return candidates of each fitted row, as `near`."""
+        """Return candidates for each fitted row; see `near`."""
         cells = self._cells
         own = np.repeat(np.arange(len(cells.centres)), np.diff(cells.start))
         found = np.empty((len(own), self.k), dtype=np.int64)
@@ -75,7 +79,7 @@ class CellIndex:
         return found
 
     def near(self, queries: NDArray) -> NDArray:
-        """Return candidates (m, k + SPARE) of queries in no order, -1 where there are too few."""
+        """Return unordered candidates (m, k + SPARE) for queries; -1 if there are too few."""
         queries = np.ascontiguousarray(queries, dtype=np.float32)
         own = _nearest_centre(queries, self._cells.centres)
         order = np.argsort(own, kind="stable")
@@ -84,9 +88,9 @@ class CellIndex:
         return found
 
     def _search(self, queries: NDArray, own: NDArray) -> NDArray:
-        """Search for queries in the order of their cells."""
+        """Search for queries that are sorted by their cells."""
         found = np.full((own.size, self.k), -1, dtype=np.int64)
-        # Those that have too few within the usual bound, or within their reach, take a wider one.
+        # Queries with too few candidates are searched again with a wider bound and reach.
         tries = [(share, self.reach) for share in (self.tightness, *WIDER)] + [(1.0, np.inf)]
         for tightness, reach in tries:
             short = np.flatnonzero(found[:, -1] < 0)
@@ -97,7 +101,7 @@ class CellIndex:
         return np.where(found < 0, -1, self._cells.order[found])
 
     def _calibrated(self, rng: np.random.Generator) -> tuple[float, float]:
-        """Return the reach with which a sample has the wanted recall, and the tightness."""
+        """Return the reach that gives a sample the target recall, and the tightness."""
         n = len(self._cells.rows)
         chosen = np.sort(rng.choice(n, min(N_CALIBRATION, n), replace=False))
         queries = self._cells.rows[chosen]
@@ -109,7 +113,7 @@ class CellIndex:
         cell = np.searchsorted(self._cells.start, truth, side="right") - 1
         ratio = np.take_along_axis(scan.distances_to_centres(), cell, axis=1)
         ratio /= scan.first_bound[:, None]
-        # Row means vary between rows: two standard errors are allowed for.
+        # The recall varies between rows: allow for two standard errors.
         for reach in np.quantile(ratio, np.linspace(TARGET_RECALL, 1.0, 11)):
             recall = (ratio <= reach).mean(axis=1)
             error = recall.std() / np.sqrt(recall.size)
@@ -119,10 +123,11 @@ class CellIndex:
 
 
 class _Scan:
-    """Queries on their way through the cells, with the candidates found so far.
+    """State of a search through the cells: queries, and the candidates found so far.
 
-    `own` is the cell of each query, ascending. Distances are squared and taken about the centre of
-    the cell that is searched: about a common origin far points would lose the digits that matter.
+    `own` is the cell of each query, in ascending order. Distances are squared and computed
+    relative to the centre of the searched cell. Relative to a common origin, far points would lose
+    the significant digits.
     """
 
     def __init__(
@@ -135,7 +140,7 @@ class _Scan:
         self._held = 0
 
     def run(self, reach: float = np.inf) -> _Scan:
-        """Compare every query with the rows of the cells within its reach."""
+        """Compare each query with the rows of the cells within its reach."""
         cells, n_cells = self._cells, len(self._cells.centres)
         limit = reach * self.first_bound if np.isfinite(reach) else None
         step = max(1, 16 * TILE // max(1, len(self._queries)))
@@ -150,7 +155,7 @@ class _Scan:
         return self
 
     def nearest(self) -> NDArray:
-        """Positions of the nearest k rows found for each query, -1 at the end for missing ones."""
+        """Return positions of the nearest k rows found for each query, padded with -1."""
         graph = self.reduced()
         found = np.full((len(self._queries), self._k), -1, dtype=np.int64)
         counts = np.diff(graph.indptr)
@@ -158,7 +163,7 @@ class _Scan:
         return found
 
     def distances_to_centres(self) -> NDArray:
-        """Squared distances (m, n_cells)."""
+        """Return squared distances (m, n_cells) of queries to the centres."""
         return self._squares_to(self._cells.centres).T
 
     def _squares_to(self, centres: NDArray) -> NDArray:
@@ -168,7 +173,7 @@ class _Scan:
         return squares
 
     def _bounds(self, own: NDArray) -> NDArray:
-        """Squared distance to the k-th of some rows near the query's cell."""
+        """Return squared distances to the k-th nearest of some rows near the cell of a query."""
         cells, n_rows = self._cells, max(N_BOUNDING, self._k)
         bound = np.empty(own.size, dtype=np.float32)
         sizes = np.diff(cells.start)
@@ -182,7 +187,7 @@ class _Scan:
             for part in _parts(members, right.shape[1]):
                 squares = _left(self._queries[part] - centre) @ right
                 bound[part] = np.partition(squares, self._k - 1, axis=1)[:, self._k - 1]
-        # Rounded up: the rows that made the bound are among those within it.
+        # Rounded up, so that the rows that define the bound are within it.
         return np.maximum(bound, np.finfo(np.float32).tiny) * np.float32(1 + 1e-5)
 
     def _look_into(self, cell: int, queries: NDArray) -> None:
@@ -204,7 +209,7 @@ class _Scan:
                 self._reduce()
 
     def _reduce(self) -> None:
-        """Keep the nearest k of the candidates, and look for nearer ones from here on."""
+        """Keep the nearest k candidates, and lower the bounds accordingly."""
         graph = self.reduced()
         full = np.flatnonzero(np.diff(graph.indptr) == self._k)
         worst = graph.data[graph.indptr[full][:, None] + np.arange(self._k)].max(axis=1)
@@ -214,11 +219,11 @@ class _Scan:
         self._held = graph.nnz
 
     def reduced(self) -> Any:
-        """Nearest k candidates of each query, as a graph of squared distances."""
+        """Return the nearest k candidates of each query, as a graph of squared distances."""
         query, row, square = (np.concatenate(part) for part in zip(*self._found, strict=True))
         shape = len(self._queries), len(self._cells.rows)
         pairs = sp.coo_array((square, (query, row)), shape=shape)
-        pairs.has_canonical_format = True  # nobody is found twice: there is nothing to be summed
+        pairs.has_canonical_format = True  # each pair is found only once: nothing to sum
         graph = pairs.tocsr()
         counts = np.diff(graph.indptr)
         keep = np.ones(graph.nnz, dtype=bool)
@@ -239,7 +244,7 @@ class _Scan:
 
 
 def _cells(rows: NDArray, rng: np.random.Generator) -> _Cells:
-    """Centres by a few steps of k-means on a sample, and the rows in the order of their cells."""
+    """Find centres by a few k-means steps on a sample, and sort the rows by their cells."""
     n = rows.shape[0]
     n_cells = min(max(1, int(CELLS * np.sqrt(n))), n)
     sample = rows[rng.choice(n, min(n, TRAINING_ROWS * n_cells), replace=False)]
@@ -260,7 +265,7 @@ def _cells(rows: NDArray, rng: np.random.Generator) -> _Cells:
 
 
 def _nearest_centre(rows: NDArray, centres: NDArray) -> NDArray:
-    """Index of the centre nearest to each row."""
+    """Return the index of the centre nearest to each row."""
     right = np.ascontiguousarray(-2.0 * centres.T)
     norms = _norms(centres)
     nearest = np.empty(len(rows), dtype=np.intp)
@@ -277,7 +282,7 @@ def _norms(rows: NDArray) -> NDArray:
 
 
 def _left(rows: NDArray) -> NDArray:
-    """Rows (x, |x|², 1), whose products with the columns of `_right` are squared distances."""
+    """Return rows (x, |x|², 1), whose products with columns of `_right` are squared distances."""
     m, d = rows.shape
     left = np.empty((m, d + 2), dtype=np.float32)
     left[:, :d], left[:, d], left[:, d + 1] = rows, _norms(rows), 1.0
@@ -285,7 +290,7 @@ def _left(rows: NDArray) -> NDArray:
 
 
 def _right(rows: NDArray) -> NDArray:
-    """Columns (-2y, 1, |y|²): see `_left`."""
+    """Return columns (-2y, 1, |y|²); see `_left`."""
     m, d = rows.shape
     right = np.empty((d + 2, m), dtype=np.float32)
     right[:d], right[d], right[d + 1] = -2.0 * rows.T, 1.0, _norms(rows)
@@ -293,6 +298,6 @@ def _right(rows: NDArray) -> NDArray:
 
 
 def _parts(queries: NDArray, width: int) -> list[NDArray]:
-    """Cut queries into parts whose comparison with `width` rows fits a cache."""
+    """Divide queries into parts whose comparison with `width` rows fits into a cache."""
     step = max(1, TILE // int(width))
     return [queries[i : i + step] for i in range(0, queries.size, step)]

@@ -1,6 +1,6 @@
-"""Rows that coincide: one point of a graph each, and the edges of a point shared by its rows.
+"""Rows that coincide are one point of a graph, and share the edges of that point.
 
-Points may be in another order than the rows, whether or not any coincide.
+Points may be in another order than the rows, even if no rows coincide.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["Copies", "distinct_rows"]
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """Which rows are copies: the `point` (n,) of each row, and the `counts` (p,) of rows."""
+    """The `point` (n,) of each row, and the number `counts` (p,) of rows at each point."""
 
     point: NDArray
     counts: NDArray
 
     @classmethod
     def none(cls, order: NDArray) -> Copies:
-        """Every row is a point of its own, the points being the rows in this order."""
+        """Return copies in which every row is a separate point; points are rows in this order."""
         return cls(np.argsort(order), np.ones(order.size, dtype=np.intp))
 
     @property
@@ -60,11 +60,11 @@ class Copies:
         return rank
 
     def spread(self, graph: Any) -> Any:
-        """Directed edges of rows, from those of points.
+        """Return directed edges between rows, from edges between points.
 
-        Row t of a point gets all edges of the point, to row ``t mod m`` of a neighbour with m
-        rows: as many edges for a row as for a point, and those that lead to a point with many
-        copies reach all of them.
+        Row t of a point has all edges of the point, to row ``t mod m`` of a neighbour with m rows.
+        A row has as many edges as its point, and edges to a point with many copies reach all of
+        them.
         """
         if not self.exist:
             rows = graph[self.point]
@@ -79,10 +79,10 @@ class Copies:
         return sp.csr_array((graph.data[at], columns, indptr), shape=(self.n_rows,) * 2)
 
     def ties(self, weights: NDArray) -> Any:
-        """Directed edges between the copies of a point, of the weight given for it.
+        """Return directed edges between the copies of each point, with the weight of the point.
 
         Row t is joined to rows t + 1, t + 2, t + 4 and so on (modulo the number of copies), so
-        that m copies hang together closely by about m log2(m) edges.
+        that m copies are closely connected by about m log2(m) edges.
         """
         rows, columns = [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.intp)]
         counts = self.counts[self.point]
@@ -98,7 +98,7 @@ class Copies:
 
 
 def distinct_rows(rows: Any) -> tuple[Any, NDArray]:
-    """Find the different rows, and for every row which of them it is."""
+    """Return the distinct rows, and for each row the index of its distinct row."""
     if not sp.issparse(rows):
         distinct, group = np.unique(rows, axis=0, return_inverse=True)
         return distinct, group.ravel()

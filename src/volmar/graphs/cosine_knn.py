@@ -46,27 +46,27 @@ def cosine_knn_similarity(
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
 ) -> Any:
-    """Sparse similarity ``⟨x_i, x_j⟩ / |x_i||x_j|`` of nearest neighbours (JMLR section 8.1).
+    """Compute the similarity ``⟨x_i, x_j⟩ / |x_i||x_j|`` of nearest neighbours (JMLR section 8.1).
 
-    The paper prints "among the k-nearest neighbours of each other", which is the mutual graph; its
-    tables come out with the union, so that is the default. A point is not its own neighbour, so
-    W_ii = 0.
+    The paper states "among the k-nearest neighbours of each other", which is the mutual graph. Its
+    tables are reproduced with the union, which is therefore the default. A point is not its own
+    neighbour, so that W_ii = 0.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
-        The points; nonnegative features keep every cosine nonnegative.
+        The points. With nonnegative features, all cosines are nonnegative.
     n_neighbors : int, default=7
-        Neighbours for each point, by cosine.
+        Number of neighbours of each point, by cosine.
     mutual : bool, default=False
-        Keep only the edges that both ends name.
+        Whether to keep only edges between points that are neighbours of each other.
     neighbors, random_state, n_jobs
         As in `NeighborSearch`.
 
     Returns
     -------
     csr_array of shape (n, n)
-        In X's float dtype, equal to its transpose to the last bit.
+        Similarities in X's float dtype, exactly symmetric.
 
     Examples
     --------
@@ -88,14 +88,14 @@ def cosine_knn_similarity(
 
 
 def _cosines(distances: Any, name: str) -> Any:
-    """Cosines from cosine distances, refused where one is negative."""
+    """Return cosines from cosine distances; raise ValueError if one is negative."""
     data = 1 - distances.data
     worst = int(np.argmin(data))
     if data[worst] < 0:
         row = int(np.searchsorted(distances.indptr, worst, side="right")) - 1
         raise ValueError(
             f"The cosine of row {row} of {name} and its neighbour {distances.indices[worst]} is "
-            f"{data[worst]:.3g}; similarities must be nonnegative. Make the features nonnegative "
-            "(MinMaxScaler), lower n_neighbors, or use local_scaling_similarity."
+            f"{data[worst]:.3g}, but similarities must be nonnegative. Make the features "
+            "nonnegative (MinMaxScaler), lower n_neighbors, or use local_scaling_similarity."
         )
     return sp.csr_array((data, distances.indices, distances.indptr), shape=distances.shape)

@@ -1,4 +1,4 @@
-"""Neighbour graphs of the rows: labels to start from, and a cut that judges any labels."""
+"""Graphs of nearest neighbours: initial labels, and a cut that compares any labels."""
 
 from __future__ import annotations
 
@@ -18,35 +18,36 @@ from volmar.graphs.neighbors import NeighborSearch, symmetrize
 
 __all__ = ["CutGraph"]
 
-# Similarity of all pairs of rows, relative to the mean degree, that joins the pieces of a graph
-# for its eigenvectors: a cut of a few stray rows is no longer free.
+# Similarity added to all pairs of rows, relative to the mean degree, to connect the graph before
+# computing eigenvectors. It makes cutting off a few stray rows expensive.
 JOINED = 0.001
-# Eigenvectors along which two clusters are looked for: on rings the first follow the rings.
+# Number of eigenvectors that are searched for two clusters. On rings, the first ones vary along
+# the rings.
 N_VECTORS = 3
-# Smallest share of the rows on a side of such a cut.
+# Minimum share of the rows on each side of such a cut.
 SMALLEST_SIDE = 0.02
-# Rows up to which eigenvectors are LAPACK's.
+# Maximum number of rows for which LAPACK computes the eigenvectors.
 DENSE = 100
 
 
 class CutGraph:
     r"""Graphs of the nearest neighbours of the distinct rows.
 
-    With :math:`s_i` the distance of row i to its neighbour number :math:`q = \log_2 n - 2` and s
-    the median of them, each row and its 2 q + 1 nearest neighbours have similarities
+    Let :math:`s_i` be the distance of row i to its neighbour number :math:`q = \log_2 n - 2`, and
+    s the median of these distances. Each row and its 2 q + 1 nearest neighbours have similarities
 
     .. math:: W^{(b)}_{ij} = m_i m_j \exp\Bigl(-\frac{|x_i - x_j|^2}{s_i s_j}\Bigr)
               \Bigl(\frac{s^2}{s_i s_j}\Bigr)^b ,
 
-    where :math:`m_i` is the number of copies of a row, or their weight. At b = 0 an edge is as
-    strong in a sparse place as in a dense one; b > 0 makes a valley of the density cheap to cut.
-    The number of neighbours grows with n: few rows of a thin ring have few neighbours on it.
-    Rows are distinct: copies of a row neither use up its neighbours nor leave it without a scale,
-    and a row written twice is the same as one of weight 2.
+    where :math:`m_i` is the number of copies of a row, or their total weight. With b = 0, edges
+    are as strong in sparse places as in dense ones. With b > 0, a valley of the density is cheap
+    to cut. The number of neighbours grows with n, because a row on a thin ring of few rows has few
+    neighbours on it. Copies of a row are a single row of the graph: they neither use up its
+    neighbours nor make its scale zero, and a duplicated row equals a row of weight 2.
 
-    `distinct` (m, d) are the distinct rows, two at least, `group` (n,) says which of them each row
-    is, and `weights` (n,) are positive. `scale` is s, a distance between neighbours; 0 where most
-    rows are closer than float64 can tell.
+    `distinct` (m, d) are the distinct rows, at least two, `group` (n,) the index of the distinct
+    row of each row, and `weights` (n,) are positive. `scale` is s, a typical distance between
+    neighbours; 0 if most rows are closer than float64 can resolve.
     """
 
     def __init__(self, distinct: Any, group: NDArray, weights: NDArray | None = None):
@@ -78,20 +79,20 @@ class CutGraph:
         return symmetrize(directed)
 
     def shares(self, labels: NDArray) -> NDArray:
-        """Return the share of the weight in each cluster."""
+        """Return the share of the total weight in each cluster."""
         sizes = np.bincount(labels[self._first], self.masses)
         return sizes / sizes.sum()
 
     def cut(self, labels: NDArray) -> float:
-        r"""Return the similarity that k clusters cut, for each row of a cluster: the ratio cut.
+        r"""Return the ratio cut of k clusters: the similarity that is cut per row of a cluster.
 
         .. math:: \frac1k \sum_{c=1}^k \frac{1}{\bar d\, m(c)} \sum_{i \in c, j \notin c}
                   W^{(1)}_{ij}, \qquad m(c) = \sum_{i \in c} m_i
 
-        in units of the mean degree :math:`\bar d` of a row. It depends on the rows and the labels
-        alone, so that it compares labels of different kernels and methods. Clusters are measured
-        by their rows and not by their degrees, next to which rows in sparse places count for
-        nothing.
+        in units of the mean degree :math:`\bar d` of a row. It depends only on the rows and the
+        labels, so that it can compare labels of different kernels and methods. The size of a
+        cluster is its number of rows, not the sum of their degrees, to which rows in sparse places
+        would hardly contribute.
         """
         y = labels[self._first]
         k = int(y.max()) + 1
@@ -107,8 +108,9 @@ class CutGraph:
     def labels(self, k: int, b: float) -> NDArray:
         """Return k >= 2 clusters of the rows: spectral clustering of the graph with exponent b.
 
-        Two clusters are the sides of a threshold along one of the leading eigenvectors, that with
-        the lowest `cut`; more are those of k-means in the leading k, of unit length.
+        Two clusters are the sides of a threshold along one of the leading eigenvectors, the one
+        with the lowest `cut`. For more clusters, k-means is applied to the rows of the leading k
+        eigenvectors, scaled to unit length.
         """
         W = self._similarities(b)
         joined = JOINED * W.sum() / self.masses.sum()
@@ -127,7 +129,7 @@ class CutGraph:
         return y[self._group]
 
     def _best_sides(self, scores: NDArray) -> tuple[float, NDArray]:
-        """Return the lowest cut of a threshold of the scores, and its sides."""
+        """Return the lowest cut of any threshold on the scores, and its sides."""
         order = np.argsort(scores, kind="stable")
         P = self._judge[order][:, order]
         left = np.cumsum(self.masses[order])[:-1]
@@ -154,5 +156,5 @@ def _leading_vectors(W: Any, masses: NDArray, joined: float, degrees: NDArray, k
             values, vectors = eigsh(operator, k=k, which="LA", v0=start, tol=1e-4, maxiter=20 * n)
             return vectors[:, np.argsort(-values)]
         except ArpackNoConvergence:
-            pass  # LAPACK is slower, and always converges
+            pass  # LAPACK is slower, but always converges
     return np.linalg.eigh(S.toarray() + np.outer(u, u))[1][:, ::-1][:, :k]

@@ -1,4 +1,4 @@
-"""The locally scaled similarity with the density put back, on a connected graph of neighbours."""
+"""The locally scaled similarity weighted by the density, on a connected graph of neighbours."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_points
 
 __all__ = ["DensityScalingSimilarity", "default_n_neighbors", "density_scaling_similarity"]
 
-# From here on rows are taken in the order of a k-d tree, so that neighbours are in the cache.
+# From this number of rows on, rows are sorted by a k-d tree, so that neighbours are in the cache.
 REORDERED_FROM = 50_000
-# Neighbours as far away as the last are kept too, up to this many times the number of edges.
+# Neighbours tied with the last are kept too, up to this multiple of the number of edges.
 MAX_TIED = 4
 SAME = 1.0 + 1e-9
 # Width of the kernel: k / USUAL_NEIGHBORS times the distance of nearest neighbours.
 USUAL_NEIGHBORS = 9
-# It is never wider than the local scale, nor narrower than the mean distance of rows on a curve,
-# 2 / k of the local scale: random gaps between few rows are no borders.
+# It is at most the local scale, and at least the mean distance of rows on a curve, which is 2 / k
+# of the local scale. Narrower kernels would turn random gaps between few rows into borders.
 MAX_WIDTH = 1.0
 MIN_RANK = 2.0
-# From here on the kernel falls as a power: see `_log_kernel`.
+# Above this value of -log, the kernel falls as a power of the distance: see `_log_kernel`.
 TAIL = 9.0
-# Local scales over their median, as they count for the density: dense places all alike, and those
-# whose neighbours are a hundred times as far away.
+# Limits of the local scales, relative to their median, in the weight of the density. All denser
+# places count alike, and so do places whose neighbours are more than a hundred times as far away.
 DENSEST, SPARSEST = 0.8, 100.0
 
 
 def default_n_neighbors(n: int) -> int:
-    """Return the number of neighbours for n rows: log2(n) + 3, rounded, n - 1 at most.
+    """Return the number of neighbours for n rows: log2(n) + 3, rounded, at most n - 1.
 
-    The scale of a row is noisy by 1 / sqrt(k) of its density, and blind to whatever is narrower
-    than k neighbours are: k grows with n, and slowly, because a search takes longer for more.
+    The scale of a row has a relative noise of 1 / sqrt(k) in terms of its density, and does not
+    resolve structure narrower than k neighbours. Therefore k grows with n, but slowly, because the
+    search takes longer for more neighbours.
     """
     return min(round(np.log2(n)) + 3, n - 1)
 
@@ -66,8 +67,8 @@ class DensityScalingSimilarity(NeighborRecipe):
         super().__post_init__()
         if sp.issparse(self.neighbors):
             raise TypeError(
-                "neighbors must be a name or a transformer here, not a graph: copies of a row are "
-                "searched as one. Use local_scaling_similarity with a graph of neighbours."
+                "neighbors must be a name or a transformer here, not a graph, because copies of a "
+                "row are searched as one. Use local_scaling_similarity with a graph of neighbours."
             )
 
     def build(self, X: MatrixLike) -> tuple[Any, DensityScalingExtension]:
@@ -103,7 +104,7 @@ class DensityScalingSimilarity(NeighborRecipe):
         return W, extension
 
     def _neighbors(self, X: Any, n_edges: int) -> tuple[NeighborSearch, Copies, Any]:
-        """Search for the nearest different points; where rows coincide, among the points."""
+        """Search for the nearest other points; if rows coincide, among the distinct points."""
         order = spatial_order(X) if X.shape[0] >= REORDERED_FROM else None
         copies = Copies.none(np.arange(X.shape[0]) if order is None else order)
         points = X if order is None else X[order]
@@ -118,10 +119,10 @@ class DensityScalingSimilarity(NeighborRecipe):
         return search, copies, near
 
     def _near(self, search: NeighborSearch, points: Any, n_edges: int) -> Any:
-        """Distances to the nearest neighbours, and to those that are no farther than the last."""
+        """Return distances to the nearest neighbours, and to those tied with the last of them."""
         n = points.shape[0]
         n_edges = min(n_edges, n - 1)
-        # A transformer may name as many as are needed, and no more.
+        # A transformer may return exactly `n_edges` neighbours, not one more.
         if n_edges == n - 1 or not isinstance(self.neighbors, str):
             return search.graph(n_edges)
         found = search.graph(n_edges + 1)
@@ -147,9 +148,9 @@ class DensityScalingSimilarity(NeighborRecipe):
 class LocalScales:
     """Local scales of the p points.
 
-    `radius` (p,) is the distance within which a point has k neighbours, copies counted, and never
-    zero; `relative` (p,) the scale of the density over its median, between DENSEST and SPARSEST;
-    `width` that of the kernel in units of the radius.
+    `radius` (p,) is the distance within which a point has k neighbours, counting copies; it is
+    positive. `relative` (p,) is the scale of the density divided by its median, between DENSEST
+    and SPARSEST. `width` is the width of the kernel in units of the radius.
     """
 
     radius: NDArray
@@ -157,7 +158,7 @@ class LocalScales:
     width: float
 
     def log_similarities(self, edges: Any, exponent: float) -> NDArray:
-        """Logarithms of the similarities along edges that hold distances."""
+        """Return the logarithms of the similarities along edges, given their distances."""
         rows = np.repeat(np.arange(edges.shape[0]), np.diff(edges.indptr))
         columns = edges.indices
         logs = np.log(self.relative)
@@ -170,9 +171,9 @@ class LocalScales:
 class DensityScalingExtension(ExponentialExtension):
     """Density-scaled similarities of new points to the training points.
 
-    A new point's scale is as in `LocalScalingExtension`, where copies of a training point count as
-    often as there are; their similarities stand at the first of them. The density at the new point
-    itself is left out: it is the same for all its similarities.
+    The scale of a new point is as in `LocalScalingExtension`, where every copy of a training point
+    counts. The sum of the similarities of copies is stored at the first of them. The density at
+    the new point itself is left out, because it is the same for all its similarities.
     """
 
     search: NeighborSearch
@@ -210,52 +211,52 @@ def density_scaling_similarity(
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
 ) -> Any:
-    r"""Locally scaled similarity of nearest neighbours, weighted by the density.
+    r"""Compute the locally scaled similarity of nearest neighbours, weighted by the density.
 
     .. math:: W_{ij} = \exp\left(-\frac{|x_i - x_j|^2}{2 c^2 s_i s_j}\right)
               \left(\frac{\bar s^2}{s_i s_j}\right)^b
 
-    with :math:`s_i` the distance from :math:`x_i` to its k-th nearest neighbour, :math:`\bar s`
-    the median of them and b the `exponent`.
+    Here :math:`s_i` is the distance from :math:`x_i` to its k-th nearest neighbour, :math:`\bar s`
+    the median of these distances, and b the `exponent`.
 
     *Density.* In d dimensions :math:`s \propto \rho^{-1/d}` for a density :math:`\rho`, and the
     graph of nearest neighbours measures the roughness of a function f by
-    :math:`\int \rho^{1 + (2b - 2) / d} |\nabla f|^2`. With b = 0 (local scaling) in the plane that
-    is :math:`\int |\nabla f|^2`: a valley of the density costs as much to cut as a mode. b = 1 is
-    :math:`\int \rho |\nabla f|^2` in any number of dimensions, and b = 2 is
-    :math:`\int \rho^2 |\nabla f|^2` in the plane, as with a Gaussian similarity of one width. In
-    many dimensions, where densities vary by orders of magnitude, any b is close to b = 1.
-    :math:`s_i / \bar s` is taken between 0.8 and 100 here: sparse places lose weight, and dense
-    ones are all alike. Otherwise one of them could hold most of the weight of the graph. For the
-    same reason the default, b = 3, can be higher than 2.
+    :math:`\int \rho^{1 + (2b - 2) / d} |\nabla f|^2`. With b = 0 (local scaling), this is
+    :math:`\int |\nabla f|^2` in the plane: a cut through a valley of the density costs as much as
+    one through a mode. b = 1 gives :math:`\int \rho |\nabla f|^2` in any number of dimensions, and
+    b = 2 gives :math:`\int \rho^2 |\nabla f|^2` in the plane, as with a Gaussian similarity of one
+    width. In many dimensions, where densities vary by orders of magnitude, any b is close to
+    b = 1. The ratio :math:`s_i / \bar s` is clipped to the range from 0.8 to 100. Sparse places
+    lose weight, and all dense places count alike. Otherwise a single dense place could have most
+    of the weight of the graph. For the same reason, the default b = 3 can be higher than 2.
 
     *Width.* c is the root mean square of (distance to the nearest neighbour) / :math:`s_i`, times
-    k / 9, at least 2 / k and at most 1: the kernel is about as wide as neighbours are apart, in
-    any dimension, so that few rows on a curve do not reach across to the next, and wider for many
-    rows, to bridge random gaps. Where the exponent is below -9, the kernel falls as a power of the
-    distance instead, :math:`9 e^{-9} / |\text{exponent}|`, so that outliers and far pieces stay
-    joined.
+    k / 9, at least 2 / k and at most 1. In any dimension, the kernel is about as wide as the
+    distance between neighbours, so that few rows on a curve are not connected to the next curve.
+    It is wider for many rows, to bridge random gaps. If the exponent of the kernel is below -9,
+    the kernel falls as a power of the distance instead, :math:`9 e^{-9} / |\text{exponent}|`, so
+    that outliers and far pieces stay connected.
 
-    *Connected.* Edges are those of the `n_edges` nearest neighbours of either end, and of others
-    as near as the last. Pieces of the graph are joined by short edges (see
-    `volmar.graphs.joining`).
+    *Connectedness.* An edge joins two points if one of them is among the `n_edges` nearest
+    neighbours of the other, or tied with the last of these. Components of the graph are joined by
+    short edges (see `volmar.graphs.joining`).
 
-    *Copies.* Neighbours are different points. Rows that coincide are joined to each other and
-    count as often as they are there: :math:`s_i` is scaled by :math:`(k / m)^{1/d}` for the
-    density, where m > k rows are within the distance that has k.
+    *Copies.* Neighbours are distinct points. Rows that coincide are joined to each other, and each
+    of them counts: if m > k rows are within the distance that should contain k, :math:`s_i` is
+    scaled by :math:`(k / m)^{1/d}` for the density.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
         The points.
-    n_neighbors : int, optional
-        k of the local scale. log2(n) + 3, rounded, if not given.
+    n_neighbors : int or None, default=None
+        Number of neighbours k of the local scale. If None, log2(n) + 3, rounded.
     n_edges : int, default=10
-        Nearest neighbours that a row is joined to.
+        Number of nearest neighbours that a row is joined to.
     exponent : float, default=3
-        b, the weight of the density.
+        Exponent b, the weight of the density.
     self_loops : bool, default=False
-        Whether to take the formula at i = j as well, instead of 0.
+        Whether the diagonal follows the formula. If False, it is 0.
     neighbors : str or transformer, default="auto"
         As in `NeighborSearch`.
     random_state, n_jobs
@@ -264,7 +265,7 @@ def density_scaling_similarity(
     Returns
     -------
     csr_array of shape (n, n)
-        In X's float dtype, equal to its transpose to the last bit.
+        Similarities in X's float dtype, exactly symmetric.
 
     Examples
     --------
@@ -289,12 +290,12 @@ def density_scaling_similarity(
 def _log_kernel(
     distances: NDArray, row_radius: NDArray, column_radius: NDArray, width: float
 ) -> NDArray:
-    """Logarithm of the kernel: -t, t = d² / (2 c² s_i s_j), up to TAIL, then log(TAIL / t) - TAIL.
+    """Return the logarithm of the kernel: -t up to t = TAIL, then log(TAIL / t) - TAIL.
 
-    The two meet at t = TAIL. A Gaussian alone would cut every outlier off, and leave nothing to
-    tell which of several far pieces are nearer.
+    Here t = d² / (2 c² s_i s_j). The two branches meet at t = TAIL. A Gaussian alone would cut off
+    every outlier, and would not show which of several far pieces are nearer.
     """
-    # Divided one by one, so that no product under- or overflows.
+    # Two divisions, so that no product under- or overflows.
     with np.errstate(over="ignore"):
         ratio = (distances / row_radius) * (distances / column_radius)
         t = np.minimum(ratio / (2 * width**2), np.finfo(np.float64).max)
@@ -302,7 +303,7 @@ def _log_kernel(
 
 
 def _local_scales(near: Any, counts: NDArray, k: int, n_features: int) -> LocalScales:
-    """Scales from the distances to the nearest points, nearest first, and their copies."""
+    """Compute scales from the distances to the nearest points, nearest first, and the copies."""
     lengths = np.diff(near.indptr)
     starts = near.indptr[:-1]
     distances = near.data.astype(np.float64, copy=False)
@@ -313,7 +314,7 @@ def _local_scales(near: Any, counts: NDArray, k: int, n_features: int) -> LocalS
         mass = counts[near.indices]
         total = np.cumsum(mass)
         within = total - np.repeat(total[starts] - mass[starts] - (counts - 1), lengths)
-    # The first neighbour with which there are k, and the last that is no farther.
+    # Index of the k-th neighbour, counting copies, and of the last one tied with it.
     first = np.minimum(_count(within < k, starts), lengths - 1)
     radius = distances[starts + first]
     last = _count(distances <= np.repeat(radius * SAME, lengths), starts) - 1
@@ -327,7 +328,7 @@ def _local_scales(near: Any, counts: NDArray, k: int, n_features: int) -> LocalS
         end = starts + lengths - 1
         dimension = _dimension(within[end] / found, distances[end] / radius, n_features)
         scale = radius * (k / found) ** (1 / dimension)
-    # Of all rows, so that a point counts as often as it is there.
+    # Weighted by the number of copies of each point.
     median = _weighted_median(scale, counts)
     apart = np.sqrt(np.average((nearest / radius) ** 2, weights=counts))
     width = float(apart * k / USUAL_NEIGHBORS)
@@ -344,7 +345,7 @@ def _count(mask: NDArray, starts: NDArray) -> NDArray:
 
 
 def _dimension(mass_ratio: NDArray, radius_ratio: NDArray, n_features: int) -> float:
-    """Exponent by which the number of rows within a distance grows with it, 1 to n_features."""
+    """Return the exponent of the growth of row counts with the distance, 1 to n_features."""
     wider = radius_ratio > SAME
     if not wider.any():
         return float(n_features)
@@ -359,7 +360,7 @@ def _weighted_median(values: NDArray, counts: NDArray) -> float:
 
 
 def _nearest(near: Any, n_edges: int) -> Any:
-    """Edges to the first neighbours of each row, and to those no farther than the last of them."""
+    """Return edges to the first `n_edges` neighbours of each row, and to ties with the last."""
     lengths = np.diff(near.indptr)
     if lengths.max() <= n_edges:
         return near
@@ -368,14 +369,14 @@ def _nearest(near: Any, n_edges: int) -> Any:
 
 
 def _kept(near: Any, keep: NDArray) -> Any:
-    """Entries of a graph where `keep` is true."""
+    """Return the entries of a graph for which `keep` is True."""
     mask = keep.ravel()
     indptr = np.concatenate([[0], np.cumsum(mask)])[near.indptr].astype(near.indptr.dtype)
     return sp.csr_array((near.data[mask], near.indices[mask], indptr), shape=near.shape)
 
 
 def _with_edges(near: Any, extra: Any) -> Any:
-    """Both graphs' edges, a row's of the second after those of the first; stored zeros stay."""
+    """Return the edges of both graphs, row by row, those of `near` first, with stored zeros."""
     if not extra.nnz:
         return near
     a, b = near.tocoo(), extra.tocoo()
@@ -387,7 +388,7 @@ def _with_edges(near: Any, extra: Any) -> Any:
 
 
 def _with_short_indices(graph: Any) -> Any:
-    """Hold indices in 32 bits where they fit: longer ones double the graph, and solvers refuse."""
+    """Use 32-bit indices if they fit: 64-bit ones double the size, and solvers may refuse them."""
     if max(graph.nnz, graph.shape[0]) >= 2**30:  # edges are mirrored after this
         return graph
     indices, indptr = (a.astype(np.int32, copy=False) for a in (graph.indices, graph.indptr))

@@ -1,9 +1,9 @@
-"""Distances in blocks: no temporary is larger than one block of rows against all points.
+"""Distances in blocks: temporaries hold at most one block of rows against all points.
 
-Squared distances come from one matrix product, |x|² + |y|² - 2⟨x, y⟩, accumulated in float64
-whatever the data's dtype. Its rounding error is about 1e-16 (|x|² + |y|²), so dense points are
-centred first; where a distance must be exact (the scale of a neighbourhood, zero for duplicates)
-`candidate_distances` takes differences instead.
+Squared distances are computed from a matrix product, |x|² + |y|² - 2⟨x, y⟩, in float64 for any
+dtype of the data. The rounding error is about 1e-16 (|x|² + |y|²). Dense points are therefore
+centred first. If a distance must be exact (the scale of a neighbourhood, zero for duplicates), use
+`candidate_distances`, which takes differences.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-# 8 MiB of float64: still in cache when the elementwise passes follow the product, and few enough
-# products that a busy machine's BLAS threads do not spend the time waiting for each other.
+# 8 MiB of float64. A block is still in the cache for the elementwise passes after the product, and
+# blocks are large enough that BLAS threads on a busy machine rarely wait for each other.
 BLOCK_ELEMENTS = 2**20
 
 
 def centre(X: Any) -> NDArray | None:
-    """Mean of dense points in float64; None for sparse ones, which centring would fill."""
+    """Return the mean of dense points in float64; None for sparse points, which stay sparse."""
     return None if sp.issparse(X) else X.mean(axis=0, dtype=np.float64)
 
 
 def shift(X: Any, origin: NDArray | None) -> Any:
-    """X about the origin, in X's own dtype (the subtraction is in float64)."""
+    """Return X minus the origin in X's dtype; the subtraction is in float64."""
     return X if origin is None else np.asarray(X - origin, dtype=X.dtype)
 
 
 def squared_norms(X: Any) -> NDArray:
-    """|x_i|² of float64 rows."""
+    """Return |x_i|² of float64 rows."""
     if sp.issparse(X):
         return np.asarray(X.multiply(X).sum(axis=1)).ravel()
     return np.einsum("ij,ij->i", X, X)
 
 
 def row_peaks(X: Any) -> NDArray:
-    """Largest absolute entry of every row, in float64."""
+    """Return the largest absolute entry of each row, in float64."""
     peaks = abs(X).max(axis=1)
     return (peaks.toarray() if sp.issparse(peaks) else peaks).ravel().astype(np.float64)
 
 
 def unit_rows(X: Any, peaks: NDArray) -> Any:
-    """Rows divided by their lengths, from their nonzero peaks first so that no square underflows.
+    """Scale rows to unit length, after dividing by their nonzero peaks to avoid underflow.
 
-    (`sklearn.preprocessing.normalize` takes a row shorter than about 1e-6 in float32 for zero.)
+    (`sklearn.preprocessing.normalize` treats a float32 row shorter than about 1e-6 as zero.)
     """
     if not sp.issparse(X):
         rows = X / peaks[:, None]
@@ -59,7 +59,7 @@ def unit_rows(X: Any, peaks: NDArray) -> Any:
 
 
 def squared_distances(A: Any, B: Any) -> NDArray:
-    """All |a_i - b_j|² of two sets of rows, as a float64 array."""
+    """Return all |a_i - b_j|² of two sets of rows, as a float64 array."""
     A, B = (M.astype(np.float64, copy=False) for M in (A, B))
     return _product_distances(A, B, squared_norms(A), squared_norms(B))
 
@@ -74,10 +74,10 @@ def _product_distances(A: Any, B: Any, a_norms: NDArray, b_norms: NDArray) -> ND
 
 
 def upper_blocks(X: Any) -> Iterator[tuple[int, int, NDArray]]:
-    """Squared distances of rows start:stop to rows start: and after, the diagonal exactly zero.
+    """Yield squared distances of rows start:stop to rows start:n, with an exactly zero diagonal.
 
-    Yields ``(start, stop, D)`` with D of shape (stop - start, n - start): the pairs of the upper
-    triangle, with the first stop - start columns a full square block.
+    Yields ``(start, stop, D)`` with D of shape (stop - start, n - start). The blocks together hold
+    the pairs of the upper triangle. The first stop - start columns of D are a full square.
     """
     n = X.shape[0]
     X = X.astype(np.float64, copy=False)
@@ -95,7 +95,7 @@ def scale_exponents(
 ) -> NDArray:
     """Turn squared distances into -D_ij / (2 σ_i σ_j), in place.
 
-    Two divisions, not one by the product: σ_i σ_j can underflow where the quotient does not.
+    D is divided twice, because the product σ_i σ_j can underflow even if the quotient does not.
     """
     with np.errstate(over="ignore"):  # an exponent of -inf is a similarity of zero
         D /= row_sigma
@@ -107,10 +107,10 @@ def scale_exponents(
 def symmetric_exponentials(
     X: Any, exponents: Callable[[NDArray, int, int], NDArray], dtype: np.dtype
 ) -> NDArray:
-    """Take exp of `exponents(D, start, stop)` over all pairs: the upper triangle, then its mirror.
+    """Return exp of `exponents(D, start, stop)` for all pairs; the upper triangle is mirrored.
 
-    The exponential is taken once for each pair, which halves the most expensive step and makes
-    the matrix equal to its transpose to the last bit.
+    The exponential is computed once for each pair. This halves the most expensive step, and makes
+    the matrix exactly symmetric.
     """
     n = X.shape[0]
     W = np.empty((n, n), dtype=dtype)
@@ -127,10 +127,10 @@ def symmetric_exponentials(
 
 
 def candidate_distances(A: Any, B: Any, candidates: NDArray, metric: str) -> NDArray:
-    """Distances (m, w) of rows of A to candidate rows of B, from the coordinates themselves.
+    """Return distances (m, w) of rows of A to candidate rows of B, from their coordinates.
 
-    `candidates` (m, w) are indices into B. Euclidean distances are taken by differences (zero for
-    duplicates), cosine ones as 1 - ⟨a, b⟩ of rows of unit length.
+    `candidates` (m, w) are indices into B. Euclidean distances are computed from differences (zero
+    for duplicates), cosine distances as 1 - ⟨a, b⟩ of rows of unit length.
     """
     m, width = candidates.shape
     distances = np.empty((m, width))

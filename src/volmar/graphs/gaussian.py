@@ -35,7 +35,7 @@ class GaussianSimilarity:
         parse_sigma(self.sigma)
 
     def build(self, X: MatrixLike) -> tuple[NDArray, GaussianExtension]:
-        """Build the similarity of all pairs, and its extension to new points."""
+        """Compute the similarities of all pairs, and the extension to new points."""
         X = check_points(X)
         require_dense(X.shape[0], X.dtype, "Gaussian")
         sigma = resolve_sigma(X, self.sigma)
@@ -51,15 +51,15 @@ class ExponentialExtension:
     """Similarities exp(E) of new points to the training points; subclasses compute E."""
 
     def __call__(self, X_new: MatrixLike) -> Any:
-        """Similarities of shape (m, n), dense or CSR as the graph is."""
+        """Return similarities of shape (m, n), dense or CSR like the graph."""
         return self._rows(X_new, lambda exponents: np.exp(exponents, out=exponents))
 
     def weights(self, X_new: MatrixLike) -> Any:
-        """Similarities divided by their row sums; far points do not underflow to 0/0."""
+        """Return similarities divided by their row sums, without underflow for far points."""
         return self._rows(X_new, _softmax)
 
     def _rows(self, X_new: MatrixLike, function: Callable[[NDArray], NDArray]) -> Any:
-        """Apply a function, in place, to the exponents of each row."""
+        """Return `function` of the exponents, which it may overwrite."""
         raise NotImplementedError
 
 
@@ -82,21 +82,23 @@ class GaussianExtension(ExponentialExtension):
 def gaussian_similarity(
     X: MatrixLike, *, sigma: float | str = "mean", self_loops: bool = True
 ) -> NDArray:
-    """Dense Gaussian similarity ``W_ij = exp(-|x_i - x_j|² / 2σ²)`` (JMLR 2013, section 8.1).
+    """Compute the dense Gaussian similarity ``W_ij = exp(-|x_i - x_j|² / 2σ²)``.
+
+    This is the similarity of JMLR 2013, section 8.1.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
         The points.
     sigma : float or str, default="mean"
-        The width, or a rule for it: see `resolve_sigma`.
+        Width of the Gaussian, or a rule for it; see `resolve_sigma`.
     self_loops : bool, default=True
-        Keep W_ii = 1, as the JMLR paper has it; False puts zeros there (Ng, Jordan and Weiss).
+        Whether W_ii = 1, as in the JMLR paper. If False, W_ii = 0 (Ng, Jordan and Weiss).
 
     Returns
     -------
     ndarray of shape (n, n)
-        In X's float dtype, equal to its transpose to the last bit.
+        Similarities in X's float dtype, exactly symmetric.
 
     Examples
     --------
@@ -109,14 +111,13 @@ def gaussian_similarity(
 
 
 def _softmax(exponents: NDArray) -> NDArray:
-    """Return exp(E_ij) / Σ_j exp(E_ij), in place, the row's largest exponent taken out first."""
+    """Return exp(E_ij) / Σ_j exp(E_ij), in place; subtract the largest exponent of a row first."""
     largest = exponents.max(axis=1, keepdims=True)
     if not np.isfinite(largest).all():
         row = int(np.argmin(np.isfinite(largest)))
         raise ValueError(
-            f"row {row} of X is too far from every training row to be placed: even its largest "
-            "similarity is the exponential of minus infinity. Use a larger sigma, or leave the "
-            "row out."
+            f"row {row} of X is too far from every training row: even its largest similarity is "
+            "the exponential of minus infinity. Use a larger sigma, or leave the row out."
         )
     exponents -= largest
     np.exp(exponents, out=exponents)
@@ -125,7 +126,7 @@ def _softmax(exponents: NDArray) -> NDArray:
 
 
 def require_dense(n: int, dtype: np.dtype, name: str) -> None:
-    """Refuse a dense similarity that memory cannot hold, before it is allocated."""
+    """Raise an error before allocating a dense similarity that does not fit into memory."""
     _memory.require_memory(
         n * n * dtype.itemsize + 4 * 8 * BLOCK_ELEMENTS,
         f"A dense {name} similarity of {n} points",
@@ -135,7 +136,7 @@ def require_dense(n: int, dtype: np.dtype, name: str) -> None:
 
 
 def require_extension(n_new: int, rows: Any) -> None:
-    """Refuse dense similarities to more new points than memory can hold."""
+    """Raise an error if the similarities of the new points do not fit into memory."""
     itemsize = rows.dtype.itemsize
     _memory.require_memory(
         n_new * rows.shape[0] * (8 if itemsize == 8 else 8 + itemsize),

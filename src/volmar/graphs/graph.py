@@ -1,4 +1,4 @@
-"""From validated rows to a graph that a method can use and extend to new rows."""
+"""Graphs of validated rows, with their extension to new rows, for the estimators."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from volmar.graphs import (
 from volmar.graphs.validation import check_nonnegative, rows_over_sums
 from volmar.operators import EigenPairs, SPDOperator, as_operator
 
-# A component with a smaller share of the rows is taken for a stray one, not for structure.
+# A component with a smaller share of the rows counts as stray rows, not as structure.
 STRAY_SHARE = 0.05
 DEFAULT_NEIGHBORS = 7
-# Components of a graph beyond these are left to the eigensolver to find.
+# Maximum number of components whose null vectors are given to the eigensolver. It finds the
+# others itself.
 MAX_NULL_VECTORS = 50
-# Eigenvalues 1 - lambda of D^-1/2 W D^-1/2 below this are not divided by: such an eigenvector
-# changes sign between neighbours, and what they say about a row is noise, not to be magnified.
+# Minimum divisor 1 - lambda, an eigenvalue of D^-1/2 W D^-1/2. With a smaller one, the eigenvector
+# changes sign between neighbours. Dividing by it would magnify noise.
 SMALLEST_DIVISOR = 0.05
-# The parameter that each named affinity takes from an estimator.
+# Parameter of the estimator that each named affinity uses.
 OWN_PARAMETER = {
     "density_scaling": "n_neighbors",
     "local_scaling": "n_neighbors",
@@ -45,7 +46,7 @@ OWN_PARAMETER = {
 class Graph:
     """A similarity matrix W (n, n), dense or sparse, with its extension to new rows.
 
-    `row_weights` returns the similarities of new rows to the training rows, over their sum.
+    `row_weights` returns the similarities of new rows to the training rows, divided by their sum.
     """
 
     W: Any
@@ -53,17 +54,17 @@ class Graph:
 
     @property
     def n_neighbors(self) -> int | None:
-        """Number of neighbours that the similarity was built with, None where it has none."""
+        """Number of neighbours of the similarity; None if it has no such parameter."""
         return getattr(getattr(self.row_weights, "__self__", None), "n_neighbors", None)
 
     @property
     def sigma(self) -> float | None:
-        """Width of the Gaussian similarity, None where it has none."""
+        """Width of the Gaussian similarity; None for other similarities."""
         return getattr(getattr(self.row_weights, "__self__", None), "sigma", None)
 
     @property
     def recall(self) -> float | None:
-        """Share of the true neighbours in the graph; None where none were searched for."""
+        """Share of the true neighbours in the graph; None if there was no search."""
         search = getattr(getattr(self.row_weights, "__self__", None), "search", None)
         return getattr(search, "recall", None)
 
@@ -74,7 +75,7 @@ class Graph:
 
     @cached_property
     def inverse_roots(self) -> NDArray:
-        """1 / sqrt(degree), zero for nodes that the Laplacian takes for isolated."""
+        """1 / sqrt(degree); zero for nodes that count as isolated in the Laplacian."""
         positive = self.degrees >= np.finfo(self.W.dtype).tiny
         return np.divide(1.0, np.sqrt(self.degrees), out=np.zeros(len(positive)), where=positive)
 
@@ -84,9 +85,9 @@ class Graph:
         return connected_components(self.W, check=False)
 
     def normalized_operator(self, shift: float = 0.0) -> SPDOperator:
-        """L_sym + shift I, with L_sym = I - D^-1/2 W D^-1/2, in float64 whatever W is.
+        """Return L_sym + shift I, with L_sym = I - D^-1/2 W D^-1/2, in float64 for any dtype of W.
 
-        Rounded to float32, L_sym has eigenvalues below zero where its own are zero.
+        Rounding to float32 would turn zero eigenvalues of L_sym into negative ones.
         """
         return as_operator(
             laplacian(self.W.astype(np.float64, copy=False), check=False),
@@ -98,7 +99,7 @@ class Graph:
     def operator(self, Q: Any, *, shift: float | None = None) -> SPDOperator:
         """Return the matrix Q of pairwise information.
 
-        Q is "laplacian" for L_sym + shift I (1/n if not given), "kernel" for n I - W, a matrix or
+        Q is "laplacian" for L_sym + shift I (shift=1/n if None), "kernel" for n I - W, a matrix,
         an operator, or a function that is called with W.
         """
         n = self.W.shape[0]
@@ -114,7 +115,7 @@ class Graph:
         return matrix
 
     def _null_space(self) -> NDArray:
-        """Roots of the degrees, a column for each of the largest components with edges."""
+        """Return the roots of the degrees, with a column per large component with edges."""
         count, labels = self.components
         volumes = np.bincount(labels, self.degrees, count)
         sizes = np.where(volumes > 0, np.bincount(labels, minlength=count), 0)
@@ -122,9 +123,9 @@ class Graph:
         return np.sqrt(self.degrees)[:, None] * (labels[:, None] == chosen)
 
     def component_words(self, n_clusters: int) -> str:
-        """Return what is wrong with the components; "" where nothing is.
+        """Return a message on problematic components; "" if there are none.
 
-        They are more than the clusters, or one of them is a few stray rows.
+        A problem is a component of a few stray rows, or more components than clusters.
         """
         count, labels = self.components
         sizes = np.sort(np.bincount(labels))
@@ -134,14 +135,14 @@ class Graph:
             return ""
         return (
             f"The graph has {count} connected components of {sizes[0]} to {sizes[-1]} rows, more "
-            f"than n_clusters={n_clusters}, and nothing in it says which belong together. Ask for "
+            f"than n_clusters={n_clusters}, and does not determine which belong together. Use "
             f"n_clusters={count}, or join them with a larger n_neighbors or another affinity."
         )
 
     def warn_of_components(self, n_clusters: int) -> None:
-        """Warn of components of a few stray rows, where the clusters are determined all the same.
+        """Warn of components of a few stray rows if there are not more components than clusters.
 
-        Of more components than clusters a fit warns with its status.
+        If there are more components than clusters, the fit itself warns, with its status.
         """
         words = self.component_words(n_clusters)
         if words and self.components[0] <= n_clusters:
@@ -168,65 +169,66 @@ class SpectralGraph:
 
     @property
     def bound(self) -> float:
-        """What no k clusters' normalised cut is below (Ky Fan).
+        """Lower bound of the normalised cut of any k clusters (Ky Fan).
 
-        Computed eigenvalues lie within their residual of true ones.
+        Computed eigenvalues are within their residuals of the true ones, which are subtracted.
         """
         used = slice(0, self.n_clusters)
         return float(np.maximum(self.values - self.pairs.residuals[used], 0.0).sum())
 
     @property
     def is_degenerate(self) -> bool:
-        """Whether the graph does not determine as many groups as are wanted.
+        """Whether the graph does not determine `n_clusters` clusters.
 
-        It has more components than that, or an eigenvalue in use is 1 or more: its eigenvector
-        parts rows from their own neighbours.
+        It has more components than that, or an eigenvalue in use is at least 1. Its eigenvector
+        then separates rows from their own neighbours.
         """
         return self.graph.components[0] > self.n_clusters or bool(self.values[-1] >= 1.0)
 
     @property
     def words(self) -> str:
-        """What a degenerate graph does not determine, and what to do."""
+        """Message on a degenerate graph, with a remedy."""
         if self.graph.components[0] > self.n_clusters:
             return self.graph.component_words(self.n_clusters)
         values = self.pairs.values
         n_groups = int((values < 1.0).sum())
         return (
             f"The graph holds at most {n_groups} group(s): eigenvalue {n_groups + 1} of L_sym is "
-            f"{values[min(n_groups, values.size - 1)]:.3g}, and eigenvectors of 1 and more split "
-            "rows from their own neighbours. Ask for fewer clusters, or use a smaller n_neighbors "
-            "or sigma."
+            f"{values[min(n_groups, values.size - 1)]:.3g}. Eigenvectors with an eigenvalue of at "
+            "least 1 separate rows from their own neighbours. Use fewer clusters, or a smaller "
+            "n_neighbors or sigma."
         )
 
     def extended(self, rows: Any) -> NDArray:
-        """Coordinates of new rows: those of their neighbours, over 1 - lambda."""
+        """Return coordinates of new rows: means over their neighbours, divided by 1 - lambda."""
         divisors = np.maximum(1.0 - self.values, SMALLEST_DIVISOR)
         return np.asarray(self.graph.row_weights(rows) @ (self.coordinates / divisors))
 
 
 def spectral_graph(graph: Graph, n_clusters: int, n_pairs: int) -> SpectralGraph:
-    """Compute the smallest eigenpairs, and warn of stray rows."""
+    """Compute the smallest eigenpairs of a graph, and warn of stray rows."""
     graph.warn_of_components(n_clusters)
     pairs = graph.normalized_operator().smallest_eigenpairs(n_pairs)
     return SpectralGraph(graph, pairs, n_clusters)
 
 
 def build_graph(X: Any, affinity: Any, *, sigma: Any = None, n_neighbors: Any = None) -> Graph:
-    """Build the graph of an estimator's `affinity`, `sigma` and `n_neighbors`.
+    """Build the graph from an estimator's `affinity`, `sigma` and `n_neighbors`.
 
-    None leaves a parameter to the affinity; n_neighbors is then log2(n) + 3 for "density_scaling"
-    and 7 for the others, or all others of fewer rows. Named affinities come without self-loops,
-    and "local_scaling" on the graph of nearest neighbours at every size: dense below some n and
-    sparse above would be two methods under one name. A recipe of `volmar.graphs`, a callable
-    f(X, Y) or a precomputed matrix is used as given; a recipe that can be called is a recipe.
+    Parameters that are None have the default of the affinity: n_neighbors is log2(n) + 3 for
+    "density_scaling" and 7 for the others, at most n - 1. Named affinities have no self-loops.
+    "local_scaling" uses the graph of nearest neighbours for any n, because a change from a dense
+    to a sparse graph at some n would be two methods under one name. A recipe of `volmar.graphs`, a
+    callable f(X, Y) or a precomputed matrix is used as given. An object that is both a recipe and
+    callable counts as a recipe.
     """
     given = {"sigma": sigma, "n_neighbors": n_neighbors}
     params = {name: value for name, value in given.items() if value is not None}
     if isinstance(affinity, str) and affinity == "precomputed":
         if params:
             raise ValueError(
-                f"{', '.join(params)} cannot be given with affinity='precomputed': the matrix "
-                "already says how similar rows are. Leave it out."
+                f"{', '.join(params)} cannot be given with affinity='precomputed', which already "
+                "has the similarities of the rows. Leave it out."
             )
         return Graph(check_similarity(X), _given_row_weights)
     if isinstance(affinity, str):
@@ -236,34 +238,34 @@ def build_graph(X: Any, affinity: Any, *, sigma: Any = None, n_neighbors: Any = 
         if params and recipe is affinity:
             raise ValueError(
                 f"{', '.join(params)} cannot be given with an affinity that has its own "
-                f"parameters: set it there, in {type(affinity).__name__}."
+                f"parameters. Instead, set it there, in {type(affinity).__name__}."
             )
         if params:
             raise ValueError(
-                f"{', '.join(params)} cannot be given with a callable affinity: bind its "
-                "parameters with functools.partial and leave it out."
+                f"{', '.join(params)} cannot be given with a callable affinity. Bind its "
+                "parameters with functools.partial, and leave it out."
             )
     W, extension = recipe.build(X)
-    # The house's own recipes need no check.
+    # Named recipes of volmar need no check.
     return Graph(W if isinstance(affinity, str) else check_similarity(W), extension.weights)
 
 
 def _operator_of(Q: Any) -> SPDOperator:
-    """Return the operator of a matrix Q that a user gave, or that a user's function returned."""
+    """Convert a matrix Q from the user, or from the user's function, to an operator."""
     is_table = isinstance(Q, (list, tuple)) or getattr(Q, "ndim", 0) == 2
     if not is_table or np.iscomplexobj(Q):
         raise ValueError(
-            f"Q is no symmetric positive definite matrix: got {shown(Q)}. Use a name, a matrix, "
-            "an operator, or a function of W that returns one."
+            f"Q is not a symmetric positive definite matrix: got {shown(Q)}. Use a name, a "
+            "matrix, an operator, or a function of W that returns one."
         )
     try:
         return as_operator(Q)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"Q is no symmetric positive definite matrix: {error}") from error
+        raise ValueError(f"Q is not a symmetric positive definite matrix: {error}") from error
 
 
 def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> dict[str, Any]:
-    """Complete the parameters of a named affinity, refusing one that it has no use for."""
+    """Complete the parameters of a named affinity; raise ValueError for those it does not use."""
     if affinity not in OWN_PARAMETER:
         raise ValueError(
             f"affinity must be one of {', '.join(map(repr, OWN_PARAMETER))}, a callable f(X, Y), "
@@ -278,7 +280,7 @@ def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> 
             )
     if affinity == "gaussian":
         return {"self_loops": False, **params}
-    # The same rows have the same graph, also where neighbours are approximate.
+    # A fixed seed gives the same graph for the same rows, even if neighbours are approximate.
     defaults: dict[str, Any] = {"random_state": 0}
     if affinity == "density_scaling":
         return {"self_loops": False, **defaults, **params}
@@ -289,6 +291,6 @@ def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> 
 
 
 def _given_row_weights(S: Any) -> Any:
-    """Rows of given similarities, divided by their sum."""
+    """Return rows of given similarities, divided by their sums."""
     check_nonnegative(S, "precomputed X")
     return rows_over_sums(S, points="X")

@@ -1,4 +1,4 @@
-"""Short edges that make a graph in pieces connected."""
+"""Short edges that connect the components of a graph."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from volmar.graphs.distances import candidate_distances
 
 __all__ = ["joining_edges"]
 
-# The nearest outside row of a piece up to this size is among its rows' nearest SMALL + 1.
+# If a component has at most SMALL rows, the nearest row outside is among the SMALL + 1 nearest
+# neighbours of its rows.
 SMALL = 32
-# Rows of a larger piece that the search for its way out starts from, and its maximum of steps.
+# Number of rows from which the search in a larger component starts, and its maximum number of
+# steps.
 N_TRIED = 100
 MAX_STEPS = 10
 
 
 def joining_edges(rows: Any, graph: Any) -> Any:
-    """Find edges that join the connected components of a graph, the largest to none.
+    """Find short edges that join the connected components of a graph.
 
-    Borůvka's minimum spanning tree of the pieces: every piece but the largest is joined to the
-    row that is nearest to it from outside, and again with what has become one, until all are.
-    Of a piece of more than `SMALL` rows the nearest pair is found by alternation: from the best
-    of `N_TRIED` of its rows, to the nearest row outside, to the row of the piece nearest to
-    that. It ends at a pair that are each other's nearest, which is short, and nearly always the
-    shortest.
+    This is Borůvka's minimum spanning tree of the components. Every component except the largest
+    is joined to the nearest row outside. This is repeated with the merged components until one is
+    left. In a component of more than `SMALL` rows, the nearest pair is found by alternation: from
+    the best of `N_TRIED` rows to the nearest row outside, then to the row of the component nearest
+    to that, and so on. The search ends at a pair of mutual nearest rows. It is short, and nearly
+    always the shortest.
 
     Edges of the graph count in either direction, and stored zeros are edges. Returns the distances
     along the new edges as a CSR array, in one direction each.
@@ -45,7 +47,7 @@ def joining_edges(rows: Any, graph: Any) -> Any:
         small = np.flatnonzero((sizes > 0) & (sizes <= SMALL))
         new = _ways_out_of_small(rows, piece, small)
         new += [_way_out(rows, piece == one) for one in np.flatnonzero(sizes > SMALL)]
-        # Two pieces may have found the same edge from both sides.
+        # Two components may have found the same edge from both sides.
         pairs = np.unique(np.sort(new, axis=1), axis=0)
         found.append(pairs)
         between = sp.coo_array((np.ones(len(pairs)), tuple(piece[pairs.T])), shape=(n_pieces,) * 2)
@@ -57,7 +59,7 @@ def joining_edges(rows: Any, graph: Any) -> Any:
 
 
 def _ways_out_of_small(rows: Any, piece: NDArray, small: NDArray) -> list[tuple[int, int]]:
-    """Nearest pair (inside, outside) of every small piece, by one search for all of them."""
+    """Return the nearest pair (inside, outside) of each small component, by a single search."""
     inside = np.flatnonzero(np.isin(piece, small))
     if not inside.size:
         return []
@@ -73,7 +75,7 @@ def _ways_out_of_small(rows: Any, piece: NDArray, small: NDArray) -> list[tuple[
 
 
 def _way_out(rows: Any, inside: NDArray) -> tuple[int, int]:
-    """Return a pair (inside, outside) that are each other's nearest."""
+    """Return a pair of rows (inside, outside) that are mutual nearest neighbours."""
     members, others = np.flatnonzero(inside), np.flatnonzero(~inside)
     rows_inside, rows_outside = rows[members], rows[others]
     tried = np.arange(0, members.size, max(1, members.size // N_TRIED))

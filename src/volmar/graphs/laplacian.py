@@ -19,19 +19,19 @@ _BLOCK_ROWS = 256
 
 
 def degrees(W: MatrixLike, *, check: bool = True) -> NDArray:
-    """Degrees d_i = Σ_j W_ij, the diagonal included, summed in float64.
+    """Compute the degrees d_i = Σ_j W_ij, including the diagonal, in float64.
 
     Parameters
     ----------
     W : array-like or sparse matrix of shape (n, n)
         Similarities.
     check : bool, default=True
-        Whether W is validated; False spares a few passes over a W that has been.
+        Whether to validate W. False saves a few passes over a W that is already validated.
 
     Returns
     -------
     ndarray of shape (n,)
-        The degrees.
+        Degree of each node.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def degrees(W: MatrixLike, *, check: bool = True) -> NDArray:
 
 
 def laplacian(W: MatrixLike, *, kind: str = "symmetric", check: bool = True) -> Any:
-    """Laplacian of a similarity matrix.
+    """Compute the Laplacian of a similarity matrix.
 
     With D the diagonal matrix of the degrees,
 
@@ -54,23 +54,23 @@ def laplacian(W: MatrixLike, *, kind: str = "symmetric", check: bool = True) -> 
     - ``"symmetric"``: L_sym = I - D^{-1/2} W D^{-1/2}, eigenvalues in [0, 2];
     - ``"random_walk"``: L_rw = I - D^{-1} W.
 
-    A node without edges (degree zero) has D^{-1/2} = 0 there, so that its row of L_sym and
-    L_rw is the unit vector: it is an eigenvector at 1, not one more at 0.
+    For a node without edges (degree zero), D^{-1/2} is set to 0. Its row of L_sym and L_rw is then
+    a unit vector, which is an eigenvector with eigenvalue 1, not 0.
 
     Parameters
     ----------
     W : array-like or sparse matrix of shape (n, n)
-        Nonnegative symmetric similarities, the diagonal used as given.
+        Nonnegative symmetric similarities. The diagonal is used as given.
     kind : {"unnormalized", "symmetric", "random_walk"}, default="symmetric"
-        Which Laplacian.
+        Kind of Laplacian.
     check : bool, default=True
-        Whether W is validated; False spares a few passes over a W that has been.
+        Whether to validate W. False saves a few passes over a W that is already validated.
 
     Returns
     -------
     ndarray or csr_array of shape (n, n)
-        Dense for dense W, CSR for sparse, in W's float dtype. The first two kinds are equal to
-        their transposes to the last bit.
+        The Laplacian, dense for dense W and CSR for sparse W, in W's float dtype. The first two
+        kinds are exactly symmetric.
 
     Examples
     --------
@@ -85,7 +85,8 @@ def laplacian(W: MatrixLike, *, kind: str = "symmetric", check: bool = True) -> 
     n = W.shape[0]
     d = degrees(W, check=False)
     own = W.diagonal().astype(np.float64)
-    # Below the smallest normal number of the dtype the reciprocal overflows: no edge worth having.
+    # Below the smallest normal number of the dtype, the reciprocal of a degree overflows. Such
+    # nodes count as isolated.
     connected = d >= np.finfo(W.dtype).tiny
     inverse = np.divide(1.0, d, out=np.zeros(n), where=connected)
     if kind == "unnormalized":
@@ -97,9 +98,9 @@ def laplacian(W: MatrixLike, *, kind: str = "symmetric", check: bool = True) -> 
         left, right, diagonal = inverse, np.ones(n), 1.0 - own * inverse
     if sp.issparse(W):
         return _scale_sparse(W, left, right, diagonal)
-    # Normalised, the largest entries are near 1. What is below the root of the smallest number
-    # adds nothing to a sum, but products of it are subnormal numbers, which processors are a
-    # hundred times slower with.
+    # In a normalised Laplacian the largest entries are near 1. Entries below the root of the
+    # smallest number do not affect a sum, but their products are subnormal numbers, with which
+    # processors are a hundred times slower.
     negligible = 0.0 if kind == "unnormalized" else float(np.sqrt(np.finfo(W.dtype).tiny))
     return _scale_dense(W, left, right, diagonal, negligible)
 
@@ -112,14 +113,14 @@ def connected_components(W: MatrixLike, *, check: bool = True) -> tuple[int, NDA
     W : array-like or sparse matrix of shape (n, n)
         Similarities.
     check : bool, default=True
-        Whether W is validated; False spares a few passes over a W that has been.
+        Whether to validate W. False saves a few passes over a W that is already validated.
 
     Returns
     -------
     n_components : int
-        How many there are.
+        Number of components.
     labels : ndarray of shape (n,)
-        The component of every node, numbered from 0 in the order of first appearance.
+        Component of each node, numbered from 0 in the order of first appearance.
 
     Examples
     --------
@@ -138,17 +139,17 @@ def connected_components(W: MatrixLike, *, check: bool = True) -> tuple[int, NDA
 
 
 def component_message(labels: MatrixLike) -> str:
-    """One sentence or two on a disconnected graph: components, smallest sizes, remedy.
+    """Return a message on a disconnected graph: components, smallest sizes, remedy.
 
     Parameters
     ----------
     labels : array-like of shape (n,)
-        The component of every node, as `connected_components` returns it.
+        Component of each node, from `connected_components`.
 
     Returns
     -------
     str
-        The message; empty for a connected graph.
+        The message; empty if the graph is connected.
 
     Examples
     --------
@@ -162,8 +163,9 @@ def component_message(labels: MatrixLike) -> str:
     smallest = ", ".join(str(size) for size in sizes[: min(3, len(sizes) - 1)])
     return (
         f"The graph has {len(sizes)} connected components (smallest: {smallest} of {sizes.sum()} "
-        "points). A split between components costs nothing, so small ones come off first: raise "
-        "n_neighbors or sigma until the graph holds together, or drop the outlying points."
+        "points). A split between components cuts no edge, so that small components are split off "
+        "first. Raise n_neighbors or sigma until the graph is connected, or drop the outlying "
+        "points."
     )
 
 
@@ -179,7 +181,7 @@ def _scale_dense(
     L = np.empty_like(W)
     for start in range(0, n, _BLOCK_ROWS):
         rows = slice(start, start + _BLOCK_ROWS)
-        # left_i right_j first: W_ij left_i right_j would round differently from its mirror image.
+        # left_i right_j first: W_ij left_i right_j would not be exactly symmetric.
         factors = -left[rows, None] * right
         np.multiply(factors, W[rows], out=factors)
         if negligible:
@@ -200,7 +202,7 @@ def _scale_sparse(W: Any, left: NDArray, right: NDArray, diagonal: NDArray) -> A
 
 
 def _dense_components(W: NDArray) -> tuple[int, NDArray]:
-    """Search from node to node over the rows of W, each read once; no sparse copy of W."""
+    """Find components by breadth-first search over the rows of W, without a sparse copy of W."""
     n = W.shape[0]
     labels = np.full(n, -1, dtype=np.intp)
     count = 0

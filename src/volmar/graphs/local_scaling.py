@@ -18,9 +18,10 @@ from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_points
 
 __all__ = ["DENSE_LIMIT", "LocalScalingSimilarity", "local_scaling_similarity"]
 
-# graph="auto" is dense up to here: 128 MB in float64.
+# graph="auto" is dense up to this number of points, which takes 128 MB in float64.
 DENSE_LIMIT = 4000
-# With 5, 7 and 10 edges a point 31, 19 and 9 % of 88 graphs of small data sets were in pieces.
+# Minimum number of edges per point. With 5, 7 and 10 edges, 31, 19 and 9 % of 88 graphs of small
+# data sets were disconnected.
 MIN_EDGES = 10
 
 _GRAPHS = ("auto", "dense", "knn")
@@ -64,9 +65,9 @@ class LocalScalingSimilarity(NeighborRecipe):
 class LocalScalingExtension(ExponentialExtension):
     """Locally scaled similarities of new points to the training points.
 
-    A new point's scale is the distance to its k-th nearest training point; where k training points
-    coincide with it, it takes theirs. (A training point passed as new counts itself as the
-    first of its neighbours.)
+    The scale of a new point is the distance to its k-th nearest training point. If k training
+    points coincide with it, it has their scale. (A training point passed as new counts as its own
+    first neighbour.)
     """
 
     search: NeighborSearch
@@ -101,30 +102,32 @@ def local_scaling_similarity(
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
 ) -> Any:
-    """Locally scaled similarity ``W_ij = exp(-|x_i - x_j|² / 2σ_iσ_j)`` (JMLR section 8.1).
+    """Compute the locally scaled similarity ``W_ij = exp(-|x_i - x_j|² / 2σ_iσ_j)``.
 
-    σ_i is the distance from x_i to its k-th nearest neighbour. The factor 2 is as JMLR prints it;
-    Zelnik-Manor and Perona (2005) have none. Where the k-th neighbour coincides with x_i, σ_i is
-    the distance to the nearest point that does not.
+    σ_i is the distance from x_i to its k-th nearest neighbour (JMLR section 8.1). The factor 2 is
+    as printed in JMLR; Zelnik-Manor and Perona (2005) do not have it. If the k-th neighbour
+    coincides with x_i, σ_i is the distance to the nearest other point that does not.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
         The points.
     n_neighbors : int, default=7
-        k of the local scale.
+        Number of neighbours k of the local scale.
     graph : {"auto", "dense", "knn"}, default="auto"
-        All pairs, or only the union of the pairs of nearest neighbours, max(k, 10) for each point;
-        "auto" is dense up to `DENSE_LIMIT` (4000) points. Stored similarities are the same.
+        "dense" has all pairs. "knn" has only pairs in which one point is among the max(k, 10)
+        nearest neighbours of the other. "auto" is dense up to `DENSE_LIMIT` (4000) points. Stored
+        similarities are the same.
     self_loops : bool, default=False
-        W_ii = 1, which is JMLR's formula taken at i = j, instead of Zelnik-Manor and Perona's 0.
+        Whether W_ii = 1, which is JMLR's formula for i = j. If False, W_ii = 0, as in
+        Zelnik-Manor and Perona.
     neighbors, random_state, n_jobs
         As in `NeighborSearch`.
 
     Returns
     -------
     ndarray or csr_array of shape (n, n)
-        In X's float dtype, equal to its transpose to the last bit.
+        Similarities in X's float dtype, exactly symmetric.
 
     Examples
     --------
@@ -171,7 +174,7 @@ def _positive_scales(scales: NDArray, search: NeighborSearch) -> NDArray:
     distinct, group = distinct_rows(search.rows)
     apart = NeighborSearch(distinct).graph(1).data.astype(np.float64)
     scales[zero] = apart[group[zero]]
-    # Points that differ by less than 1e-160 are still at distance zero when squared.
+    # Squared distances of points that differ by less than 1e-160 underflow to zero.
     if not (scales > 0).all():
         positive = scales[scales > 0]
         scales[scales == 0] = positive.min() if positive.size else 1.0

@@ -24,7 +24,7 @@ class NearestNeighborsSimilarity(NeighborRecipe):
         """Build the similarity graph, and its extension to new points."""
         search = self.search(X)
         directed = search.graph(self.n_neighbors)
-        # A duplicate is a stored distance of zero, and an edge like any other.
+        # The distance to a duplicate is a stored zero, which is an edge like any other.
         directed.data[:] = 1.0
         W = symmetrize(directed, "mutual" if self.mutual else "union")
         return W, NearestNeighborsExtension(search, self.n_neighbors)
@@ -32,10 +32,10 @@ class NearestNeighborsSimilarity(NeighborRecipe):
 
 @dataclass(frozen=True, eq=False)
 class NearestNeighborsExtension(NeighborExtension):
-    """Ones from new points to their nearest training points.
+    """Binary similarities of new points to their nearest training points.
 
-    The rule for new points has one direction only: training points are not asked for their
-    neighbours again, in the mutual graph either.
+    Only the neighbours of new points count. Neighbours of training points are not searched again,
+    not even for the mutual graph.
     """
 
     def __call__(self, X_new: MatrixLike) -> Any:
@@ -53,26 +53,27 @@ def nearest_neighbors_similarity(
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
 ) -> Any:
-    """Sparse similarity ``W_ij = 1`` where one of two points is among the k nearest of the other.
+    """Compute the binary similarity of nearest neighbours.
 
-    All other entries are zero, and so is the diagonal: a point is not its own neighbour.
+    ``W_ij = 1`` if one of the two points is among the k nearest neighbours of the other, and 0
+    otherwise. The diagonal is zero, because a point is not its own neighbour.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
         The points.
     n_neighbors : int, default=7
-        Neighbours for each point, by Euclidean distance.
+        Number of neighbours of each point, by Euclidean distance.
     mutual : bool, default=False
-        Keep only the edges that both ends name. Far fewer remain, and the graph falls to pieces
-        more easily.
+        Whether to keep only edges between points that are neighbours of each other. Such a graph
+        has far fewer edges, and is more often disconnected.
     neighbors, random_state, n_jobs
         As in `NeighborSearch`.
 
     Returns
     -------
     csr_array of shape (n, n)
-        In X's float dtype, equal to its transpose to the last bit.
+        Similarities in X's float dtype, exactly symmetric.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Where neighbours come from: each back end names candidates, `neighbors.py` measures them.
+"""Back ends of the nearest-neighbour search, which return candidates without distances.
 
-A back end answers with an integer array of candidate rows, at least `k` to a row where it found
-them and -1 where it did not. It is never asked for distances. `is_exact` says whether it names
-the nearest rows; of others the share that it finds is measured.
+A back end returns an integer array of candidate rows with at least `k` columns, padded with -1 if
+it has found fewer. `neighbors.py` computes the distances. `is_exact` is True if the candidates are
+sure to contain the nearest rows. For other back ends, the recall is measured.
 """
 
 from __future__ import annotations
@@ -23,42 +23,45 @@ from threadpoolctl import threadpool_limits
 from volmar._threads import user_openmp
 from volmar.graphs.cells import CellIndex
 
-# Up to this dimension a k-d tree leaves most rows unseen.
+# Maximum dimension in which a k-d tree skips most rows.
 TREE_UP_TO = 8
-# Queries of the tree at a time: its answers are three times as large as what is kept of them.
+# Number of queries of the tree at a time. Its results take three times as much memory as what is
+# kept of them.
 QUERIES = 2**16
-# Up to here all pairs take a second at most; a tree in 9 to 15 dimensions may take ten.
+# Up to this number of rows, comparing all pairs takes at most a second. A tree in 9 to 15
+# dimensions may take ten.
 ALL_PAIRS_UP_TO = 20_000
-# Pairs of rows from which threads pay for themselves beside other work.
+# Number of pairs of rows from which threads are worth their overhead.
 THREADED_FROM = 100_000_000
-# Up to here faiss compares all pairs: exact, and about as fast as an index with its training.
+# Up to this number of rows, faiss compares all pairs. This is exact, and about as fast as training
+# and searching an index.
 FAISS_FLAT_LIMIT = 50_000
-# Cells visited for each query: recall 0.97-1.00 on clustered 16- to 100-dimensional data at
-# n = 200,000, 0.94 on 16-dimensional noise.
+# Number of cells visited for each query. The recall at n = 200,000 is 0.97-1.00 on clustered 16-
+# to 100-dimensional data, and 0.94 on 16-dimensional noise.
 FAISS_PROBES = 64
-# NN-descent's own default; with lists of k + 1 = 12 its recall on 16-dimensional noise is 0.94.
+# The default of NN-descent. With lists of k + 1 = 12, its recall on 16-dimensional noise is 0.94.
 PYNNDESCENT_LIST = 30
 
 
 class Backend:
-    """Candidates among fitted rows."""
+    """Search for candidate neighbours among fitted rows."""
 
     _rows: Any
     is_exact = False
 
     def among(self, k: int) -> NDArray:
-        """Candidates of each fitted row, the row itself possibly among them."""
+        """Return candidates for each fitted row, which may include the row itself."""
         return self.near(self._rows, min(k + 1, self._rows.shape[0]))
 
     def near(self, rows: Any, k: int) -> NDArray:
-        """Candidates of each new row."""
+        """Return candidates for each new row."""
         raise NotImplementedError
 
 
 class ExactBackend(Backend):
-    """A k-d tree in low dimension, else scikit-learn: blocked comparison of all pairs.
+    """A k-d tree in low dimension, else scikit-learn's blocked comparison of all pairs.
 
-    Rows are asked for in the order of the tree's leaves, so that what one query reads is still in
+    Rows are queried in the order of the tree's leaves, so that rows read by one query are still in
     the cache for the next.
     """
 
@@ -75,7 +78,7 @@ class ExactBackend(Backend):
             self._index = NearestNeighbors(algorithm=algorithm, n_jobs=n_jobs).fit(rows)
 
     def near(self, rows: Any, k: int) -> NDArray:
-        """Candidates of each new row."""
+        """Return candidates for each new row."""
         if not isinstance(self._index, KDTree):
             is_large = rows.shape[0] * self._rows.shape[0] >= THREADED_FROM
             with user_openmp() if is_large else nullcontext():
@@ -90,7 +93,7 @@ class ExactBackend(Backend):
 
 
 class CellBackend(Backend):
-    """Cells of rows, searched to a recall of 0.95 or more: see `volmar.graphs.cells`."""
+    """Cells of rows, searched to a recall of at least 0.95; see `volmar.graphs.cells`."""
 
     def __init__(self, rows: NDArray, seed: int) -> None:
         self._rows = rows
@@ -98,15 +101,15 @@ class CellBackend(Backend):
         self._index: CellIndex | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the index, which is built again, from the same seed, when needed."""
+        """Return the state without the index, which is rebuilt from the same seed when needed."""
         return self.__dict__ | {"_index": None}
 
     def among(self, k: int) -> NDArray:
-        """Candidates of each fitted row."""
+        """Return candidates for each fitted row."""
         return self._built(k + 1).among()
 
     def near(self, rows: NDArray, k: int) -> NDArray:
-        """Candidates of each new row."""
+        """Return candidates for each new row."""
         return self._built(k).near(rows)
 
     def _built(self, k: int) -> CellIndex:
@@ -118,8 +121,8 @@ class CellBackend(Backend):
 class FaissBackend(Backend):
     """faiss: all pairs in float32 up to `FAISS_FLAT_LIMIT` rows, an inverted file beyond.
 
-    The inverted file is trained from a seed and searched without chance, so that a run can be
-    repeated on any number of threads; faiss's HNSW graphs depend on the order threads arrive in.
+    The inverted file is trained from a seed and searched deterministically, so that results are
+    reproducible with any number of threads. HNSW graphs of faiss depend on the order of threads.
     """
 
     def __init__(self, rows: NDArray, seed: int, n_jobs: int | None) -> None:
@@ -129,11 +132,11 @@ class FaissBackend(Backend):
         self._index: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the index, which is built again, from the same seed, when needed."""
+        """Return the state without the index, which is rebuilt from the same seed when needed."""
         return self.__dict__ | {"_index": None}
 
     def near(self, rows: NDArray, k: int) -> NDArray:
-        """Candidates of each new row."""
+        """Return candidates for each new row."""
         with self._threads():
             if self._index is None:
                 self._index = self._build()
@@ -161,7 +164,7 @@ class FaissBackend(Backend):
 
 
 class PyNNDescentBackend(Backend):
-    """pynndescent: NN-descent from random projection trees."""
+    """pynndescent: NN-descent initialised by random projection trees."""
 
     def __init__(self, rows: Any, seed: int, n_jobs: int | None) -> None:
         self._rows = sp.csr_matrix(rows) if sp.issparse(rows) else rows
@@ -170,11 +173,11 @@ class PyNNDescentBackend(Backend):
         self._index: Any = None
 
     def among(self, k: int) -> NDArray:
-        """Candidates of each fitted row."""
+        """Return candidates for each fitted row."""
         return self._built(k).neighbor_graph[0]
 
     def near(self, rows: Any, k: int) -> NDArray:
-        """Candidates of each new row."""
+        """Return candidates for each new row."""
         rows = sp.csr_matrix(rows) if sp.issparse(rows) else _float32(rows)
         return self._built(k).query(rows, k=k)[0]
 
@@ -188,18 +191,18 @@ class PyNNDescentBackend(Backend):
 
 
 class TransformerBackend(Backend):
-    """Any transformer from rows to a sparse graph of neighbours, as `KNeighborsTransformer`."""
+    """Any transformer of rows to a sparse graph of neighbours, like `KNeighborsTransformer`."""
 
     def __init__(self, rows: Any, transformer: Any) -> None:
         self._transformer = clone(transformer)
         self._graph = self._transformer.fit_transform(rows)
 
     def among(self, k: int) -> NDArray:  # noqa: ARG002 - the transformer has its own count
-        """Candidates of each fitted row."""
+        """Return candidates for each fitted row."""
         return pad_rows(self._graph)
 
     def near(self, rows: Any, k: int) -> NDArray:  # noqa: ARG002 - as above
-        """Candidates of each new row."""
+        """Return candidates for each new row."""
         return pad_rows(self._transformer.transform(rows))
 
 
@@ -209,24 +212,24 @@ class GraphBackend(Backend):
     def __init__(self, rows: Any, graph: Any, n_jobs: int | None) -> None:
         if graph.shape != (rows.shape[0], rows.shape[0]):
             raise ValueError(
-                f"neighbors is a sparse graph of shape {graph.shape} and X has {rows.shape[0]} "
-                "points: pass the graph of these points, one row and one column for each."
+                f"neighbors is a sparse graph of shape {graph.shape}, but X has {rows.shape[0]} "
+                "points. Pass the graph of these points, with one row and one column per point."
             )
         self._rows = rows
         self._graph = graph
         self._n_jobs = n_jobs
 
     def among(self, k: int) -> NDArray:  # noqa: ARG002 - the graph has its own count
-        """Candidates of each fitted row."""
+        """Return candidates for each fitted row."""
         return pad_rows(self._graph)
 
     def near(self, rows: Any, k: int) -> NDArray:
-        """Candidates of each new row."""
+        """Return candidates for each new row."""
         return ExactBackend(self._rows, self._n_jobs).near(rows, k)
 
 
 def spatial_order(rows: Any) -> NDArray | None:
-    """Order in which near rows are close to each other; None where there is no cheap one."""
+    """Return an order in which near rows are close to each other; None if it is expensive."""
     if sp.issparse(rows) or rows.shape[1] > TREE_UP_TO:
         return None
     return _tree(rows).indices
@@ -237,9 +240,9 @@ def _tree(rows: NDArray) -> KDTree:
 
 
 def pad_rows(graph: Any) -> NDArray:
-    """Column indices of a sparse graph as a rectangle, padded with -1.
+    """Return the column indices of a sparse graph as a rectangular array, padded with -1.
 
-    A stored zero is an edge here: it is how a distance graph keeps a duplicate.
+    Stored zeros count as edges, because a graph of distances has them for duplicates.
     """
     graph = sp.csr_array(graph)
     counts = np.diff(graph.indptr)
@@ -249,14 +252,14 @@ def pad_rows(graph: Any) -> NDArray:
 
 
 def require(name: str) -> Any:
-    """Import an optional neighbour library, or say how to get it."""
+    """Import an optional library, or raise ImportError with the command that installs it."""
     try:
         return import_module(name)
     except ImportError as error:
         package = {"faiss": "faiss-cpu"}.get(name, name)
         raise ImportError(
-            f"neighbors={name!r} needs the package {package}: install it with "
-            f"`pip install 'volmar[large]'` or `pip install {package}`, or take neighbors='exact'."
+            f"neighbors={name!r} needs the package {package}. Install it with "
+            f"`pip install 'volmar[large]'` or `pip install {package}`, or use neighbors='exact'."
         ) from error
 
 

@@ -34,15 +34,18 @@ from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_new_po
 
 __all__ = ["APPROXIMATE_ABOVE", "NeighborSearch", "neighbor_graph", "symmetrize"]
 
-# neighbors="auto" leaves exact search where n and d both pass these: comparing all pairs of
-# 20,000 points takes a second and grows with n², and up to 8 dimensions a k-d tree is faster.
+# neighbors="auto" uses an approximate search if n and d both exceed these limits. Comparing all
+# pairs of 20,000 points takes a second and grows with n². Up to 8 dimensions a k-d tree is faster.
 APPROXIMATE_ABOVE = (20_000, 8)
-# Rows on which the recall of an approximate search is measured, and the recall to warn below.
+# Number of rows on which the recall of an approximate search is measured, and the number of
+# distances computed at a time for it.
 N_MEASURED = 300
 MEASURED_ELEMENTS = 2**23
-# Rows whose candidates are measured and sorted at a time.
+# Number of rows whose candidates are measured and sorted at a time.
 MEASURED_ROWS = 2**14
+# Relative tolerance of equal distances.
 SAME = 1e-6
+# Recall below which a warning is issued.
 LOW_RECALL = 0.9
 
 _NAMES = ("auto", "exact", "cells", "faiss", "pynndescent")
@@ -50,47 +53,49 @@ _METRICS = ("euclidean", "cosine")
 
 
 class NeighborSearch:
-    """Neighbours among the rows of X, and of new points among them.
+    """Nearest-neighbour search among the rows of X, for these rows and for new points.
 
-    Whatever names the neighbours, their distances are computed here from the rows themselves in
-    float64, so an approximate or float32 index can miss a neighbour but never misstate a distance,
-    and duplicates are at distance zero.
+    Distances are always computed in float64 from the rows themselves. An approximate or float32
+    back end can therefore miss a neighbour, but returned distances are exact, and zero for
+    duplicates.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
         The points.
     neighbors : str, transformer or sparse matrix, default="auto"
-        Who names the neighbours:
+        Back end that finds the neighbours:
 
         - ``"exact"``: a k-d tree up to 8 dimensions, else scikit-learn's `NearestNeighbors`;
-        - ``"cells"``: cells of rows searched to a recall of 0.95 (`volmar.graphs.cells`), dense
-          points;
+        - ``"cells"``: cells of rows searched to a recall of 0.95 (`volmar.graphs.cells`), for
+          dense points;
         - ``"faiss"``: exact in float32 up to 50,000 points, a seeded inverted file beyond;
-        - ``"pynndescent"``: NN-descent, dense or sparse points;
-        - ``"auto"``: exact; past `APPROXIMATE_ABOVE` of dense data (20,000 points and 8 features)
-          cells, which are faster than the other two on data of 16 dimensions;
-        - a transformer in the manner of `sklearn.neighbors.KNeighborsTransformer`: it is cloned,
-          fitted on the points (of unit length for the cosine metric) and may name more neighbours
-          than are asked for;
+        - ``"pynndescent"``: NN-descent, for dense or sparse points;
+        - ``"auto"``: "cells" for dense data above `APPROXIMATE_ABOVE` (20,000 points and 8
+          features), else "exact". On data of 16 dimensions, "cells" is faster than "faiss" and
+          "pynndescent";
+        - a transformer like `sklearn.neighbors.KNeighborsTransformer`: it is cloned and fitted to
+          the points (scaled to unit length for the cosine metric), and may return more neighbours
+          than requested;
         - a sparse (n, n) graph whose stored entries are the neighbours; new points are then
           searched exactly.
     metric : {"euclidean", "cosine"}, default="euclidean"
-        Distance that is returned; cosine is 1 - cos, searched as the Euclidean distance between
-        rows of unit length, which orders neighbours alike.
+        Distance to return. The cosine distance is 1 - cos. It is searched as the Euclidean
+        distance between rows of unit length, which gives the same order of neighbours.
     random_state : int, RandomState or None, default=None
-        Seed of the approximate back ends.
+        Random seed of the approximate back ends.
     n_jobs : int or None, default=None
-        Threads of the named back ends; a transformer keeps its own.
+        Number of threads of the named back ends. Transformers use their own setting.
 
     Attributes
     ----------
     rows : ndarray or csr_array of shape (n, d)
-        The points as they are searched: centred (dense, Euclidean) or of unit length (cosine).
+        The points in the form that is searched: centred (dense, Euclidean) or scaled to unit
+        length (cosine).
     recall : float or None
-        Share of the true neighbours that the last `graph` has: 1 where the search is exact, else
-        measured on 300 rows against a comparison with all others, with a warning below 0.9. None
-        before, and where neighbours were named by a transformer or a given graph.
+        Share of the true neighbours in the last `graph`: 1 if the search is exact, else measured
+        on 300 rows by comparison with all others, with a warning below 0.9. None before the first
+        search, and if neighbours come from a transformer or a given graph.
     """
 
     recall: float | None = None
@@ -114,7 +119,7 @@ class NeighborSearch:
         self._backend, self._named = _backend(self.rows, neighbors, random_state, n_jobs)
 
     def graph(self, n_neighbors: int) -> Any:
-        """Return distances (n, n) of rows to `n_neighbors` others each, as `neighbor_graph`."""
+        """Return distances (n, n) of rows to their nearest others; see `neighbor_graph`."""
         n = self.rows.shape[0]
         k = check_n_neighbors(n_neighbors, n)
         found = self._measure(self.rows, self._backend.among(k), k, np.arange(n))
@@ -125,14 +130,14 @@ class NeighborSearch:
     def query(self, X_new: MatrixLike, n_neighbors: int) -> Any:
         """Return distances (m, n) of new points to their `n_neighbors` nearest training rows.
 
-        CSR, exactly `n_neighbors` (1 to n - 1) to a row, nearest first.
+        The result is CSR with exactly `n_neighbors` (1 to n - 1) entries per row, nearest first.
         """
         rows = self.prepare(X_new)
         k = check_n_neighbors(n_neighbors, self.rows.shape[0])
         return self._measure(rows, self._backend.near(rows, k), k, None)
 
     def prepare(self, X_new: MatrixLike) -> Any:
-        """Check new points and hold them as the training rows are: centred or of unit length."""
+        """Check new points, and centre or normalise them like the training rows."""
         return self._prepare(check_new_points(X_new, self.rows), "X_new")
 
     def _prepare(self, X: Any, name: str) -> Any:
@@ -148,11 +153,11 @@ class NeighborSearch:
         return unit_rows(X, peaks)
 
     def _measured_recall(self, found: Any, k: int) -> float:
-        """Share of neighbours that are no farther than the true k-th, on a sample of rows."""
+        """Return the share of neighbours no farther than the true k-th, on a sample of rows."""
         n = self.rows.shape[0]
         chosen = np.sort(np.random.default_rng(0).choice(n, min(N_MEASURED, n), replace=False))
         distances = found.data.reshape(n, k)[chosen].astype(np.float64)
-        # The true k-th is no farther than the one found, give or take what a product rounds.
+        # The true k-th neighbour is no farther than the one found, up to rounding of products.
         radius = distances[:, -1] * (1 + SAME)
         squares = 2 * radius if self.metric == "cosine" else radius**2
         slack = 1e-12 * squared_norms(self.rows[chosen].astype(np.float64))
@@ -179,16 +184,16 @@ class NeighborSearch:
         return recall
 
     def _measure(self, rows: Any, candidates: NDArray, k: int, own: NDArray | None) -> Any:
-        """Keep the k nearest candidates of each row; search again, exactly, where fewer came."""
+        """Keep the k nearest candidates of each row; search rows with fewer again, exactly."""
         indices, distances = _nearest(rows, self.rows, candidates, k, own, self.metric)
         short = np.flatnonzero(np.isinf(distances[:, -1]))
         if short.size:
             if not self._named:
                 found = int(np.isfinite(distances[short[0]]).sum())
                 raise ValueError(
-                    f"neighbors names {found} neighbours for row {short[0]} besides the row "
-                    f"itself, and {k} are needed: raise the n_neighbors it was made with, or "
-                    f"lower the n_neighbors asked for."
+                    f"neighbors has {found} neighbours for row {short[0]}, without the row "
+                    f"itself, but {k} are needed. Build it with a larger n_neighbors, or lower "
+                    f"n_neighbors here."
                 )
             wanted = ExactBackend(self.rows, self._n_jobs).near(
                 rows[short], min(k + 1, self.rows.shape[0])
@@ -197,7 +202,7 @@ class NeighborSearch:
                 rows[short], self.rows, wanted, k, None if own is None else short, self.metric
             )
         m, n = rows.shape[0], self.rows.shape[0]
-        # 64-bit indices, where not needed, double the graph and many solvers refuse them.
+        # 64-bit indices double the size of the graph, and many solvers refuse them.
         index = np.int32 if max(m * k, n) < 2**31 else np.int64
         indptr = np.arange(0, m * k + 1, k, dtype=index)
         data = distances.ravel().astype(self.rows.dtype, copy=False)
@@ -206,7 +211,7 @@ class NeighborSearch:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeighborRecipe:
-    """Parameters of similarities on graphs of neighbours; as in `NeighborSearch`."""
+    """Common parameters of similarities on graphs of neighbours; see `NeighborSearch`."""
 
     neighbors: Any = "auto"
     random_state: int | np.random.RandomState | None = None
@@ -234,11 +239,11 @@ class NeighborExtension:
     n_neighbors: int
 
     def __call__(self, X_new: MatrixLike) -> Any:
-        """Similarities, a CSR array of shape (m, n) with n_neighbors stored in a row."""
+        """Return similarities, a CSR array of shape (m, n) with n_neighbors entries per row."""
         raise NotImplementedError
 
     def weights(self, X_new: MatrixLike) -> Any:
-        """Similarities divided by their row sums; equal weights where all are zero."""
+        """Return similarities divided by their row sums; equal weights if all are zero."""
         similarities = self(X_new)
         rows = similarities.data.reshape(-1, self.n_neighbors)
         rows[rows.sum(axis=1) == 0] = 1.0
@@ -255,22 +260,22 @@ def neighbor_graph(
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
 ) -> Any:
-    """Distances from every point to its nearest other points.
+    """Compute the distances from every point to its nearest other points.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
         The points.
     n_neighbors : int
-        Neighbours for each point, from 1 to n - 1.
+        Number of neighbours of each point, from 1 to n - 1.
     neighbors, metric, random_state, n_jobs
         As in `NeighborSearch`.
 
     Returns
     -------
     csr_array of shape (n, n)
-        Exactly `n_neighbors` distances to a row, nearest first, equal ones by index; the point
-        itself is left out by its index, and a duplicate is a stored zero.
+        Exactly `n_neighbors` distances per row, nearest first, ties in the order of their index.
+        The point itself is left out by its index. The distance to a duplicate is a stored zero.
 
     Examples
     --------
@@ -288,15 +293,16 @@ def symmetrize(G: Any, how: str = "union") -> Any:
     Parameters
     ----------
     G : sparse matrix of shape (n, n)
-        Nonnegative similarities. A stored zero is no edge: turn distances into similarities first.
+        Nonnegative similarities. Stored zeros are not edges. Convert distances to similarities
+        first.
     how : {"union", "mutual", "average"}, default="union"
-        Keep an edge that either end names, max(G, G'); that both ends name, min(G, G'); or take
-        (G + G') / 2.
+        "union" keeps edges in either direction, max(G, G'). "mutual" keeps edges in both
+        directions, min(G, G'). "average" is (G + G') / 2.
 
     Returns
     -------
     csr_array of shape (n, n)
-        Equal to its transpose to the last bit.
+        Exactly symmetric similarities.
 
     Examples
     --------
@@ -324,7 +330,7 @@ def symmetrize(G: Any, how: str = "union") -> Any:
 
 
 def check_neighbors(neighbors: Any) -> None:
-    """Refuse a `neighbors` argument that no back end answers to."""
+    """Raise an error if `neighbors` is not a back end, a transformer or a sparse graph."""
     if isinstance(neighbors, str):
         if neighbors not in _NAMES:
             raise ValueError(
@@ -343,7 +349,7 @@ def check_neighbors(neighbors: Any) -> None:
 def _backend(
     rows: Any, neighbors: Any, random_state: Any, n_jobs: int | None
 ) -> tuple[Backend, bool]:
-    """Choose the back end, and tell whether it is ours (named) rather than the caller's."""
+    """Return the back end, and whether it is chosen by name rather than given by the caller."""
     check_neighbors(neighbors)
     if sp.issparse(neighbors):
         return GraphBackend(rows, neighbors, n_jobs), False
@@ -360,7 +366,7 @@ def _backend(
         return PyNNDescentBackend(rows, seed, n_jobs), True
     if sp.issparse(rows):
         raise ValueError(
-            f"neighbors={neighbors!r} takes dense points and X is sparse: take 'exact' or "
+            f"neighbors={neighbors!r} takes dense points, but X is sparse. Use 'exact' or "
             "'pynndescent', or reduce X to a dense array first (TruncatedSVD)."
         )
     if neighbors == "cells":
@@ -377,7 +383,7 @@ def _automatic(rows: Any) -> str:
 def _nearest(
     A: Any, B: Any, candidates: NDArray, k: int, own: NDArray | None, metric: str
 ) -> tuple[NDArray, NDArray]:
-    """Keep each row's k nearest candidates, by distance, then index; inf where there are none."""
+    """Return each row's k nearest candidates, by distance, then index; inf if there are fewer."""
     m = candidates.shape[0]
     indices, distances = np.empty((m, k), dtype=np.int64), np.empty((m, k))
     for start in range(0, m, MEASURED_ROWS):

@@ -1,4 +1,4 @@
-"""Similarities by name: from points to a graph, and the graph's extension to new points."""
+"""Recipes for similarities by name: a graph of points, and its extension to new points."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _SIMILARITIES: dict[str, type] = {
 
 
 class Extension(Protocol):
-    """Similarities between new points and the training points, under the rule of the graph."""
+    """Similarities between new points and the training points, by the rule of the graph."""
 
     def __call__(self, X_new: MatrixLike) -> Any:
-        """Similarities of shape (m, n), dense or CSR."""
+        """Return similarities of shape (m, n), dense or CSR."""
         ...  # pragma: no cover
 
     def weights(self, X_new: MatrixLike) -> Any:
-        """Similarities over their row sums: ``weights(X_new) @ h`` extends h harmonically."""
+        """Return similarities over row sums; ``weights(X_new) @ h`` extends h harmonically."""
         ...  # pragma: no cover
 
 
 class Similarity(Protocol):
-    """A recipe: parameters now, points later."""
+    """A recipe for a similarity: it has the parameters, and is applied to points by `build`."""
 
     def build(self, X: MatrixLike) -> tuple[Any, Extension]:
         """Build the (n, n) similarity, dense or CSR, and its extension to new points."""
@@ -48,14 +48,14 @@ class Similarity(Protocol):
 def make_similarity(
     affinity: str | Similarity | Callable[[Any, Any], Any] = "local_scaling", **params: Any
 ) -> Similarity:
-    """Make the recipe of a named similarity, or of one that is given as a function.
+    """Return the recipe for a similarity given by name or as a function.
 
     Parameters
     ----------
     affinity : str, callable or Similarity, default="local_scaling"
         "gaussian", "local_scaling", "density_scaling", "cosine_knn" or "nearest_neighbors"; a
         function f(X, Y) of similarities (see `CallableSimilarity`); or any object with a `build`
-        method, which is handed back, whether it can be called or not.
+        method, callable or not, which is returned unchanged.
     **params
         Parameters of the named similarity: see `gaussian_similarity`, `local_scaling_similarity`,
         `density_scaling_similarity`, `cosine_knn_similarity` and `nearest_neighbors_similarity`.
@@ -63,9 +63,9 @@ def make_similarity(
     Returns
     -------
     Similarity
-        ``recipe.build(X)`` returns the matrix and an extension: ``extension(X_new)`` are the
-        similarities of new points to the training points, ``extension.weights(X_new)`` the same
-        with rows that sum to one.
+        ``recipe.build(X)`` returns the matrix and an extension. ``extension(X_new)`` returns the
+        similarities of new points to the training points, and ``extension.weights(X_new)`` the
+        same with rows that sum to one.
 
     Examples
     --------
@@ -90,9 +90,9 @@ def make_similarity(
 
 
 def _recipe(affinity: Any, params: dict[str, Any]) -> Similarity:
-    """Return the recipe of an affinity that is no name."""
+    """Return the recipe of an affinity that is not a name."""
     if isinstance(affinity, type):
-        raise TypeError(f"affinity must be an instance: {affinity.__name__}(), not the class.")
+        raise TypeError(f"affinity must be an instance, not a class. Use {affinity.__name__}().")
     is_recipe = hasattr(affinity, "build")
     if not is_recipe and not callable(affinity):
         raise TypeError(
@@ -101,11 +101,11 @@ def _recipe(affinity: Any, params: dict[str, Any]) -> Similarity:
         )
     if params and is_recipe:
         raise TypeError(
-            f"affinity is a recipe with its own parameters; set {', '.join(params)} there."
+            f"affinity is a recipe with its own parameters. Set {', '.join(params)} there."
         )
     if params:
         raise TypeError(
-            f"affinity is a callable and takes no {', '.join(params)} here; bind parameters with "
+            f"affinity is a callable and takes no {', '.join(params)} here. Bind parameters with "
             "functools.partial."
         )
     return affinity if is_recipe else CallableSimilarity(affinity)

@@ -1,4 +1,4 @@
-"""Checks of points, counts and precomputed similarities, with messages that name the remedy."""
+"""Validation of points, numbers of neighbours and precomputed similarities."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def check_points(X: MatrixLike) -> Any:
 
 
 def check_new_points(X: MatrixLike, rows: Any) -> Any:
-    """Return new points in the dtype and format of the training points, with as many features."""
+    """Check new points, and return them in the dtype and format of the training points."""
     X = check_matrix(X, name="X_new", may_be_small=True)
     if X.shape[1] != rows.shape[1]:
         raise ValueError(
-            f"X_new has {X.shape[1]} features and the graph was built on {rows.shape[1]}: "
-            "pass the same columns."
+            f"X_new has {X.shape[1]} features, but the graph was built on {rows.shape[1]}. "
+            "Pass the same columns."
         )
     if X.dtype.itemsize > rows.dtype.itemsize:
         check_magnitude(X, name="X_new", dtype=rows.dtype, may_be_small=True)
@@ -41,28 +41,28 @@ def check_new_points(X: MatrixLike, rows: Any) -> Any:
 
 
 def check_n_neighbors(n_neighbors: int, n_points: int) -> int:
-    """Return a neighbour count between 1 and n - 1."""
+    """Return a valid number of neighbours, between 1 and n_points - 1."""
     if isinstance(n_neighbors, bool) or not isinstance(n_neighbors, Integral):
         raise TypeError(f"n_neighbors must be an integer; got {shown(n_neighbors)}.")
     if n_neighbors < 1:
         raise ValueError(f"n_neighbors must be at least 1; got {shown(n_neighbors)}.")
     if n_neighbors >= n_points:
         raise ValueError(
-            f"n_neighbors={shown(n_neighbors)} needs at least {shown(n_neighbors + 1)} points and "
-            f"there are {n_points}: lower n_neighbors to at most {n_points - 1}."
+            f"n_neighbors={shown(n_neighbors)} needs at least {shown(n_neighbors + 1)} points, "
+            f"but there are {n_points}. Lower n_neighbors to at most {n_points - 1}."
         )
     return int(n_neighbors)
 
 
 def is_constant(X: Any) -> bool:
-    """Tell whether all rows are the same point."""
+    """Return whether all rows are the same point."""
     if sp.issparse(X):
         return bool((X.max(axis=0).toarray() == X.min(axis=0).toarray()).all())
     return bool((X[0] == X).all())
 
 
 def refuse_constant(X: Any) -> None:
-    """Refuse points that are all the same: they have no local scale."""
+    """Raise ValueError if all points are the same, because they have no local scale."""
     if is_constant(X):
         raise ValueError(
             f"all {X.shape[0]} rows of X are the same point, so there is no local scale. Check "
@@ -71,25 +71,25 @@ def refuse_constant(X: Any) -> None:
 
 
 def check_similarity(W: MatrixLike, *, name: str = "W") -> Any:
-    """Check a precomputed similarity matrix and hand it back as given, diagonal included.
+    """Validate a precomputed similarity matrix. The diagonal is used as given.
 
     Parameters
     ----------
     W : array-like or sparse matrix of shape (n, n)
         Pairwise similarities: finite, nonnegative and symmetric, with n >= 2.
     name : str, default="W"
-        What error messages call it.
+        Name of the matrix in error messages.
 
     Returns
     -------
     ndarray or csr_array of shape (n, n)
-        W itself where it is exactly symmetric; where W and its transpose differ by rounding
-        only (1e-8 of the largest similarity, 1e-5 in float32), their mean.
+        W itself if it is exactly symmetric. If W and its transpose differ only by rounding (1e-8
+        of the largest similarity, 1e-5 in float32), their mean.
 
     Raises
     ------
     ValueError
-        When W is not square, not finite, has a negative entry, or is asymmetric beyond rounding.
+        If W is not square, not finite, has a negative entry, or is asymmetric beyond rounding.
 
     Examples
     --------
@@ -101,8 +101,8 @@ def check_similarity(W: MatrixLike, *, name: str = "W") -> Any:
     W = check_matrix(W, name=name, min_rows=2, is_scaled=False)
     if W.shape[0] != W.shape[1]:
         raise ValueError(
-            f"{name} has shape {W.shape}; a precomputed similarity has one row and one column per "
-            "point. To start from points, choose a named affinity instead of 'precomputed'."
+            f"{name} has shape {W.shape}, but a precomputed similarity has one row and one column "
+            "per point. To start from points, use a named affinity instead of 'precomputed'."
         )
     if sp.issparse(W):
         W = sp.csr_array(W)
@@ -114,12 +114,12 @@ def check_similarity(W: MatrixLike, *, name: str = "W") -> Any:
 
 
 def check_nonnegative(W: Any, name: str) -> None:
-    """Refuse similarities below zero."""
+    """Raise ValueError if any similarity is negative."""
     lowest = W.data.min(initial=0.0) if sp.issparse(W) else W.min(initial=0.0)
     if lowest < 0:
         raise ValueError(
-            f"{name} has negative entries (smallest {lowest:.3g}); similarities must be "
-            "nonnegative. Clip them with np.maximum(W, 0) or choose another similarity."
+            f"{name} has negative entries (smallest {lowest:.3g}), but similarities must be "
+            "nonnegative. Clip them with np.maximum(W, 0), or use another similarity."
         )
 
 
@@ -129,12 +129,12 @@ def rows_over_sums(S: Any, *, points: str) -> Any:
     if np.any(total <= 0):
         row = int(np.argmin(total))
         raise ValueError(
-            f"row {row} of {points} has no positive similarity to any training row and cannot be "
-            "placed. Leave it out or give it a similarity."
+            f"row {row} of {points} has no positive similarity to any training row. Leave it out, "
+            "or use an affinity that is positive for it."
         )
     if not sp.issparse(S):
         return S / total[:, None]
     S = sp.csr_array(S, dtype=np.float64, copy=True)
-    # Each entry by itself: the reciprocal of a tiny sum would overflow.
+    # Entries are divided directly, because the reciprocal of a tiny sum would overflow.
     S.data /= np.repeat(total, np.diff(S.indptr))
     return S

@@ -1,1 +1,1 @@
-"""Which given clusters are separated by a gap."""
+"""Tests of the gaps between given clusters."""

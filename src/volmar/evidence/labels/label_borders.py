@@ -1,4 +1,4 @@
-"""The border between two groups of given clusters, tested on held-out rows."""
+"""Test of the border between two groups of given clusters, on held-out rows."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ from volmar.evidence.way_around import has_way_around
 
 __all__ = ["BorderTest", "border_test", "is_blocked"]
 
-# Above this p-value there is no valley to go around.
+# Maximum p-value at which a valley is checked for a way around it.
 CLEARLY_ABOVE = 0.1
-# Depth of the valley at the border, as a share of the deepest one, that is enough, and the
-# places along the border at which it is looked for.
+# Minimum depth of the valley at the border, as a share of the deepest valley, and the number of
+# thresholds at which it is measured.
 AT_BORDER, N_PLACES = 0.5, 17
-# Points drawn for a test: a region is sampled where it has more rows than this allows.
-MOST_POINTS, FEWEST_SAMPLED = 1_600_000, 1_000
-# Seen rows whose neighbours are looked at.
-MOST_COMPARED = 2_000
-# Nearest rows that vote for a side.
+# Maximum number of values drawn for a test (rows times draws), and the minimum size of the sample
+# of a region with more rows than this allows.
+MAX_POINTS, MIN_SAMPLED = 1_600_000, 1_000
+# Maximum number of seen rows whose neighbours are computed.
+MAX_COMPARED = 2_000
+# Number of nearest rows that vote for the side of a row.
 N_NEIGHBORS = 3
 
 
 class BorderTest(NamedTuple):
-    """Outcome of the test of a border, as in `LabelJoin`."""
+    """Outcome of the test of a border; see `LabelJoin` for the fields."""
 
     p_value: float
     distance: float
@@ -49,9 +50,9 @@ class BorderTest(NamedTuple):
 
 
 class _HeldOut(NamedTuple):
-    """Held-out rows between two groups (numbers of rows of X), and their scores.
+    """Held-out rows between two groups (indices into X), and their scores.
 
-    `border` has the scores at which a threshold tells the two groups apart.
+    `border` is the interval of the thresholds on the scores that separate the two groups.
     """
 
     rows: NDArray
@@ -71,7 +72,7 @@ def border_test(
     n_draws: int,
     rng: np.random.Generator,
 ) -> BorderTest:
-    """Test for one mode across the border between groups a and b, on each split."""
+    """Test on each split whether rows are unimodal across the border between groups a and b."""
     p_values: list[float] = []
     depths, curved = [], []
     for split, view in zip(splits, views, strict=True):
@@ -80,10 +81,10 @@ def border_test(
             p_values.append(1.0)
             continue
         p_value, depth, deepest = 1.0, *_depths(found)
-        # A gap elsewhere, inside one of the groups, is none between them.
+        # A gap inside one of the groups is not a gap between them.
         if depth >= AT_BORDER * deepest > 0:
             p_value = hump_test(found.scores, rng, n_draws=n_draws).p_value
-        # A bent band has two modes along a line, and is in one piece.
+        # A bent band is bimodal along a line, but it is a single piece.
         if p_value <= CLEARLY_ABOVE and X.shape[1] <= WIDE:
             rows = dithered(X[found.rows], resolutions, rng)
             p_value = 1.0 if has_way_around(rows, found.scores) else p_value
@@ -113,11 +114,11 @@ def _held_out(
     n_draws: int,
     rng: np.random.Generator,
 ) -> _HeldOut | None:
-    """Return scores along the discriminant, or of walks across the border where that is bent."""
+    """Return scores along the discriminant, or signed distances to the border if it is curved."""
     pair = view.pair(a, b)
     if pair is None:
         return None
-    most = max(MOST_POINTS // n_draws, FEWEST_SAMPLED)
+    most = max(MAX_POINTS // n_draws, MIN_SAMPLED)
     rows, scores = split.held_out_rows[pair.rows], pair.scores
     is_ours = (view.groups == a) | (view.groups == b)
     seen, sides = split.seen_rows[is_ours], view.groups[is_ours] == a
@@ -137,10 +138,10 @@ def _held_out(
 
 
 def is_blocked(X: Any, split: SplitView, view: Discriminants, a: int, b: int) -> bool:
-    """Whether another group lies between two that no hyperplane separates.
+    """Return whether another group lies between groups a and b that no hyperplane separates.
 
-    Of the rows of a that are nearest to b, with their nearest rows in b: whether most of the
-    balls that have the two rows as their poles hold a row of another group.
+    Each of the rows of a that are nearest to b is paired with its nearest row in b. The groups are
+    blocked if most of the balls with such a pair as poles contain a row of another group.
     """
     pair = view.pair(a, b)
     if pair is None or pair.is_linear or view.distances.shape[0] == 2:
@@ -163,9 +164,9 @@ def is_blocked(X: Any, split: SplitView, view: Discriminants, a: int, b: int) ->
 
 
 def _is_bent(seen: Any, sides: NDArray, linear_error: float) -> bool:
-    """Whether the nearest rows tell the sides of a row much better than the hyperplane does.
+    """Return whether the nearest rows predict the side much better than the hyperplane does.
 
-    Groups that overlap are no reason to walk: the nearest rows are wrong there, too.
+    If groups overlap, the nearest rows are wrong as well, and the hyperplane is kept.
     """
     if sides.all() or not sides.any():
         return False
@@ -178,26 +179,26 @@ def _is_bent(seen: Any, sides: NDArray, linear_error: float) -> bool:
 
 
 def _centred(rows: Any) -> Any:
-    """Return dense rows about their mean: far from the origin squares would lose distances."""
+    """Centre dense rows: far from the origin, squares would lose the distances."""
     if sparse.issparse(rows):
         return rows
     return rows - rows.mean(axis=0, dtype=np.float64)
 
 
 def _evenly(rows: NDArray) -> NDArray:
-    """Return at most `MOST_COMPARED` of the entries."""
-    most = MOST_COMPARED
+    """Return at most `MAX_COMPARED` of the entries, at even steps."""
+    most = MAX_COMPARED
     return rows if rows.size <= most else rows[np.linspace(0, rows.size - 1, most).astype(np.intp)]
 
 
-def _settled(p_values: list[float], n_splits: int, least: float) -> list[float]:
-    """Return p-values for the splits to come where they cannot change the combined one.
+def _settled(p_values: list[float], n_splits: int, minimum: float) -> list[float]:
+    """Return p-values of 1 for the remaining splits if these cannot change the combined p-value.
 
-    It is that of a rank: with as many of the smallest p-value that there is, the others are
-    never asked for.
+    The combined p-value depends on a single rank. It cannot change any more once enough p-values
+    equal the smallest possible one.
     """
     padded = p_values + [1.0] * (n_splits - len(p_values))
-    is_settled = combine_p_values(padded) <= combine_p_values([least] * n_splits)
+    is_settled = combine_p_values(padded) <= combine_p_values([minimum] * n_splits)
     return padded[len(p_values) :] if is_settled else []
 
 

@@ -1,4 +1,4 @@
-"""The outcome of `label_test`: a tree over given clusters, and what to merge."""
+"""The outcome of `label_test`: a tree over given clusters, and the clusters to merge."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from volmar.evidence.wording import p_value_text
 
 __all__ = ["LabelJoin", "LabelTestResult", "named_pair"]
 
-# Labels of a side that a sentence names.
-MOST_NAMED = 6
+# Maximum number of labels of a side that are named in a sentence.
+MAX_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -26,26 +26,27 @@ class LabelJoin:
     left, right : tuple
         Labels of the given clusters on the two sides.
     n_left, n_right : int
-        Rows on the two sides.
+        Number of rows on each side.
     tested : (tuple, tuple)
-        Labels of the two groups, one of each side, whose border was tested: the closest two.
-        Clusters in one group had been merged before.
+        Labels of the two groups whose border was tested: the closest two groups, one from each
+        side. A group is a cluster, or several clusters that had been merged before.
     n_tested : (int, int)
-        Rows of these groups.
+        Number of rows in each of these groups.
     p_value : float
-        Of one mode across the border, on held-out rows.
+        P-value of the null hypothesis of one mode across the border, on held-out rows.
     level : float
-        Level of the test; the border is a gap where `p_value` is not above it.
+        Level of the test. The border is a gap if `p_value` is at most `level`.
     distance : float
-        Distance of the means of the tested groups in standard deviations within groups.
+        Distance between the means of the tested groups, in standard deviations within groups.
     depth : float
-        Depth of the valley at the border on held-out rows, mean over splits: from 0 (none) to 1
-        (an empty gap).
+        Depth of the valley at the border on held-out rows, averaged over the splits, from 0 (no
+        valley) to 1 (an empty gap).
     is_curved : bool
-        Whether the border was tested by walks across it, because no hyperplane separates the
-        two groups; by scores along a linear discriminant otherwise.
+        Whether the rows were scored by their signed distance to a curved border, because no
+        hyperplane separates the two groups. Otherwise they were scored by a linear discriminant.
     p_minimum : float
-        Smallest p-value that the draws allow. A `p_value` equal to it is an upper bound.
+        Smallest p-value that the number of draws allows. A `p_value` equal to it is an upper
+        bound.
     """
 
     left: tuple[Any, ...]
@@ -63,16 +64,16 @@ class LabelJoin:
 
     @property
     def is_real(self) -> bool:
-        """Whether one mode is rejected: there is a gap between the sides."""
+        """Whether one mode is rejected, so that there is a gap between the sides."""
         return self.p_value <= self.level
 
     @property
     def p_text(self) -> str:
-        """The p-value and its level in words."""
+        """The formatted p-value and its level."""
         return p_value_text(self.p_value, self.p_minimum, self.level)
 
     def __str__(self) -> str:
-        """Say it in a sentence."""
+        """Return the outcome of the test as a sentence."""
         names = named_pair(*self.tested)
         rows = f"{self.n_tested[0]} and {self.n_tested[1]} rows"
         if self.is_real:
@@ -87,25 +88,26 @@ class LabelTestResult:
     Attributes
     ----------
     tree : tuple of LabelJoin
-        The joins of a binary tree over the tested clusters, from the bottom up: first those
-        that are not separated, then those that are, the closest groups first. The last join has
-        all tested clusters.
+        The joins of a binary tree over the tested clusters, from the bottom up: first the joins of
+        groups that are not separated, then those of separated groups, in the order of their
+        distance. The last join contains all tested clusters.
     clusters : tuple
         Labels that were tested, in sorted order.
     sizes : tuple of int
-        Their numbers of rows.
+        Number of rows of each tested cluster.
     untested : tuple
         Labels with fewer rows than `min_cluster_size`. They keep their label in `merged_labels`
         and count neither as real nor as merged.
     untested_sizes : tuple of int
-        Their numbers of rows.
+        Number of rows of each untested cluster.
     n_noise : int
-        Rows without a cluster.
+        Number of rows without a cluster.
     alpha : float
-        Probability of a false separation anywhere that was asked for.
+        Family-wise level of the test: the requested bound on the probability of any false
+        separation.
     merged_labels : ndarray of shape (n,)
-        The given labels, with one label for clusters that are not separated: that of the largest
-        of them. Noise and untested clusters keep theirs.
+        The given labels, where clusters that are not separated share the label of the largest of
+        them. Noise and untested clusters keep their labels.
     """
 
     tree: tuple[LabelJoin, ...]
@@ -124,7 +126,7 @@ class LabelTestResult:
 
     @property
     def groups(self) -> tuple[tuple[Any, ...], ...]:
-        """Labels of the clusters in each of the groups that are left, largest group first."""
+        """Labels of the clusters in each group after merging, largest group first."""
         members = {label: [label] for label in self.clusters}
         for join in self.tree:
             if not join.is_real:
@@ -139,29 +141,30 @@ class LabelTestResult:
 
     @property
     def n_real(self) -> int:
-        """Number of groups that are separated from each other, 1 where there is no evidence."""
+        """Number of groups that are separated from each other; 1 without evidence of a gap."""
         return 1 + sum(join.is_real for join in self.tree)
 
     @property
     def is_real(self) -> dict[Any, bool]:
-        """Whether each given cluster is separated from all others as it is.
+        """Whether each given cluster is separated from all others.
 
-        False for clusters that should be merged, for untested ones, and for all where there is no
-        evidence for more than one group.
+        False for clusters that should be merged, for untested clusters, and for all clusters if
+        there is no evidence for more than one group.
         """
         alone = {group[0] for group in self.groups if len(group) == 1 and self.n_real > 1}
         return {label: label in alone for label in (*self.clusters, *self.untested)}
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """One sentence for each join, untested cluster, and for noise."""
+        """One sentence for each join, for each untested cluster, and for noise."""
         found = [str(join) for join in self.tree]
         for label, size in zip(self.untested, self.untested_sizes, strict=True):
             found.append(
-                f"Cluster {label} ({_rows(size)}) is too small to test and stays as it is."
+                f"Cluster {label} ({_rows(size)}) is too small to test and is left unchanged."
             )
         if self.n_noise:
-            found.append(f"{_rows(self.n_noise)} without a cluster (noise) stay as they are.")
+            rows = _rows(self.n_noise)
+            found.append(f"The label of {rows} without a cluster (noise) is unchanged.")
         return tuple(found)
 
     @property
@@ -170,7 +173,7 @@ class LabelTestResult:
         given = len(self.clusters) + len(self.untested)
         if self.n_real == 1:
             return (
-                f"Of {given} given clusters no two are separated (family-wise level "
+                f"No two of the {given} given clusters are separated (family-wise level "
                 f"{self.alpha:g}): no gap was found at any border between them."
             )
         if self.n_real == len(self.clusters):
@@ -180,16 +183,16 @@ class LabelTestResult:
                 f"(family-wise level {self.alpha:g})."
             )
         return (
-            f"{len(self.clusters)} tested clusters make {self.n_real} groups that are separated "
+            f"{len(self.clusters)} tested clusters form {self.n_real} groups that are separated "
             f"from each other (family-wise level {self.alpha:g})."
         )
 
     def __str__(self) -> str:
-        """Say it in words: the summary, then a sentence for each join."""
+        """Return the summary, then a sentence for each join."""
         return "\n".join([self.summary, *self.sentences])
 
     def __repr__(self) -> str:
-        """Name the outcome; ``print`` says it in words."""
+        """Return the outcome in short form; ``print`` shows it in sentences."""
         given = len(self.clusters) + len(self.untested)
         return f"LabelTestResult({self.n_real} groups of {given} clusters, alpha={self.alpha:g})"
 
@@ -225,5 +228,5 @@ def named_pair(left: Sequence[Any], right: Sequence[Any]) -> str:
 def _named(labels: Sequence[Any]) -> str:
     if len(labels) == 1:
         return f"cluster {labels[0]}"
-    named = " + ".join(str(label) for label in labels[:MOST_NAMED])
-    return f"clusters {named}" + (" + ..." if len(labels) > MOST_NAMED else "")
+    named = " + ".join(str(label) for label in labels[:MAX_NAMED])
+    return f"clusters {named}" + (" + ..." if len(labels) > MAX_NAMED else "")

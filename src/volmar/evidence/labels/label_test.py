@@ -1,4 +1,4 @@
-"""Which given clusters are real? Look for the gaps between them on held-out rows."""
+"""Test which given clusters are separated by a gap, on held-out rows."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from volmar.rows import draw_from_collection, is_dask
 
 __all__ = ["label_test"]
 
-# Random splits of the rows, and fewer from `LARGE` rows on.
+# Default number of random splits of the rows, and the number for `LARGE` or more rows.
 N_SPLITS, N_SPLITS_LARGE = 6, 2
-# Rows of the smallest cluster, for each column, that are enough to learn from.
+# Number of rows of the smallest cluster, per column, that are enough to learn from.
 LEARNT_FOR_COLUMN = 6.0
-# Held-out rows that the tests look at.
-MOST_HELD_OUT = 20_000
-# Draws of the mode test for every unit of one over the level: the least combined p-value is
-# three times one over their number.
+# Maximum number of held-out rows that are tested.
+MAX_HELD_OUT = 20_000
+# The mode test makes this number of draws, divided by the level. The smallest combined p-value is
+# three divided by the number of draws.
 DRAWS_FOR_LEVEL = 4.0
-# Above this p-value there is no sign of a gap, and two groups are one for the other tests.
+# Above this p-value there is no sign of a gap: the two groups are merged for the other tests.
 NO_SIGN = 0.2
-# Below this level of one test draws would take too long.
-LEAST_LEVEL = 2.5e-4
-# Pairs of groups that are asked whether another lies between them.
-MOST_ASKED = 20
+# Minimum level of a single test. Below it, the draws would take too long.
+MIN_LEVEL = 2.5e-4
+# Maximum number of pairs of groups that are checked for another group between them.
+MAX_CHECKED = 20
 
 
 @one_thread()
@@ -54,74 +54,78 @@ def label_test(
 ) -> LabelTestResult:
     r"""Test which given clusters, from any tool, are separated, and which should be merged.
 
-    Clusters are joined from the closest two up. Each join tests the border between its two sides:
-    discriminants of the clusters are learnt on a random share of the rows, and the held-out rows
-    that lie between the two closest groups of the sides are tested for one mode against more
-    (`volmar.evidence.hump_test`). Where one mode is not rejected the two groups should be merged.
+    Clusters are joined in a tree, starting with the closest two. Each join tests the border
+    between its two sides. Discriminants of the clusters are learnt on a random share of the rows.
+    The held-out rows that lie between the two closest groups of the sides are then tested for one
+    mode against more (`volmar.evidence.hump_test`). If one mode is not rejected, the two groups
+    should be merged.
 
     Parameters
     ----------
     X : array of shape (n, d)
-        The rows that were clustered, dense or CSR. Of a dask array or DataFrame 20,000 rows are
-        drawn at random and tested.
+        The rows that were clustered, dense or CSR. If X is a dask array or DataFrame, a random
+        sample of 20,000 rows is tested.
     labels : array of shape (n,)
-        Cluster of each row: integers, strings, or any one kind that can be sorted.
+        Cluster of each row: integers, strings, or values of any one type that can be sorted.
     alpha : float, default=0.05
-        Family-wise level: probability that any two groups are falsely called separated. With k
-        tested clusters alpha / (k - 1) must be at least 0.00025.
-    n_splits : int, optional
-        Number of random splits into rows to learn from and held-out rows; 6 if not given, 2 from
-        20,000 rows on.
+        Family-wise level: probability that any two groups are falsely reported as separated. With
+        k tested clusters, alpha / (k - 1) must be at least 0.00025.
+    n_splits : int or None, default=None
+        Number of random splits into rows to learn from and held-out rows. If None, 6, or 2 for
+        20,000 rows or more.
     min_cluster_size : int, default=20
-        Clusters with fewer rows are not tested, at least 10. They keep their labels.
+        Minimum number of rows of a tested cluster; must be at least 10. Smaller clusters are not
+        tested and keep their labels.
     noise_label : object, default=-1
-        Label of rows without a cluster; the text "-1" counts as -1. Such rows are not learnt
-        from, keep their label, and do count as rows that may lie in a gap.
+        Label of rows without a cluster; the string "-1" counts as -1. Such rows keep their label.
+        They are not used for learning, but they are tested as rows that may lie in a gap.
     progress : callable, optional
-        Called with (done, wanted) as joins are tested.
+        Function called with (done, total) as joins are tested.
     random_state : int, RandomState or None, default=None
-        Seed of the halves and the draws.
+        Random seed of the splits and the draws.
 
     Returns
     -------
     LabelTestResult
-        Tree, p-values, merged labels; printed, a sentence for each join.
+        Tree, p-values and merged labels. ``print`` shows a sentence for each join.
 
     See Also
     --------
-    split_test : Whether rows have more than one group at all.
-    volmar.plots.LabelTestDisplay : A picture of the result.
+    split_test : Test whether the rows form more than one group.
+    volmar.plots.LabelTestDisplay : Plot of the result.
 
     Notes
     -----
-    **The rows of a test.** Labels were made from all rows, so that a held-out row's own label may
-    not choose it: one Gaussian cut in two, and each cell looked at, has a gap. Held-out
-    rows are used without labels. Those between groups a and b are the ones in a convex region,
-    :math:`t f_a + (1 - t) f_b \ge f_c` for every other group c, with f the linear discriminants
-    that were learnt. A log-concave density that is restricted to a convex set and projected on a
-    line has one mode (Prékopa). The scores are :math:`f_a - f_b`. Rows of a side much larger
-    than the other are left out far from the border, so that small clusters can be seen. A valley
-    with a way around it is no gap (`volmar.evidence.has_way_around`).
+    **The rows of a test.** The labels were computed from all rows. Selecting held-out rows by
+    their own labels would create gaps: a single Gaussian cut in two has one between its halves.
+    Held-out rows are therefore used without labels. The rows between groups a and b are those in
+    a convex region, :math:`t f_a + (1 - t) f_b \ge f_c` for every other group c, where f are the
+    learnt linear discriminants. A log-concave density that is restricted to a convex set and
+    projected on a line has one mode (Prékopa). The scores are :math:`f_a - f_b`. If one side is
+    much larger than the other, its rows far from the border are left out, so that small clusters
+    can be detected. A valley with a way around it is not a gap
+    (`volmar.evidence.has_way_around`).
 
-    The valley must be at the border: labels that do not follow a gap (a border through the middle
-    of a group, labels drawn at random) are not separated, whatever gaps there are elsewhere.
+    The valley must be at the border. Labels that do not follow a gap (a border through the middle
+    of a group, or random labels) are not separated, even if there are gaps elsewhere.
 
-    **Curved borders.** Where the discriminant has more than 5 % of the learnt rows of two groups
-    on the wrong side, and their nearest rows have less than half as many, the scores are signed
-    lengths of walks across the border (`volmar.evidence.Border`), in the same region.
+    **Curved borders.** The discriminant may put more than 5 % of the learnt rows of two groups on
+    the wrong side. If the nearest rows misplace less than half as many, the scores are signed
+    distances to a curved border (`volmar.evidence.Border`), in the same region.
 
-    **Which borders.** There are k - 1 tests, one for each join: groups are apart if their
-    closest pair is. Groups without any sign of a gap (p > 0.2) are one group for the tests that
-    follow; others are merged only in the outcome, so that one weak border does not blur the rest.
+    **Which borders.** There are k - 1 tests, one for each join: two sides are separated if their
+    closest pair of groups is. Groups without any sign of a gap (p > 0.2) are merged for the
+    following tests. Other groups are merged only in the result, so that one weak border does not
+    affect the other tests.
 
     **The family-wise level.** The k - 1 p-values are compared with Holm's levels: the smallest
     with alpha / (k - 1), the next with alpha / (k - 2), up to the first that is above its level.
-    That is valid under any dependence. A tree that is tested from the top down would merge all
-    that is below a join without a clear gap. The argument takes the borders as given.
+    This is valid under any dependence, for given borders. Testing the tree from the top down would
+    instead merge everything below a join without a clear gap.
 
-    **What it cannot know.** The labels were made with the held-out rows in sight. A tool that
-    searches very hard, in columns as many as the rows, can carry a gap that is there by chance
-    from all rows to the held-out ones; rows that are new, labelled by the same model, cannot have
+    **Limitations.** The labels were computed with the held-out rows included. With as many columns
+    as rows, a method that searches extensively can find a gap that exists by chance in all rows,
+    and therefore also in the held-out rows. New rows labelled by the same model would not have
     it. Pieces of one bent cluster (two moons cut into eight) may be joined in the wrong order.
 
     Examples
@@ -140,8 +144,8 @@ def label_test(
     check_count("min_cluster_size", min_cluster_size, low=10)
     if hasattr(noise_label, "__len__") and not isinstance(noise_label, (str, bytes, tuple)):
         raise TypeError(
-            f"noise_label must be a single label, got a {type(noise_label).__name__}. Give these "
-            "rows one label first, -1 say."
+            f"noise_label must be a single label, got a {type(noise_label).__name__}. Relabel "
+            "these rows with one label first, such as -1."
         )
     if is_dask(X):
         seed = int(check_random_state(random_state).randint(2**31 - 1))
@@ -150,10 +154,10 @@ def label_test(
     given = _Clusters(labels, rows.shape[0], min_cluster_size, noise_label)
     k = len(given.names)
     level = float(alpha) / max(k - 1, 1)
-    if level < LEAST_LEVEL:
+    if level < MIN_LEVEL:
         raise ValueError(
-            f"alpha={alpha:g} leaves each of the {k - 1} joins of {k} clusters a level of "
-            f"{level:.2g}, and draws resolve no less than {LEAST_LEVEL:g}. Raise alpha, raise "
+            f"alpha={alpha:g} is too small for {k} clusters: the level of each of the {k - 1} "
+            f"tests is {level:.2g}, and the minimum is {MIN_LEVEL:g}. Raise alpha, raise "
             "min_cluster_size, or test fewer clusters."
         )
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
@@ -166,7 +170,7 @@ def label_test(
 
 
 class _Test(NamedTuple):
-    """Clusters of two groups (bool arrays), and the test of the border between them."""
+    """Masks of the clusters in two groups, and the test of the border between the groups."""
 
     first: NDArray
     second: NDArray
@@ -174,7 +178,7 @@ class _Test(NamedTuple):
 
 
 class _Clusters:
-    """Given labels as codes: -1 for noise and for clusters that are too small to test."""
+    """Given labels as integer codes; -1 for noise and for clusters too small to test."""
 
     def __init__(self, labels: ArrayLike, n: int, min_size: int, noise_label: Any):
         self.labels = _checked_labels(labels, n)
@@ -184,18 +188,18 @@ class _Clusters:
         if is_noise.all():
             raise ValueError(
                 f"labels has no cluster: all {n} rows are noise (label {names[0]!s}). Pass labels "
-                "of two clusters or more, or noise_label=None if this is a cluster."
+                "with at least two clusters, or noise_label=None if this label is a cluster."
             )
         if np.count_nonzero(~is_noise) < 2:
             raise ValueError(
-                f"labels has one cluster only ({names[~is_noise][0]!s}), and there is nothing to "
-                "compare it with. Pass labels of two clusters or more; volmar.evidence.split_test "
-                "asks whether rows have more than one group."
+                f"labels has only one cluster ({names[~is_noise][0]!s}). Pass labels with at "
+                "least two clusters. To test whether rows form more than one group, use "
+                "volmar.evidence.split_test."
             )
         is_tested = ~is_noise & (sizes >= min_size)
         if not is_tested.any():
             raise ValueError(
-                f"no cluster in labels has min_cluster_size={min_size} rows, the largest has "
+                f"no cluster in labels has min_cluster_size={min_size} rows; the largest has "
                 f"{sizes[~is_noise].max()}. Lower min_cluster_size (10 is the minimum), or use "
                 "fewer clusters."
             )
@@ -218,14 +222,12 @@ def _checked_labels(labels: ArrayLike, n: int) -> NDArray:
     elif found.dtype.kind == "f":
         missing = ~np.isfinite(found)
     elif found.dtype.kind not in "iubUS":
-        raise TypeError(
-            f"labels has dtype {found.dtype}. Pass integers or strings, one for each row."
-        )
+        raise TypeError(f"labels has dtype {found.dtype}. Pass one integer or string per row.")
     if missing.any():
         place = int(np.argmax(missing))
         raise ValueError(
-            f"labels holds {found[place]} at position {place}, which is no label. Give every row "
-            "a label, -1 to rows without a cluster."
+            f"labels holds {found[place]} at position {place}, which is not a label. Give every "
+            "row a label; use -1 for rows without a cluster."
         )
     return found
 
@@ -243,21 +245,21 @@ def _is_noise(name: Any, noise_label: Any) -> bool:
 def _splits(
     rows: Any, given: _Clusters, resolutions: NDArray, n_splits: int, rng: np.random.Generator
 ) -> Iterator[SplitView]:
-    """Yield what is learnt on a random share of each cluster, with the scores of the others.
+    """Yield views learnt on a random share of each cluster, with scores of the held-out rows.
 
-    Means of given clusters are learnt from fewer rows than a gap is seen in: a quarter of the rows
-    learns, more where clusters are small or columns many, half at most.
+    Learning the means of given clusters takes fewer rows than detecting a gap. A quarter of the
+    rows is used for learning, and up to a half if clusters are small or columns are many.
     """
     k, n = len(given.names), rows.shape[0]
     share = float(np.clip(LEARNT_FOR_COLUMN * rows.shape[1] / min(given.sizes), 0.25, 0.5))
     for _ in range(n_splits):
         order = rng.permutation(n)
         order = order[np.argsort(given.codes[order], kind="stable")]
-        # Every third row, say, of each cluster: a new one each time that a whole number is passed.
+        # Rows at even steps within each cluster: a row is seen when the sum passes an integer.
         is_seen = np.diff(np.floor(share * np.arange(n + 1) + rng.random())) > 0
         seen, held_out = np.sort(order[is_seen]), np.sort(order[~is_seen])
-        if held_out.size > MOST_HELD_OUT:
-            held_out = np.sort(rng.choice(held_out, MOST_HELD_OUT, replace=False))
+        if held_out.size > MAX_HELD_OUT:
+            held_out = np.sort(rng.choice(held_out, MAX_HELD_OUT, replace=False))
         yield split_view(rows, given.codes, k, seen, held_out, resolutions, rng)
 
 
@@ -270,9 +272,9 @@ def _test_joins(
     rng: np.random.Generator,
     progress: Callable[[int, int], None] | None,
 ) -> list[_Test]:
-    """Test the closest two groups of different components until there is one component.
+    """Test the closest two groups of different components until a single component is left.
 
-    Groups without any sign of a gap are one group for the tests that follow.
+    Groups without any sign of a gap are merged for the following tests.
     """
     groups, components = np.arange(k), np.arange(k)
     tests: list[_Test] = []
@@ -309,7 +311,7 @@ def _closest(
     distances = np.mean([view.distances for view in views], axis=0)
     upper = np.triu(component[:, None] != component)
     pairs = np.argwhere(upper)[np.argsort(distances[upper], kind="stable")]
-    for a, b in pairs[:MOST_ASKED]:
+    for a, b in pairs[:MAX_CHECKED]:
         if not is_blocked(rows, splits[0], views[0], a, b):
             return int(a), int(b)
     return int(pairs[0, 0]), int(pairs[0, 1])
@@ -318,8 +320,8 @@ def _closest(
 def _holm_levels(p_values: NDArray, alpha: float) -> NDArray:
     """Return the level of each p-value in Holm's procedure.
 
-    The smallest of m has alpha / m, the next alpha / (m - 1), and so on up to the first that is
-    above its level; those that follow have the same level.
+    The smallest of m p-values has level alpha / m, the next alpha / (m - 1), and so on up to the
+    first that is above its level. All later ones have the level of that one.
     """
     m = p_values.size
     order = np.argsort(p_values, kind="stable")
@@ -333,7 +335,7 @@ def _holm_levels(p_values: NDArray, alpha: float) -> NDArray:
 
 
 def _result(given: _Clusters, tests: list[_Test], alpha: float) -> LabelTestResult:
-    """Order the joins, merged ones first: they make a tree over the clusters in any order."""
+    """Assemble the result, merged joins first: joins form a tree over clusters in any order."""
     names, sizes = np.empty(len(given.names), dtype=object), np.array(given.sizes)
     names[:] = given.names
     levels = _holm_levels(np.array([test.border.p_value for test in tests]), alpha)

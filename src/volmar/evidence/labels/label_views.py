@@ -1,4 +1,4 @@
-"""Given clusters seen from some of the rows: discriminants, regions, scores of the others."""
+"""Linear discriminants of given clusters, learnt on some rows, and scores of held-out rows."""
 
 from __future__ import annotations
 
@@ -23,32 +23,34 @@ __all__ = [
     "without_far_rows",
 ]
 
-# Added to the variance of each column within clusters: steadies directions of few rows.
+# Ridge, relative to the variance of each column within clusters. It stabilises directions that are
+# learnt on few rows.
 REG = 0.1
-# Least deviation within clusters, as a share of that of all rows.
+# Minimum standard deviation within clusters, as a share of that of all rows.
 NARROWEST = 1e-3
-# Rows that directions are learnt from, their entries, and rows where columns are many.
-MOST_LEARNT, MOST_ENTRIES, MOST_LEARNT_WIDE = 20_000, 20_000_000, 2_000
-# Beyond as many columns the system of the rows is smaller than that of the columns.
+# Maximum number of rows that directions are learnt from, of their entries, and of rows if columns
+# are many.
+MAX_LEARNT, MAX_ENTRIES, MAX_LEARNT_WIDE = 20_000, 20_000_000, 2_000
+# With more columns than this, the dual system, of the size of the rows, is solved.
 WIDE = 2_000
-# Error of the sides up to which a hyperplane stands for the border of two clusters.
+# Maximum error of the sides at which a hyperplane counts as the border of two clusters.
 LINEAR_ERROR = 0.05
-# Rows of the larger side of a pair that are kept for each row of the smaller side.
-MOST_UNEQUAL = 4.0
-# Rows of a side in the region of a pair below which the pair is not testable.
-FEWEST_INSIDE = 5
-# Mean error of the sides above which scores do not tell them apart, and how much more than the
-# least one a threshold at the border may have.
+# Maximum number of rows of the larger side of a pair, per row of the smaller side.
+MAX_RATIO = 4.0
+# Minimum number of rows of each side in the region of a pair that is tested.
+MIN_INSIDE = 5
+# Mean error above which scores do not separate the two sides, and the amount by which the error of
+# a threshold at the border may exceed the minimum.
 APART, SLACK = 0.25, 0.05
-# Weights between 0 and 1 that are tried for a half-space.
+# Number of weights between 0 and 1 that are tried for a half-space.
 N_WEIGHTS = 21
 
 
 class PairScores(NamedTuple):
-    """Rows between two groups, and their scores: higher towards the first group.
+    """Rows between two groups, and their scores, which increase towards the first group.
 
-    `first` and `second` are scores of the seen rows of the two groups in the region, `rows` the
-    held-out rows there and `scores` theirs.
+    `first` and `second` are the scores of the seen rows of the two groups in the region, `rows`
+    the held-out rows in the region and `scores` the scores of these.
     """
 
     first: NDArray
@@ -58,12 +60,12 @@ class PairScores(NamedTuple):
 
     @property
     def is_linear(self) -> bool:
-        """Whether a threshold puts nearly all seen rows of the groups on their sides."""
+        """Whether a threshold puts nearly all seen rows of both groups on the correct side."""
         return self.error <= LINEAR_ERROR
 
     @property
     def error(self) -> float:
-        """Share of seen rows on the wrong side of the best threshold, the mean of the sides."""
+        """Share of seen rows on the wrong side of the best threshold, averaged over both sides."""
         return side_error(self.first, self.second)
 
 
@@ -72,10 +74,10 @@ class Discriminants:
     r"""Linear discriminants of groups of the given clusters.
 
     :math:`f_a(x) = \mu_a' (S + \lambda I)^{-1} (x - \tfrac12 \mu_a)`, with S the covariance within
-    the groups; :math:`f_a - f_b` is half the difference of the squared distances to b and a.
-    `seen` (m, g) and `held_out` (n, g) are those of the rows that were learnt from, whose groups
-    are `groups`, and of the others; `distances` (g, g) are squared distances between the means, in
-    deviations within the groups.
+    the groups. :math:`f_a - f_b` is half the difference of the squared distances to b and a.
+    `seen` (m, g) are the values at the rows that were learnt from, `groups` (m,) the groups of
+    these rows, and `held_out` (n, g) the values at the held-out rows. `distances` (g, g) are
+    squared distances between the means, in standard deviations within the groups.
     """
 
     seen: NDArray
@@ -84,26 +86,26 @@ class Discriminants:
     groups: NDArray
 
     def is_linear(self, a: int, b: int) -> bool:
-        """Whether a hyperplane puts nearly all seen rows of two groups on their sides."""
+        """Return whether a hyperplane separates nearly all seen rows of two groups."""
         first, second = self.groups == a, self.groups == b
         difference = self.seen[:, a] - self.seen[:, b]
         return side_error(difference[first], difference[second]) <= LINEAR_ERROR
 
     def pair(self, a: int, b: int) -> PairScores | None:
-        r"""Return the scores of the held-out rows in a convex region that holds a and b.
+        r"""Return the scores of the held-out rows in a convex region that contains a and b.
 
         For every other group c the region is cut by the half-space
 
         .. math:: t f_a(x) + (1 - t) f_b(x) \ge f_c(x).
 
-        The mean of a is inside where :math:`1 - t \le D_{ac}^2 / D_{ab}^2`, that of b where
-        :math:`t \le D_{bc}^2 / D_{ab}^2`. Such a t exists where c is outside the ball with a and b
-        as its poles, so for the closest two of any groups; it is chosen so that the means are as
-        far inside as possible, 1/2 for groups at equal distances. Groups that no hyperplane
+        The mean of a is inside if :math:`1 - t \le D_{ac}^2 / D_{ab}^2`, and the mean of b if
+        :math:`t \le D_{bc}^2 / D_{ab}^2`. Such a t exists if c is outside the ball with a and b as
+        its poles, and therefore always for the closest two groups. It is chosen so that the means
+        are as far inside as possible: 1/2 for groups at equal distances. Groups that no hyperplane
         separates from a and b are not cut off.
 
-        So a log-concave density has one mode in the region, along any direction. None where a
-        group has hardly any seen row there.
+        A log-concave density has one mode in the region, along any direction. The result is None
+        if either group has fewer than `MIN_INSIDE` seen rows in the region.
         """
         keep_seen = np.ones(len(self.seen), dtype=bool)
         keep_held = np.ones(len(self.held_out), dtype=bool)
@@ -116,20 +118,20 @@ class Discriminants:
         scores = self.seen[:, a] - self.seen[:, b]
         first = scores[keep_seen & (self.groups == a)]
         second = scores[keep_seen & (self.groups == b)]
-        if min(first.size, second.size) < FEWEST_INSIDE:
+        if min(first.size, second.size) < MIN_INSIDE:
             return None
         rows = np.flatnonzero(keep_held)
         return PairScores(first, second, rows, (self.held_out[:, a] - self.held_out[:, b])[rows])
 
 
 def _best_weight(distances: NDArray, a: int, b: int, c: int) -> float:
-    """Return the t with which both means are farthest from the border of the half-space."""
+    """Return the t for which both means are farthest inside the half-space."""
     t = np.linspace(0.0, 1.0, N_WEIGHTS)
     to_a, to_b, between = distances[a, c], distances[b, c], distances[a, b]
     square = t * to_a + (1.0 - t) * to_b - t * (1.0 - t) * between
     lower = np.minimum(to_a - (1.0 - t) * between, to_b - t * between)
     margins = lower / np.sqrt(np.maximum(square, np.finfo(np.float64).tiny))
-    # The one nearest to 1/2 of several.
+    # Ties are broken in favour of the weight nearest to 1/2.
     best = np.flatnonzero(margins >= margins.max() - 1e-9 * abs(margins.max()))
     return float(t[best[np.argmin(np.abs(t[best] - 0.5))]])
 
@@ -139,36 +141,37 @@ def _inside(f: NDArray, a: int, b: int, c: int, t: float) -> NDArray:
 
 
 def without_far_rows(scores: NDArray, first: NDArray, second: NDArray) -> NDArray:
-    """Return the places of scores that are not far from the smaller side, on the larger one.
+    """Return the indices of the scores that are left after cutting off far rows of a large side.
 
-    A small group beside a large one is hard to see. At most `MOST_UNEQUAL` rows of a side are kept
-    for each of the other, by a half-line: what has one mode keeps it. Scores of the two sides, the
-    first above the second, set its end.
+    A small group beside a large one is hard to detect. Per row of the smaller side, at most
+    `MAX_RATIO` rows of the larger side are kept. The cut is a half-line, so that a unimodal
+    density stays unimodal. Its end is computed from the seen scores `first` and `second` of the
+    two sides, of which the first are higher.
     """
     low, high = -np.inf, np.inf
-    if first.size > MOST_UNEQUAL * second.size:
-        high = float(np.quantile(first, MOST_UNEQUAL * second.size / first.size))
-    elif second.size > MOST_UNEQUAL * first.size:
-        low = float(np.quantile(second, 1.0 - MOST_UNEQUAL * first.size / second.size))
+    if first.size > MAX_RATIO * second.size:
+        high = float(np.quantile(first, MAX_RATIO * second.size / first.size))
+    elif second.size > MAX_RATIO * first.size:
+        low = float(np.quantile(second, 1.0 - MAX_RATIO * first.size / second.size))
     return np.flatnonzero((scores >= low) & (scores <= high))
 
 
 def side_error(first: NDArray, second: NDArray) -> float:
-    """Return the least mean error of a threshold between scores of two sides, first above."""
+    """Return the minimum mean error of a threshold between two sides, the first of them above."""
     return float(_threshold_errors(first, second)[1].min())
 
 
 def thresholds(first: NDArray, second: NDArray) -> tuple[float, float]:
-    """Return the ends of the thresholds that tell two sides apart nearly as well as can be.
+    """Return the lower and upper end of the nearly optimal thresholds between two sides.
 
-    Up to `SLACK` more than the least mean error. Where even that is above `APART` the scores do
-    not tell the sides apart, and the ends are infinity and its negative.
+    Their mean error exceeds the minimum by at most `SLACK`. If the minimum is above `APART`, the
+    scores do not separate the sides, and the result is (inf, -inf).
     """
     scores, errors = _threshold_errors(first, second)
     if errors.min() > APART:
         return np.inf, -np.inf
     good = np.flatnonzero(errors <= errors.min() + SLACK)
-    # A threshold is between two scores.
+    # A threshold lies between two scores.
     low, high = max(good[0] - 1, 0), min(good[-1], scores.size - 1)
     return float(scores[low]), float(scores[high])
 
@@ -177,7 +180,7 @@ def _threshold_errors(first: NDArray, second: NDArray) -> tuple[NDArray, NDArray
     """Return the sorted scores, and mean errors of thresholds before, between and after them."""
     scores = np.concatenate([second, first])
     order = np.argsort(scores, kind="stable")
-    # Below a threshold: second sides that are right, first sides that are not.
+    # Below a threshold, rows of the second side are correct and rows of the first are wrong.
     is_first = order >= second.size
     wrong_first = np.concatenate([[0], np.cumsum(is_first)]) / max(first.size, 1)
     right_second = np.concatenate([[0], np.cumsum(~is_first)]) / max(second.size, 1)
@@ -186,14 +189,14 @@ def _threshold_errors(first: NDArray, second: NDArray) -> tuple[NDArray, NDArray
 
 @dataclass(frozen=True)
 class SplitView:
-    r"""What discriminants of any groups of k given clusters need of a split of the rows.
+    r"""Statistics of one split of the rows, from which discriminants of any groups follow.
 
-    With R the covariance of the rows that are learnt from and M the means of the clusters, all of
-    it is in :math:`M' (R + \lambda I)^{-1} M`, `inner`, and the scores :math:`x' (R + \lambda
-    I)^{-1} M` of the rows that are learnt from and of the others, `seen` (m, k) and `held_out` (n,
-    k): merging clusters takes no further pass over the rows. `shares` are those of the clusters
-    among the rows that are learnt from, `codes` the clusters of these, `seen_rows` and
-    `held_out_rows` the numbers of the rows in X.
+    Let R be the covariance of the rows that are learnt from, and M the means of the k given
+    clusters. `inner` is :math:`M' (R + \lambda I)^{-1} M`. `seen` (m, k) and `held_out` (n, k) are
+    the scores :math:`x' (R + \lambda I)^{-1} M` of the rows that are learnt from and of the
+    held-out rows. With these, merging clusters takes no further pass over the rows. `shares` are
+    the shares of the clusters among the rows that are learnt from, `codes` the clusters of these
+    rows, and `seen_rows` and `held_out_rows` the indices of the rows in X.
     """
 
     shares: NDArray
@@ -205,7 +208,7 @@ class SplitView:
     held_out_rows: NDArray
 
     def discriminants(self, groups: NDArray) -> Discriminants:
-        """Return the discriminants of groups of clusters; `groups` (k,) has numbers from 0."""
+        """Return the discriminants of groups of clusters; `groups` (k,) is numbered from 0."""
         k, g = self.shares.size, int(groups.max()) + 1
         total = np.bincount(groups, self.shares, g)
         weights = np.zeros((k, g))
@@ -234,13 +237,14 @@ def split_view(
     resolutions: NDArray,
     rng: np.random.Generator,
 ) -> SplitView:
-    """Learn from the given clusters of some rows, and score the others, which are dithered.
+    """Learn discriminants of the given clusters on seen rows, and score dithered held-out rows.
 
-    `codes` are -1 for rows that are not learnt from; `seen_rows` has at least one of each cluster.
+    `codes` is -1 for rows that are not used for learning. `seen_rows` has at least one row of each
+    cluster.
     """
     d = X.shape[1]
     learnt = seen_rows[codes[seen_rows] >= 0]
-    most = min(MOST_LEARNT, max(MOST_ENTRIES // d, 1)) if d <= WIDE else MOST_LEARNT_WIDE
+    most = min(MAX_LEARNT, max(MAX_ENTRIES // d, 1)) if d <= WIDE else MAX_LEARNT_WIDE
     learnt = learnt[sampled_rows(codes[learnt], max(most, 2 * k), rng, 10)]
     rows, given = X[learnt], codes[learnt]
     score, shares, inner = _learn(rows, given, k)
@@ -249,7 +253,7 @@ def split_view(
 
 
 def _learn(rows: Any, codes: NDArray, k: int) -> tuple[Callable[[Any], NDArray], NDArray, NDArray]:
-    """Return what scores rows by (R + reg I)^-1 M, the shares, and M'(R + reg I)^-1 M."""
+    """Return the score function x'(R + reg I)^-1 M, the shares, and M'(R + reg I)^-1 M."""
     m, d = rows.shape
     sizes = np.bincount(codes, minlength=k).astype(np.float64)
     members = sparse.csr_array((np.ones(m), (codes, np.arange(m))), shape=(k, m))

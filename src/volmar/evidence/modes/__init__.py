@@ -1,1 +1,1 @@
-"""One mode or more? Tests of a sample on the line."""
+"""Tests for one mode against more in a one-dimensional sample."""

@@ -1,4 +1,4 @@
-"""Many samples at once in a few bins each, on the grids of the mode test."""
+"""Binning of many samples at once, on the grids of the mode test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from volmar.evidence.modes.densities import smoothed
 from volmar.evidence.modes.folded import (
-    FEWEST,
+    MIN_SIZE,
     OVERHANG,
     FoldedSample,
     bandwidth_of,
@@ -22,26 +22,26 @@ from volmar.evidence.modes.folded import (
 
 __all__ = ["N_BINS", "BinnedSamples", "binned"]
 
-# Bins of a sample: about three in a bandwidth.
+# Number of bins of a sample, about three per bandwidth.
 N_BINS = 64
 
 
 @dataclass(frozen=True, eq=False)
 class BinnedSamples:
-    """Samples in `N_BINS` bins each; one without width has no shares.
+    """Samples in `N_BINS` bins each; the shares of a sample without width are 0.
 
     Attributes
     ----------
     shares : ndarray of shape (m, N_BINS)
         Share of each sample in its bins.
     n : ndarray of shape (m,)
-        Values in the bins.
+        Number of values in the bins.
     low, bandwidth : ndarray of shape (m,)
         The 5th percentile and the bandwidth of each sample.
     start, step : ndarray of shape (m,)
-        Where the bins start and how wide they are, in bandwidths from `low`.
+        Start and width of the bins, in bandwidths from `low`.
     folds : dict of int to FoldedSample
-        The samples that have a folded tail.
+        Samples with a folded tail, by their index.
     """
 
     shares: NDArray[np.float64]
@@ -54,12 +54,12 @@ class BinnedSamples:
 
     @cached_property
     def densities(self) -> NDArray[np.float64]:
-        """Smoothed shares (m, N_BINS) of a sample in a bandwidth."""
+        """Smoothed densities (m, N_BINS), as shares per bandwidth."""
         widths = 1.0 / self.step[:, None]
         return smoothed(self.shares, widths) * widths
 
     def values_at(self, bins: NDArray) -> NDArray[np.float64]:
-        """Return the value (m,) of each sample at a place in units of its bins."""
+        """Return the value (m,) of each sample at a position in units of its bins."""
         places = self.start + bins * self.step
         for i, sample in self.folds.items():
             places[i] = np.interp(places[i], sample.folded, sample.unfolded)
@@ -67,7 +67,7 @@ class BinnedSamples:
 
 
 def binned(samples: Sequence[NDArray]) -> BinnedSamples:
-    """Return samples in bins, on the grid that `folded_sample` gives each of them."""
+    """Bin samples, each on its grid from `folded_sample`."""
     m = len(samples)
     samples = [x if x.size else np.zeros(1) for x in samples]
     sizes = np.array([x.size for x in samples], dtype=np.int64)
@@ -79,11 +79,11 @@ def binned(samples: Sequence[NDArray]) -> BinnedSamples:
 
     low, high = middle_nine_tenths(values, None if is_table else sizes)
     bandwidth = bandwidth_of(sizes, high - low)
-    usable = (sizes >= FEWEST) & (bandwidth > 0)
+    usable = (sizes >= MIN_SIZE) & (bandwidth > 0)
     bandwidth = np.where(usable, bandwidth, 1.0)
     width = np.where(usable, (high - low) / bandwidth, 1.0)
     start, step = -OVERHANG * width, (1.0 + 2.0 * OVERHANG) * width / N_BINS
-    # Two more bins, for what lies beyond the others on either side.
+    # Two more bins, for values beyond the others on either side.
     with np.errstate(over="ignore"):
         values = (values - spread(low)) / spread(bandwidth * step)
         values += spread(1.0 - start / step)
@@ -103,5 +103,5 @@ def binned(samples: Sequence[NDArray]) -> BinnedSamples:
         shares[i] = np.bincount(np.arange(size) * N_BINS // size, sample.shares, N_BINS)
         n[i], step[i] = sample.n, size * sample.step / N_BINS
         start[i] = sample.start - 0.5 * sample.step
-    shares[~usable | (n < FEWEST)] = 0.0
+    shares[~usable | (n < MIN_SIZE)] = 0.0
     return BinnedSamples(shares, n, low, bandwidth, start, step, folds)

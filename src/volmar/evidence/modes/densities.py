@@ -1,4 +1,4 @@
-"""Samples on the line, their densities on a grid, and what these lack to have one mode."""
+"""Densities of one-dimensional samples on a grid, and their distance from unimodality."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from scipy import fft
 
 __all__ = ["GRID", "fill", "grid_shares", "missing_mass", "smoothed"]
 
-# Points of the grid, in which samples of any size are binned.
+# Number of grid points, for samples of any size.
 GRID = 256
 
 
 def grid_shares(u: NDArray, counted: NDArray, size: int) -> NDArray:
-    """Return the shares (m, size) of the `counted` points of samples (m, n) on a grid.
+    """Return the shares (m, size) of the `counted` values of samples (m, n) on a grid.
 
-    Points are in steps of the grid; a point is shared by the two places around it.
+    Values `u` are in steps of the grid. A value is divided between the two grid points around it.
     """
     m = len(u)
     below = np.minimum(u.astype(np.int64), size - 2)
@@ -27,7 +27,7 @@ def grid_shares(u: NDArray, counted: NDArray, size: int) -> NDArray:
 
 
 def smoothed(shares: NDArray, bandwidth: NDArray | float) -> NDArray:
-    """Return shares (m, G) smoothed by a Gaussian; bandwidths are in steps of the grid."""
+    """Smooth shares (m, G) by a Gaussian, with bandwidths in steps of the grid."""
     size = shares.shape[1]
     frequencies = np.pi * np.arange(size + 1) / size
     damping = np.exp(-0.5 * (bandwidth * frequencies) ** 2)
@@ -36,16 +36,16 @@ def smoothed(shares: NDArray, bandwidth: NDArray | float) -> NDArray:
 
 
 def fill(density: NDArray) -> NDArray:
-    r"""Return the mass by which densities (m, G) must be filled so that each has one mode.
+    r"""Return the mass that must be added to densities (m, G) to make each of them unimodal.
 
-    The smallest function above f with one mode is :math:`\min(\max_{u \le x} f(u), \max_{u \ge x}
-    f(u))`: every valley is filled up to the lower of the two peaks beside it.
+    The smallest unimodal function above f is :math:`\min(\max_{u \le x} f(u), \max_{u \ge x}
+    f(u))`. It fills every valley up to the lower of the two peaks beside it.
     """
     return missing_mass(density).sum(axis=1)
 
 
 def missing_mass(density: NDArray) -> NDArray:
-    """Return what is missing at each place of densities (m, G) to have one mode."""
+    """Return the mass to add at each grid point of densities (m, G) to make them unimodal."""
     left = np.maximum.accumulate(density, axis=1)
     right = np.maximum.accumulate(density[:, ::-1], axis=1)[:, ::-1]
     return np.minimum(left, right) - density

@@ -1,4 +1,4 @@
-"""The dip: how far a sample is from having one mode (Hartigan and Hartigan, 1985)."""
+"""The dip, the distance of a sample from unimodality (Hartigan and Hartigan, 1985)."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ def dip_statistic(x: ArrayLike) -> Dip:
 
     where :math:`F_n` is the empirical distribution function and :math:`\mathcal U` are the
     unimodal ones: convex up to a mode, concave from there on, with a jump at the mode allowed.
-    The value is exact up to rounding, with or without ties, and does not change under
-    :math:`x \mapsto a x + b` with :math:`a \ne 0`. A sample of one distinct value is unimodal to
-    the letter; it gets 1 / (2 n), the limit of samples whose ties are spread out a little.
+    The value is exact up to rounding, with or without ties, and invariant under
+    :math:`x \mapsto a x + b` with :math:`a \ne 0`. A sample with a single distinct value is
+    unimodal. Its dip is set to 1 / (2 n), the limit for samples whose ties are slightly spread
+    out.
 
     Parameters
     ----------
@@ -69,12 +70,13 @@ def dip_statistic(x: ArrayLike) -> Dip:
 
     Notes
     -----
-    On a modal interval, at first all of the sample, take the greatest convex minorant and the
-    least concave majorant of :math:`F_n`. Where they are furthest apart the interval shrinks to
-    the nearest points at which they touch :math:`F_n`, and what is left outside has to be as far
-    from :math:`F_n` as the minorant on the left and the majorant on the right are. It ends when
-    the two are no further apart than that; the dip is half of it. Two or three intervals are
-    enough for most samples.
+    The algorithm starts with a modal interval that covers the whole sample. It computes the
+    greatest convex minorant and the least concave majorant of :math:`F_n` on the interval, and
+    finds where they are furthest apart. The interval then shrinks to the nearest points around
+    this location at which the two curves touch :math:`F_n`. Outside the interval, the fit deviates
+    from :math:`F_n` by the distance of the minorant on the left and of the majorant on the right.
+    The algorithm stops when the two curves are no further apart than this deviation. The dip is
+    half of the deviation. For most samples, two or three intervals are enough.
 
     References
     ----------
@@ -88,24 +90,25 @@ def dip_statistic(x: ArrayLike) -> Dip:
     0.1
     """
     values, counts = np.unique(check_vector("x", x), return_counts=True)
-    # The range of the values has to be a number too.
+    # Values are scaled down if their range would overflow.
     scaled = values if abs(values[[0, -1]]).max() < np.finfo(float).max / 4 else values / 4
     doubled, low, high = modal_search(scaled, counts.astype(np.float64))
     return Dip(doubled / (2 * counts.sum().item()), (values[low].item(), values[high].item()))
 
 
 def dip_test(x: ArrayLike) -> DipTest:
-    """Test whether a sample may come from a unimodal distribution.
+    """Test whether a sample comes from a unimodal distribution.
 
-    The p-value is that of the dip among uniform samples of the same size, the paper's null. It is
-    asymptotically the least favourable unimodal distribution: samples from one with a peak, such
-    as the normal, are rejected less often than the level says.
+    The dip is compared with the dips of uniform samples of the same size, the null of the paper.
+    The uniform distribution is asymptotically the least favourable unimodal distribution. Samples
+    from a distribution with a peak, such as the normal, are rejected less often than the nominal
+    level.
 
     Parameters
     ----------
     x : array-like of shape (n,)
-        The sample, in any order. Rounding adds to the dip: with few distinct values a small
-        p-value may be that of the ties alone.
+        The sample, in any order. Ties increase the dip. With few distinct values, a small p-value
+        may be due to ties alone.
 
     Returns
     -------
@@ -130,26 +133,27 @@ def dip_test(x: ArrayLike) -> DipTest:
 def dip_p_value(statistic: float, n: int) -> float:
     """Return the share of uniform samples of size `n` with a dip of `statistic` or more.
 
-    It is read from quantiles of sqrt(n) times the dip in simulated samples, made by
-    ``benchmarks/make_dip_table.py``: linear in log n between tabulated sizes, the last row for
-    all larger ones, linear in log p between quantiles. Fewer than four observations always have
-    the same dip, and the p-value 1. Quantiles are kept where at least ten simulated samples lie
-    beyond: down to 0.0001 for n up to 2,000 and to 0.001 from 20,001 on. The smallest one stands
-    for anything smaller.
+    The p-value is interpolated in a table of quantiles of sqrt(n) times the dip in simulated
+    samples, made by ``benchmarks/make_dip_table.py``. Interpolation is linear in log n between
+    tabulated sizes, with the last row for all larger sizes, and linear in log p between quantiles.
+    Fewer than four observations always have the same dip, and the p-value 1. The table has only
+    quantiles with at least ten simulated samples beyond them: down to p = 0.0001 for n up to
+    2,000, and to p = 0.001 from n = 20,001 on. Smaller p-values are reported as the smallest of
+    the table.
     """
     if not 0.0 <= statistic <= 0.5:
-        raise ValueError(f"statistic must be from 0 to 0.5, as a dip is, got {statistic}.")
+        raise ValueError(f"statistic must be a dip, between 0 and 0.5, got {statistic}.")
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}.")
-    least = 0.5 / math.sqrt(n)
+    minimum = 0.5 / math.sqrt(n)
     scaled = math.sqrt(n) * statistic
-    # No sample has less, and small ones often have it: rounding must not decide.
-    if n < 4 or scaled <= least * (1 + 1e-9):
+    # The minimum dip, which is frequent in small samples, has p-value 1 in spite of rounding.
+    if n < 4 or scaled <= minimum * (1 + 1e-9):
         return 1.0
     p_values, quantiles = _null_quantiles(n)
     if scaled >= quantiles[-1]:
         return float(p_values[-1])
-    curve = np.maximum(np.append(least, quantiles), least)
+    curve = np.maximum(np.append(minimum, quantiles), minimum)
     logs = np.log(np.append(1.0, p_values))
     return float(np.exp(np.interp(scaled, np.maximum.accumulate(curve), logs)))
 
@@ -157,9 +161,10 @@ def dip_p_value(statistic: float, n: int) -> float:
 def modal_search(values: Floats, counts: Floats) -> tuple[float, int, int]:
     """Return twice the dip, in observations, and the ends of the modal interval.
 
-    `values` increase strictly. The distribution function jumps from `lower` to `upper` at each;
-    a convex G within d of it has upper - d <= G <= lower + d there, a concave one too, so that
-    the minorant is that of `lower`, the majorant that of `upper`.
+    `values` increase strictly. At each value the distribution function jumps from `lower` to
+    `upper`. A convex or concave function G within distance d of it satisfies
+    upper - d <= G <= lower + d there. The minorant is therefore that of `lower`, and the majorant
+    that of `upper`.
     """
     upper = np.cumsum(counts)
     lower = upper - counts
@@ -172,7 +177,7 @@ def modal_search(values: Floats, counts: Floats) -> tuple[float, int, int]:
         touch_above = _touching(x, above, convex=False)
         minorant = _through(x, below, touch_below)
         majorant = _through(x, above, touch_above)
-        # Concave, with its kinks where one of the two touches: so is its maximum.
+        # The gap is concave, with kinks only at touching points. Its maximum is at one of these.
         gap = majorant - minorant
         left = touch_below[np.argmax(gap[touch_below])]
         right = touch_above[np.argmax(gap[touch_above])]
@@ -190,10 +195,10 @@ def modal_search(values: Floats, counts: Floats) -> tuple[float, int, int]:
 
 
 def _touching(x: Floats, heights: Floats, *, convex: bool) -> NDArray[np.intp]:
-    """Return where the convex minorant (else the concave majorant) of points touches them.
+    """Return where the convex minorant (or else the concave majorant) of points touches them.
 
-    Its inverse slopes are the isotonic regression of the points' own, weighted by their rise;
-    other than slopes these stay small however close two values are.
+    Its inverse slopes are the isotonic regression of the inverse slopes between points, weighted
+    by their rise. Unlike slopes, inverse slopes stay small if two values are close to each other.
     """
     rise = np.diff(heights)
     regression = isotonic_regression(np.diff(x) / rise, weights=rise, increasing=not convex)
@@ -201,7 +206,7 @@ def _touching(x: Floats, heights: Floats, *, convex: bool) -> NDArray[np.intp]:
 
 
 def _through(x: Floats, heights: Floats, knots: NDArray[np.intp]) -> Floats:
-    """Heights, at every x, of the polygon through the knots."""
+    """Return the heights, at every x, of the polygon through the knots."""
     lengths = np.diff(knots)
     start = np.repeat(knots[:-1], lengths)
     share = (x[:-1] - x[start]) / np.repeat(np.diff(x[knots]), lengths)
@@ -210,13 +215,13 @@ def _through(x: Floats, heights: Floats, knots: NDArray[np.intp]) -> Floats:
 
 
 def _null_quantiles(n: int) -> tuple[Floats, Floats]:
-    """P-values, falling, and the scaled dips that belong to them at size n."""
+    """Return decreasing p-values and the corresponding quantiles of the scaled dip at size n."""
     table = _table()
     p_values, logs, rows = table[0, 2:], np.log(table[1:, 0]), table[1:, 2:]
     place = np.interp(math.log(n), logs, np.arange(logs.size))
     row = min(int(place), logs.size - 2)
     weight = place - row
-    # 0 times NaN is NaN: the last row itself asks nothing of the one before.
+    # 0 times NaN is NaN, so that a row of the table is used without interpolation.
     if weight in {0.0, 1.0}:
         quantiles = rows[row + int(weight)]
     else:
@@ -227,9 +232,9 @@ def _null_quantiles(n: int) -> tuple[Floats, Floats]:
 
 @cache
 def _table() -> Floats:
-    """Columns: n, the number of draws, then one for each p-value of the first row.
+    """Return the table: n, the number of draws, then a quantile for each p-value in its first row.
 
-    Quantiles are NaN where draws were too few.
+    Quantiles are NaN if there were too few draws.
     """
     with (files("volmar.evidence.modes") / "dip_table.csv").open(encoding="utf-8") as file:
         return np.genfromtxt(file, delimiter=",")

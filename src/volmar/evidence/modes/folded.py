@@ -1,4 +1,4 @@
-"""The grid of the mode test: as long as the sample, with gaps in its tails made short."""
+"""The grid of the mode test, on which long gaps in the tails of a sample are shortened."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from volmar.evidence.modes.densities import grid_shares
 
 __all__ = [
-    "FEWEST",
+    "MIN_SIZE",
     "OVERHANG",
     "FoldedSample",
     "bandwidth_of",
@@ -20,35 +20,36 @@ __all__ = [
     "middle_nine_tenths",
 ]
 
-# The grid covers the middle nine tenths and this much of their width on either side ...
+# The grid covers the range from the 5th to the 95th percentile, and this share of its width on
+# either side.
 OVERHANG = 0.6
-# ... and further on a side where so many points, and such a share of all, lie beyond. There it is
-# at most so many widths longer.
-FEWEST_BEYOND, SHARE_BEYOND, LONGEST = 4, 0.015, 3.0
-# Gaps beyond are shortened to so many bandwidths: room for more points than a group of a few per
-# cent has, if they came from a density that falls.
+# It is extended on a side if at least this number of values, and this share of all, lie beyond.
+# LONGEST is the maximum extension, in widths.
+MIN_BEYOND, SHARE_BEYOND, LONGEST = 4, 0.015, 3.0
+# Gaps in the extension are shortened to this number of bandwidths. A decreasing density would have
+# more values in such a gap than a group of a few per cent has.
 LONGEST_GAP = 12.0
-# The grid ends so many bandwidths beyond the last point that it was made longer for.
+# The grid ends this number of bandwidths beyond the last value of the extension.
 MARGIN = 3.0
-# Bandwidth in units of the width of the middle nine tenths at 300 points. It falls with the
-# seventh root of the size, the best rate for the derivative of a density, whose zeros are modes.
+# Bandwidth at 300 values, in units of the 5-95 % range. It falls with the seventh root of the
+# size, the optimal rate for the derivative of a density, whose zeros are the modes.
 BANDWIDTH = 0.13
-# Points of the grid in a bandwidth.
+# Number of grid points per bandwidth.
 RESOLUTION = 5
-# Counts added before the root is taken, so that the single points of a tail weigh little.
+# Added to counts before taking the root, so that single values in a tail have little weight.
 OFFSET = 3.0
-# Fewer points say nothing.
-FEWEST = 20
+# Minimum number of values.
+MIN_SIZE = 20
 
 
 @dataclass(frozen=True)
 class FoldedSample:
-    """A sample on its grid of G points, in bandwidths from `low`.
+    """A sample on a grid of G points, in bandwidths from `low`.
 
-    `shares` (G,) is the share of the sample at each point of the grid; a value is shared by the
-    two around it. `n` values are on the grid, which starts at `start` in steps of `step`. `low`
-    and `bandwidth` are in the units of the sample. Places `folded` on the grid belong to the
-    places `unfolded` in the sample, piecewise linearly in between.
+    `shares` (G,) is the share of the sample at each grid point; a value is divided between the two
+    grid points around it. `n` values are on the grid, which starts at `start` in steps of `step`.
+    `low` and `bandwidth` are in the units of the sample. The positions `folded` on the grid
+    correspond to the positions `unfolded` in the sample, piecewise linearly in between.
     """
 
     shares: NDArray[np.float64]
@@ -62,7 +63,7 @@ class FoldedSample:
 
     @cached_property
     def kernel(self) -> NDArray[np.float64]:
-        """The Gaussian kernel (G, G) that smooths shares to densities a bandwidth."""
+        """The Gaussian kernel (G, G) that smooths shares to densities per bandwidth."""
         size = self.shares.size
         distances = np.arange(1 - size, size) * self.step
         values = np.exp(-0.5 * distances**2) / np.sqrt(2.0 * np.pi)
@@ -76,28 +77,28 @@ class FoldedSample:
     def heights(self, density: NDArray) -> NDArray:
         r"""Return densities in standard errors, :math:`2 \sqrt{N + 3}`.
 
-        The variance of a density f smoothed by a Gaussian is near :math:`f / (2 \sqrt{\pi} n h)`:
-        that of a count :math:`N = 2 \sqrt{\pi} n h f`, whose root has a variance near 1/4.
+        The variance of a density f smoothed by a Gaussian is near :math:`f / (2 \sqrt{\pi} n h)`.
+        Scaled to :math:`N = 2 \sqrt{\pi} n h f`, it behaves like a Poisson count, with a variance
+        near its mean. The square root of such a count has a variance near 1/4.
         """
         return np.asarray(2.0 * np.sqrt(2.0 * np.sqrt(np.pi) * self.n * density + OFFSET))
 
     def value_at(self, place: float) -> float:
-        """Return the value of the sample at a place in units of the grid's step."""
+        """Return the value of the sample at a position in steps of the grid."""
         folded = self.start + place * self.step
         return self.low + self.bandwidth * float(np.interp(folded, self.folded, self.unfolded))
 
 
 def folded_sample(x: NDArray) -> FoldedSample | None:
-    """Return a sample on the grid of the mode test, None where it has no width.
+    """Return a sample on the grid of the mode test; None if it is too small or has no width.
 
-    The grid reaches from the 5th to the 95th percentile and over, so that a few far points do not
-    stretch it: they are left out. Where there are more of them on a side they may be a group. The
-    grid then follows the points outwards, and every gap that is longer than twelve bandwidths
-    is shortened to that. So a group is seen at any distance, and the single points of a heavy tail
-    stay what they are: one point here and there, which is no mode. Differences of the values must
-    not overflow.
+    The grid covers the range from the 5th to the 95th percentile with a margin. A few values far
+    outside are left out, so that they do not stretch it. If there are more of them on a side, they
+    may be a group. The grid is then extended outwards, and every gap longer than twelve bandwidths
+    is shortened to that length. A group is then detected at any distance, and the isolated
+    values of a heavy tail do not form a mode. Differences of the values must not overflow.
     """
-    if x.size < FEWEST:
+    if x.size < MIN_SIZE:
         return None
     low, high = (float(ends[0]) for ends in middle_nine_tenths(x[None, :]))
     bandwidth = float(bandwidth_of(x.size, high - low))
@@ -111,7 +112,7 @@ def folded_sample(x: NDArray) -> FoldedSample | None:
     start, lower, below = -start, -lower[::-1], -below[::-1]
     inside = z[(z >= -OVERHANG * width) & (z <= (1.0 + OVERHANG) * width)]
     values = np.concatenate([lower, inside, upper])
-    if values.size < FEWEST:
+    if values.size < MIN_SIZE:
         return None
     ends = np.array([inside.min(), inside.max()])
     size = int(np.ceil((end - start) * RESOLUTION)) + 1
@@ -130,7 +131,7 @@ def folded_sample(x: NDArray) -> FoldedSample | None:
 
 
 def bandwidth_of(n: NDArray | int, width: NDArray | float) -> NDArray | float:
-    """Return the bandwidth of n values, the middle nine tenths of which have this width."""
+    """Return the bandwidth of n values with this width of the 5-95 % range."""
     return BANDWIDTH * (300.0 / np.maximum(n, 1)) ** (1.0 / 7.0) * width
 
 
@@ -139,8 +140,8 @@ def middle_nine_tenths(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the 5th and the 95th percentile of each of m samples.
 
-    Of a table (m, n), or of samples of these sizes one after the other. `numpy.quantile` takes
-    longer for few values.
+    `values` is an array (m, n), or one-dimensional, with samples of the given `sizes` one after
+    the other. `numpy.quantile` is slower for few values.
     """
     m = values.shape[0] if sizes is None else sizes.size
     n = np.full(m, values.shape[1]) if sizes is None else sizes
@@ -162,14 +163,14 @@ def middle_nine_tenths(
 
 
 def is_far_group(n_far: NDArray | int, n: NDArray | int) -> NDArray | bool:
-    """Whether so many of n values beyond one end of the grid may be a group."""
-    return n_far >= np.maximum(FEWEST_BEYOND, SHARE_BEYOND * n)
+    """Return whether `n_far` of n values beyond one end of the grid may be a group."""
+    return n_far >= np.maximum(MIN_BEYOND, SHARE_BEYOND * n)
 
 
 def _tail(z: NDArray, top: float, width: float) -> tuple[NDArray, float, NDArray]:
-    """Return the folded places of the values far above `top`, the grid's end, and those values.
+    """Return the folded positions of the values far above `top`, the grid's end, and those values.
 
-    All in bandwidths; none where they are too few to be a group.
+    All are in bandwidths. The arrays are empty if the values are too few to be a group.
     """
     end = top + OVERHANG * width
     far = z > end

@@ -1,4 +1,4 @@
-"""One mode or more: how deep is the deepest valley of a smoothed density."""
+"""Test for one mode, based on the deepest valley of a smoothed density."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from volmar.evidence.modes.folded import FoldedSample, folded_sample
 
 __all__ = ["HumpTest", "deepest_valley", "hump_test"]
 
-# Values below this share of the highest one are no place for the mode of the null.
+# Local maxima below this share of the highest are not considered as the mode of the null.
 LOW = 0.3
-# The null follows the sample itself, not its smoothed density, above this share of its height, ...
+# Above this share of its height, the null follows the sample itself, not its smoothed density.
 TOP = 0.6
-# ... which falls with the size beyond so many points, where power can be spared for the level.
+# In samples with more points than this, the share falls with the size: the level becomes more
+# accurate at the cost of power, which is ample there.
 TOP_FALLS_FROM = 1000
-# Draws from the null, at most.
+# Default of `n_draws`, the maximum number of draws from the null.
 N_DRAWS = 400
-# Draws that can be asked for.
-MOST_DRAWS = 2**31 - 1
-# Draws end when so many have reached the statistic.
+# Largest value of `n_draws`.
+MAX_DRAWS = 2**31 - 1
+# Sampling stops when this number of draws has reached the statistic.
 ENOUGH = 20
-# The bound of the p-value is 2 G exp(-t^2 / CERTAIN): see the notes of `hump_test`.
+# The p-value is at most 2 G exp(-t^2 / CERTAIN): see the notes of `hump_test`.
 CERTAIN = 25.0
-# Values of densities that are held at once: what a processor caches.
+# Maximum number of density values computed at once, so that they fit into the cache.
 BLOCK = 200_000
-# Draws of the first batch; each batch is twice as large as the one before.
+# Number of draws in the first batch. Each batch is twice as large as the one before.
 FIRST_BATCH = 50
-# Depths of valleys that differ by less differ by rounding.
+# Smaller differences between depths of valleys are rounding errors.
 ROUNDING = 1e-9
 
 
@@ -48,7 +49,7 @@ class HumpTest(NamedTuple):
     statistic : float
         Depth of the deepest valley below the lower of the modes beside it, in standard errors.
     p_value : float
-        Probability of such a valley where there is one mode.
+        Probability of a valley at least this deep if there is one mode.
     """
 
     statistic: float
@@ -56,9 +57,9 @@ class HumpTest(NamedTuple):
 
 
 def deepest_valley(x: NDArray) -> float:
-    """Return the place of the deepest valley, which `hump_test` tests; the mean without one.
+    """Return the location of the deepest valley, which `hump_test` tests.
 
-    Of a valley with a flat bottom it is the middle.
+    If the bottom of the valley is flat, its middle is returned; without a valley, the mean of x.
     """
     x = np.asarray(x, dtype=np.float64)
     scale = _safe_scale(x)
@@ -74,12 +75,12 @@ def deepest_valley(x: NDArray) -> float:
 
 
 def _safe_scale(x: NDArray) -> float:
-    """Return a factor by which differences of the values do not overflow."""
+    """Return a factor that keeps differences of the scaled values from overflowing."""
     return 0.125 if np.abs(x).max(initial=0.0) > np.finfo(np.float64).max / 8 else 1.0
 
 
 def _nearest_unimodal(values: NDArray, modes: Iterable[int]) -> tuple[NDArray, int]:
-    """Return the unimodal function that is nearest in squares, and which of the modes it has."""
+    """Return the unimodal least-squares fit with its mode at one of `modes`, and that mode."""
 
     def fitted(mode: int) -> NDArray:
         rising = isotonic_regression(values[: mode + 1]).x
@@ -93,7 +94,7 @@ def _nearest_unimodal(values: NDArray, modes: Iterable[int]) -> tuple[NDArray, i
 
 
 def _peaks(density: NDArray) -> NDArray:
-    """Return the places of the modes that are high enough to be that of the null."""
+    """Return the indices of the local maxima that are high enough to be the mode of the null."""
     inner = density[1:-1]
     peaks = (inner >= density[:-2]) & (inner >= density[2:]) & (inner > LOW * density.max())
     return 1 + np.flatnonzero(peaks) if peaks.any() else np.array([np.argmax(density)])
@@ -102,10 +103,10 @@ def _peaks(density: NDArray) -> NDArray:
 def _null(density: NDArray, shares: NDArray, n: int) -> NDArray:
     """Return the shares of the null: unimodal, near the smoothed density, with the sample's top.
 
-    Draws from it are smoothed again. That makes a flat top narrower than the sample's, and noise
-    has less room for valleys on it: near the top the null is therefore the unimodal fit of the
-    shares themselves, which is Grenander's estimate, and the whole is made unimodal again. In
-    large samples nearly all of it is that estimate.
+    Draws from the null are smoothed a second time. This would make a flat top narrower than that
+    of the sample, and leave noise less room for valleys on it. Near the top, the null is therefore
+    the unimodal fit of the shares themselves, which is Grenander's estimate. The combination is
+    then made unimodal again. In large samples, nearly all of the null is Grenander's estimate.
     """
     smooth, mode = _nearest_unimodal(density, _peaks(density))
     sharp, _ = _nearest_unimodal(shares * (density.sum() / shares.sum()), [mode])
@@ -117,30 +118,31 @@ def _null(density: NDArray, shares: NDArray, n: int) -> NDArray:
 def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS) -> HumpTest:
     r"""Test whether a sample comes from a density with one mode.
 
-    The sample is smoothed by a Gaussian kernel of bandwidth h to a density f. The statistic is the
-    depth of its deepest valley in standard errors,
+    A Gaussian kernel of bandwidth h smooths the sample to a density f. The statistic is the depth
+    of the deepest valley of f in standard errors,
 
     .. math::
         \max_x \, \min\Bigl(\max_{u \le x} g(u), \max_{u \ge x} g(u)\Bigr) - g(x),
         \qquad g = 2 \sqrt{2 \sqrt{\pi} \, n h f + 3} .
 
-    The root makes the noise of g nearly the same everywhere, so that the valley beside a small
-    mode is not measured by the noise at the top of a large one. Its distribution under one mode
-    is found by drawing samples from a density near f that has one, by isotonic regression up to
-    the mode and down from it, smoothed alike. A mode that is small and far away counts by its own
-    height there, which is what Hartigan's dip cannot see: its null is the uniform density, the
+    The square root makes the noise of g nearly constant, so that the valley beside a small mode is
+    not compared with the noise at the top of a large one. The null distribution is simulated.
+    Samples are drawn from a unimodal density near f, found by isotonic regression up to the mode
+    and down from it, and smoothed in the same way. A small mode far away is compared with the low
+    noise around it. Hartigan's dip cannot detect such a mode: its null is the uniform density, the
     hardest case, for every sample.
 
     Parameters
     ----------
     x : array-like of shape (n,)
-        The sample, in any order. Fewer than 20 values, or nine tenths of them at one place, say
-        nothing: the p-value is 1.
+        The sample, in any order. With fewer than 20 values, or if 90 % of the values coincide, the
+        p-value is 1.
     rng : Generator
-        Draws from the null.
+        Random generator of the draws from the null.
     n_draws : int, default=400
-        Maximum number of draws; the minimum p-value is 1 / (1 + n_draws). A sample without a
-        valley needs none, and draws end when 20 of them are as deep as the sample.
+        Maximum number of draws; the minimum p-value is 1 / (1 + n_draws). No draws are made for a
+        sample without a valley, and sampling stops when 20 draws have a valley as deep as the
+        sample.
 
     Returns
     -------
@@ -149,36 +151,37 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
 
     See Also
     --------
-    dip_test : Hartigan's dip, surely valid and blind for small groups.
+    dip_test : Hartigan's dip test, which is always valid but does not detect small groups.
 
     Notes
     -----
-    The null is estimated, so that the level is approximate. Measured with 400 samples of 50 to
-    20,000 points each it is near the nominal one for uniform densities, trapezoids, arcs and
-    other flat tops, and far below it for round or pointed tops and heavy tails. One
-    shape was found where it is higher, 0.1 for 0.05 and 0.04 for 0.01 in samples of up to some
-    thousand points: a flat shoulder that ends in a step (a normal density and a wide uniform one
-    beside it). There, away from its
-    top, the null is smoothed twice. A null without that would lose a fifth of the power for small
-    groups.
+    The null is estimated, so that the level is approximate. In simulations with 400 samples of 50
+    to 20,000 points each, it is near the nominal level for uniform densities, trapezoids, arcs and
+    other flat tops, and far below it for round or pointed tops and heavy tails. For one known
+    shape it is higher, 0.1 for 0.05 and 0.04 for 0.01 in samples of up to some thousand points: a
+    flat shoulder that ends in a step (a normal density with a wide uniform density beside it).
+    There, away from its top, the null is smoothed twice. A null without this double smoothing
+    would lose a fifth of the power for small groups.
 
-    When 20 of m draws have reached the statistic the p-value is 20 / m, which is as valid as that
-    of all draws (Besag and Clifford, 1991) [1]_.
+    When 20 of m draws have reached the statistic, sampling stops and the p-value is 20 / m. It is
+    as valid as a p-value from all draws (Besag and Clifford, 1991) [1]_.
 
-    Draws are of Poisson counts on the G points of the grid. They are not needed for a valley so
-    deep that its p-value is surely below the minimum, 18 standard errors for 2,000 draws. For with
-    one mode, on one side of any place the expected density is nowhere higher than there. A valley
-    of depth t then takes noise of g upwards by a part of t at one point of the grid, or downwards
-    by the rest at another. By Bennett's inequality, for the part that suits both and for any
-    density, the probability is at most :math:`2 G \exp(-t^2 / 25)`.
+    Draws are Poisson counts on the G points of the grid. No draws are needed for a valley so deep
+    that its p-value is certain to be below the minimum: 18 standard errors for 2,000 draws. The
+    reason is the following. If there is one mode, then on one side of any location the expected
+    density is nowhere higher than at that location. A valley of depth t therefore requires that
+    noise raises g by a part of t at one point of the grid, or lowers it by the rest of t at
+    another. By Bennett's inequality, with the part that gives the best bound, the probability is
+    at most :math:`2 G \exp(-t^2 / 25)` for any density.
 
-    The grid reaches over the middle nine tenths and six tenths of their width on either side.
-    Points beyond are left out if they are few (less than 1.5 % of the sample, or three). More are
-    kept, and longer gaps among them are shortened: a small group is seen at any distance.
+    The grid covers the range from the 5th to the 95th percentile, extended by 60 % of its width on
+    either side. Values beyond are left out if they are few (less than 1.5 % of the sample, or at
+    most three). If there are more, they are kept and long gaps between them are shortened, so that
+    a small group is detected at any distance.
 
-    The bandwidth falls with the size of the sample. A sample with ties is dithered first:
-    noise of the width of its resolution (`volmar.evidence.column_resolutions`) closes the gaps
-    that rounding left.
+    The bandwidth falls with the size of the sample. A sample with ties is dithered first: noise of
+    the width of its resolution (`volmar.evidence.column_resolutions`) closes the gaps that are due
+    to rounding.
 
     References
     ----------
@@ -201,9 +204,9 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
             f"rng must be a numpy.random.Generator, got {rng!r}. Use "
             "numpy.random.default_rng(seed)."
         )
-    if not isinstance(n_draws, Integral) or not 1 <= n_draws <= MOST_DRAWS:
+    if not isinstance(n_draws, Integral) or not 1 <= n_draws <= MAX_DRAWS:
         raise ValueError(
-            f"n_draws must be an integer, at least 1 and at most {MOST_DRAWS}, got "
+            f"n_draws must be an integer, at least 1 and at most {MAX_DRAWS}, got "
             f"{shown(n_draws)}."
         )
     check_generator(rng)
@@ -216,9 +219,9 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     statistic = float(missing_mass(found.heights(density)).max())
     if statistic <= ROUNDING:
         return HumpTest(statistic, 1.0)
-    least = 1.0 / (1 + int(n_draws))
-    if 2.0 * found.shares.size * np.exp(-(statistic**2) / CERTAIN) <= least:
-        return HumpTest(statistic, least)
+    minimum = 1.0 / (1 + int(n_draws))
+    if 2.0 * found.shares.size * np.exp(-(statistic**2) / CERTAIN) <= minimum:
+        return HumpTest(statistic, minimum)
     null = _null(density[0], found.shares, found.n)
     return HumpTest(statistic, _p_value(statistic, found, null, int(n_draws), rng))
 
@@ -226,7 +229,7 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
 def _p_value(
     statistic: float, found: FoldedSample, null: NDArray, n_draws: int, rng: np.random.Generator
 ) -> float:
-    """Return the share of draws that reach the statistic, by Besag and Clifford's rule."""
+    """Return the p-value from draws of the null, with Besag and Clifford's stopping rule."""
     reached = done = 0
     for shares in _draws(null, found.n, n_draws, rng):
         depths = missing_mass(found.heights(found.density(shares))).max(axis=1)
@@ -239,9 +242,9 @@ def _p_value(
 
 
 def _draws(null: NDArray, n: int, n_draws: int, rng: np.random.Generator) -> Iterator[NDArray]:
-    """Yield shares (m, G) of samples of about n points from the null, in batches that grow.
+    """Yield shares (m, G) of samples of about n points from the null, in growing batches.
 
-    Counts are Poisson's: their sum varies, by which all heights grow or fall together.
+    Counts are Poisson. Their sum varies, which scales all heights of a sample together.
     """
     size = null.size
     done, batch = 0, FIRST_BATCH

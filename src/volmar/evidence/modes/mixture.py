@@ -1,4 +1,4 @@
-"""Two normal components on a grid: a projection index that sees a small group."""
+"""Two normal components on a grid: a projection index that is sensitive to small groups."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ __all__ = ["two_group_index"]
 
 # Quantiles at which the components are separated at the start.
 STARTS = (0.1, 0.3, 0.5, 0.7, 0.9)
-# Steps of each start, and those that the best of them makes after that.
+# Number of EM steps from each start, and of further steps from the best of them.
 N_STEPS, N_MORE = 6, 19
-# Least standard deviation of a component, in units of the grid's width.
+# Minimum standard deviation of a component, in units of the grid's width.
 NARROWEST = 0.03
-# Added to the mass of the valley, so that a likelihood without one still ranks.
+# Added to the mass of the valley, so that samples without a valley are ranked by likelihood.
 FLOOR = 1e-6
 
 
 def two_group_index(shares: NDArray) -> NDArray:
-    r"""Return how much samples look like two groups, from their shares (m, G) on a grid.
+    r"""Return an index of how much samples look like two groups, from shares (m, G) on a grid.
 
-    :math:`\sqrt{v} \, (\ell_2 - \ell_1)`, at least 0: the gain in log-likelihood, a point, of two
-    normal components over one, times the root of the mass of the valley between them. The
-    likelihood finds small groups; the valley keeps it from skewed or heavy-tailed densities, which
-    two components fit better than one as well, without a valley. A flat top is not kept out: its
-    two components have a valley that the sample has not.
+    The index is :math:`\sqrt{v} \, (\ell_2 - \ell_1)`, at least 0: the gain in log-likelihood per
+    value of two normal components over one, times the square root of the mass of the valley
+    between them. The likelihood detects small groups. The valley excludes skewed or heavy-tailed
+    densities, which two components without a valley also fit better than one. Flat tops are not
+    excluded: their two components have a valley that the sample does not have.
 
-    The components are those of 25 steps of the EM algorithm, in single precision, from the best of
-    five starts after 6 steps.
+    The components result from 25 steps of the EM algorithm, in single precision: 6 steps from each
+    of five starts, and 19 more from the best.
     """
     m = len(shares)
     if m == 0:
@@ -38,7 +38,7 @@ def two_group_index(shares: NDArray) -> NDArray:
     square = square - mean**2
     variance = np.maximum(square, NARROWEST**2)
     one = -0.5 * np.log(variance) - 0.5 * square / variance
-    # All starts at once: a block of samples each.
+    # All starts are computed at once, as blocks of samples.
     below = np.cumsum(shares, axis=1)
     second = np.concatenate([np.where(below > share, 0.98, 0.02) for share in STARTS])
     tiled = np.tile(shares, (len(STARTS), 1))
@@ -53,7 +53,7 @@ def two_group_index(shares: NDArray) -> NDArray:
 
 
 def _after_steps(shares: NDArray, second: NDArray, n_steps: int) -> NDArray:
-    """Return by how much each place (m, G) belongs to the second component, after EM steps."""
+    """Return the probability (m, G) of the second component at each grid point, after EM steps."""
     shares, second = shares.astype(np.float32), second.astype(np.float32)
     powers = _powers(shares.shape[1]).astype(np.float32)
     totals = powers @ shares.T
@@ -69,9 +69,9 @@ def _after_steps(shares: NDArray, second: NDArray, n_steps: int) -> NDArray:
 
 
 def _likelihoods(shares: NDArray, second: NDArray) -> tuple[NDArray, NDArray]:
-    """Return log-likelihoods (m,) a point of both components, and log-densities (m, G).
+    """Return log-likelihoods (m,) per value of both components, and log-densities (m, G).
 
-    All less the same constant.
+    A common constant is left out.
     """
     powers = _powers(shares.shape[1])
     first, other = _logarithms(powers @ shares.T, powers @ (shares * second).T)
@@ -80,21 +80,20 @@ def _likelihoods(shares: NDArray, second: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def _powers(size: int) -> NDArray[np.float64]:
-    """Return the powers 0 to 2 (3, G) of the places of a grid from 0 to 1."""
+    """Return the powers 0 to 2, of shape (3, G), of the points of a grid from 0 to 1."""
     return np.linspace(0.0, 1.0, size) ** np.arange(3)[:, None]
 
 
 def _logarithms(totals: NDArray, moments: NDArray) -> NDArray:
-    r"""Return the logarithms of both weighted normal densities, (2, 3, m) coefficients of powers.
+    r"""Return the coefficients (2, 3, m) of both weighted log-densities, as polynomials.
 
     With weight w, mean :math:`\mu` and variance v, :math:`\log w - \frac12 \log v -
-    (g - \mu)^2 / 2v` is a polynomial in the place g, less a common constant.
+    (g - \mu)^2 / 2v` is a polynomial in the grid point g. A common constant is left out.
 
     Parameters
     ----------
     totals, moments : ndarray of shape (3, m)
-        Sums of the shares, of their places and of the squares of these: of the samples, and of
-        their second components.
+        Moments of order 0 to 2 of the samples, and of their second components.
     """
     both = np.empty((2, *totals.shape), totals.dtype)
     np.subtract(totals, moments, out=both[0])

@@ -1,4 +1,4 @@
-"""Valleys of many samples at once: the deepest of each, or their depth at given places."""
+"""Valleys of many samples at once: the deepest of each, or the depth at given cuts."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from volmar.evidence.modes.densities import GRID, grid_shares, missing_mass, smo
 
 __all__ = ["Valley", "Valleys", "deepest_valleys", "valleys_at", "valleys_of"]
 
-# Valleys below this share of the mode are rounding.
+# Depths below this share of the mode are rounding errors.
 NO_VALLEY = 1e-6
-# Integral of the squared Gaussian kernel, in bandwidths: the variance of a density estimate f of n
-# points is this times f / n.
+# Integral of the squared Gaussian kernel, in bandwidths. The variance of a density estimate f from
+# n values is this integral times f / n.
 KERNEL_SQUARE = 0.5 / np.sqrt(np.pi)
-# The grid of `valleys_at` covers the middle nine tenths and this share of their width beside them.
+# The grid of `valleys_at` covers the 5-95 % range and this share of its width on either side.
 OVERHANG = 0.6
-# How far from a cut, in interquartile ranges, the median of a group beyond it is.
+# Minimum distance from a cut to the median of a group beyond it, in interquartile ranges.
 APART = 1.5
-# Bandwidth in units of the grid's width at 300 points; it falls with the fifth root of the size.
+# Bandwidth at 300 values, in units of the grid's width. It falls with the fifth root of the size.
 BANDWIDTH = 0.065
 
 
 class Valley(NamedTuple):
     """The deepest valley of a smoothed density.
 
-    Its place (NaN without one); one less the density there over that of the lower of the modes
-    beside it, 0 without a valley and 1 for an empty gap; and their difference in standard errors.
+    `place` is its location, NaN without a valley. `depth` is one minus the ratio of the density at
+    the valley to that at the lower of the modes beside it: 0 without a valley, 1 for an empty gap.
+    `significance` is the difference of these two densities in standard errors.
     """
 
     place: float
@@ -39,14 +40,14 @@ class Valley(NamedTuple):
 
 
 def deepest_valleys(samples: Sequence[NDArray]) -> list[Valley]:
-    """Return the valley of each sample that is deepest; see `Valley`."""
+    """Return the deepest valley of each sample."""
     return [
         Valley(*map(float, valley)) for valley in zip(*valleys_of(binned(samples)), strict=True)
     ]
 
 
 def valleys_of(samples: BinnedSamples) -> tuple[NDArray, NDArray, NDArray]:
-    """Return the places, depths and significances (m,) of the deepest valleys of samples."""
+    """Return the locations, depths and significances (m,) of the deepest valleys of samples."""
     densities = samples.densities
     missing = missing_mass(densities)
     at = np.argmax(missing, axis=1)
@@ -62,8 +63,8 @@ def valleys_of(samples: BinnedSamples) -> tuple[NDArray, NDArray, NDArray]:
 class Valleys(NamedTuple):
     """Valleys of k smoothed densities.
 
-    The mass (k,) by which each must be filled to have one mode, and the depth (k,) at a cut: one
-    less the density there over that of the lower of the modes on its two sides.
+    `mass` (k,) is the mass that must be added to each density to make it unimodal. `depth` (k,) is
+    one minus the ratio of the density at a cut to that at the lower of the modes on its two sides.
     """
 
     mass: NDArray
@@ -73,9 +74,9 @@ class Valleys(NamedTuple):
 def valleys_at(ordered: NDArray, cuts: NDArray) -> Valleys:
     """Return the valleys of samples (k, n), each row sorted, and their depth at cuts (k,).
 
-    It is no test: also of a few points the valleys of the smoothed density are returned. Points
-    far from the middle nine tenths are left out, unless the points beyond a cut are a small group
-    (`_far_edges`) out there, which is then seen as a whole.
+    This is not a test: valleys of the smoothed density are returned for samples of any size.
+    Values far outside the 5-95 % range are left out, unless the values beyond a cut form a small
+    group there (`_far_edges`), which is then included as a whole.
     """
     k, n = ordered.shape
     low, high = (_sorted_quantile(ordered, share) for share in (0.05, 0.95))
@@ -101,11 +102,12 @@ def valleys_at(ordered: NDArray, cuts: NDArray) -> Valleys:
 def _far_edges(
     ordered: NDArray, cuts: NDArray, start: NDArray, end: NDArray
 ) -> tuple[NDArray, NDArray]:
-    """Return where the groups below and above a cut end; the range given where there is none.
+    """Return the outer ends of the groups below and above a cut; `start` and `end` if none.
 
-    The points beyond a cut are a group, and no tail, if their median is farther from the cut than
-    `APART` times their interquartile range (0.6 for an exponential tail, 1 for a uniform one, 3
-    for a normal group at 8 standard deviations). It ends at the mirror image of the cut.
+    The values beyond a cut are a group, not a tail, if their median is farther from the cut than
+    `APART` times their interquartile range. (The factor is 0.6 for an exponential tail, 1 for a
+    uniform one, and 3 for a normal group at 8 standard deviations.) The group ends at the mirror
+    image of the cut about its median.
     """
     n, each = ordered.shape[1], np.arange(cuts.size)
     n_below = (ordered <= cuts[:, None]).sum(axis=1)

@@ -1,1 +1,1 @@
-"""Rows that belong to no cluster: distances within clusters, and their calibration."""
+"""Detection of rows that belong to no cluster, by calibrated distances within clusters."""

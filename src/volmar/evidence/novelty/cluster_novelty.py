@@ -1,4 +1,4 @@
-"""P-values of rows in clusters: whether they are farther out than rows of the same source."""
+"""P-values of new rows: whether they lie farther out than other rows of their cluster."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from volmar.evidence.novelty.scatter import FULL, RANK, WIDE, ClusterScatter, Sk
 
 __all__ = ["ClusterNovelty", "calibrate_novelty"]
 
-# Folds that the rows of a cluster are divided into, each measured by the others: the fewest, and
-# the most, where a covariance of fewer rows would be so much worse (in standard deviations of the
-# squared distances) that p-values of new rows were too large.
-FEWEST_FOLDS, MOST_FOLDS, BIAS = 5, 20, 0.05
-# Rows of a cluster that are used; more would not change p-values that matter.
+# Minimum and maximum number of cross-validation folds of a cluster. More folds are used if leaving
+# out a fold would raise squared distances by more than BIAS standard deviations, which would make
+# the p-values of new rows too large.
+MIN_FOLDS, MAX_FOLDS, BIAS = 5, 20, 0.05
+# Maximum number of rows of a cluster that are used. More rows hardly change small p-values.
 MAX_ROWS = 10_000
-# Distances of a cluster that are kept: the largest as they are, of the others evenly spaced ones.
+# Number of distances kept for each cluster: all of the largest, and evenly spaced smaller ones.
 N_LARGEST, N_OTHERS = 500, 500
 
 
 @dataclass(frozen=True, repr=False)
 class ClusterNovelty:
-    r"""How far out rows lie in their clusters, as p-values.
+    r"""P-values of rows that measure how far out they lie in their clusters.
 
     The p-value of a row is
 
     .. math:: p = \frac{1 + \#\{i : d_i \ge d\}}{1 + n_j}
 
-    with d its distance in its cluster, j, and :math:`d_i` the distances of the :math:`n_j` rows
-    that the cluster was calibrated with, each measured without its fold of the rows (5 to 20
-    folds). For new rows of the same source it is at most alpha with a probability of about alpha,
-    or less: centres and covariances of all rows are a little closer to a new row than those
-    without a fold are to the rows that were left out, and distances that are not kept are rounded
-    up. No shape of the clusters is assumed; it only matters for how well strangers are found.
+    where d is the distance of the row in its cluster j, and :math:`d_i` are the distances of the
+    :math:`n_j` rows that the cluster was calibrated with. Each :math:`d_i` is cross-validated: the
+    row's own fold (of 5 to 20) is left out. For new rows from the same source, the p-value is at
+    most alpha with a probability of about alpha or slightly less, for two reasons. Centres and
+    covariances of all rows are a little closer to a new row than those without a fold are to the
+    rows of the fold, and distances that are not stored are rounded up. The p-values do not assume
+    any shape of the clusters. The shape only affects how well novel rows are detected.
 
     Attributes
     ----------
@@ -47,10 +48,10 @@ class ClusterNovelty:
     starts : ndarray of int, shape (n_clusters + 1,)
         Cluster j has the distances ``starts[j]`` to ``starts[j + 1] - 1``.
     distances : ndarray of shape (m,)
-        Distances of calibration, in ascending order for each cluster, at most 1,000 of each.
+        Distances of the calibration, in ascending order for each cluster, at most 1,000 for each.
     counts : ndarray of shape (m,)
-        Number of rows of the cluster that are farther out than the next smaller distance: an upper
-        bound for a row in between.
+        Number of rows of the cluster that are farther out than the next smaller distance. It is an
+        upper bound for a row in between.
     n_rows : ndarray of shape (n_clusters,)
         Number of rows that each cluster was calibrated with.
     """
@@ -72,29 +73,30 @@ class ClusterNovelty:
         return np.asarray(1.0 / (1.0 + self.n_rows), dtype=np.float64)
 
     def __repr__(self) -> str:
-        """Name the size."""
+        """Return the number of clusters and of calibration rows."""
         return f"ClusterNovelty(n_clusters={self.n_clusters}, n_rows={int(self.n_rows.sum())})"
 
     def p_values(self, X: Any, labels: ArrayLike) -> NDArray[np.float64]:
-        """Return the p-value of each row in its cluster; low for a stranger.
+        """Return the p-value of each row in its cluster; small for a novel row.
 
         Parameters
         ----------
         X : array of shape (n, d)
             Rows, dense or CSR.
         labels : array of int, shape (n,)
-            Their clusters, by the model that the calibration is of. A row labelled -1 gets 0.
+            Cluster of each row, predicted by the model that was calibrated. A row labelled -1 has
+            the p-value 0.
 
         Returns
         -------
         ndarray of shape (n,)
-            Between 0 and 1.
+            P-values between 0 and 1.
         """
         rows = check_matrix(X, may_be_small=True)
         if rows.shape[1] != self.scatter.n_features:
             raise ValueError(
-                f"X has {rows.shape[1]} columns, and the calibration had "
-                f"{self.scatter.n_features}. Give rows with the same columns."
+                f"X has {rows.shape[1]} columns, but the calibration had "
+                f"{self.scatter.n_features}. Pass rows with the same columns."
             )
         codes = _checked_labels(labels, rows.shape[0], self.n_clusters)
         out = np.zeros(rows.shape[0])
@@ -120,10 +122,10 @@ def calibrate_novelty(
     sample_weight: ArrayLike | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> ClusterNovelty:
-    """Measure how far out rows of given clusters lie, so that strangers can be told from them.
+    """Calibrate the distances of rows in given clusters, to detect novel rows later.
 
-    The cost is linear in the rows. Clusterers of volmar call this by `fit_novelty`; it serves any
-    other model that labels new rows.
+    The cost is linear in the number of rows. Clusterers of volmar call this function in
+    `fit_novelty`. It works with any other model that labels new rows.
 
     Parameters
     ----------
@@ -132,11 +134,11 @@ def calibrate_novelty(
     labels : array of int, shape (n,)
         Cluster of each row, from 0, as the model predicts it. Rows labelled -1 are left out.
     n_clusters : int, optional
-        Number of clusters; the largest label and one by default.
+        Number of clusters. If None, the largest label plus one.
     sample_weight : array of shape (n,), optional
-        Weights of the rows, relative to each other; rows of weight 0 are left out.
+        Relative weights of the rows. Rows with weight 0 are left out.
     random_state : int, RandomState or None, default=None
-        Seed of the parts of the rows.
+        Random seed of the samples and folds of the rows.
 
     Returns
     -------
@@ -144,9 +146,9 @@ def calibrate_novelty(
 
     Notes
     -----
-    Of a cluster of more than 10,000 rows that many are drawn. With n rows the smallest p-value is
-    1 / (n + 1): a cluster of fewer than 99 rows rejects no row at 0.01. A cluster of fewer than
-    two rows cannot be calibrated, and all its p-values are 1.
+    If a cluster has more than 10,000 rows, a random sample of 10,000 is used. With n rows the
+    smallest p-value is 1 / (n + 1), so that a cluster of fewer than 99 rows rejects no row at
+    level 0.01. A cluster of fewer than two rows cannot be calibrated, and all its p-values are 1.
 
     Examples
     --------
@@ -167,12 +169,12 @@ def calibrate_novelty(
     k = int(codes.max(initial=-1)) + 1
     if n_clusters is not None and check_count("n_clusters", n_clusters) < k:
         raise ValueError(
-            f"n_clusters={n_clusters} is less than the largest label and one, {k}. Raise "
+            f"n_clusters={n_clusters} is less than the largest label plus one, {k}. Raise "
             "n_clusters."
         )
     k = k if n_clusters is None else int(n_clusters)
     if k == 0:
-        raise ValueError("labels has no row in a cluster: all are -1. Give rows of clusters.")
+        raise ValueError("labels has no cluster: all labels are -1. Pass rows with a cluster.")
     weights = rescaled_sample_weight(sample_weight, n)
     rng = check_random_state(random_state)
     chosen, folds = _folds(codes, weights, k, rows.shape[1], rng)
@@ -199,7 +201,7 @@ def calibrate_novelty(
 def _folds(
     codes: NDArray, weights: NDArray | None, k: int, d: int, rng: np.random.RandomState
 ) -> tuple[NDArray, NDArray]:
-    """Return the rows in use and the fold of each; -1 in clusters of fewer than two rows."""
+    """Return the rows in use and the fold of each row; -1 in clusters of fewer than two rows."""
     chosen, folds = [], []
     for j in range(k):
         inside = codes == j if weights is None else (codes == j) & (weights > 0)
@@ -214,13 +216,13 @@ def _folds(
 def _n_folds(n: int, d: int) -> int:
     """Return the number of folds of n rows with d columns.
 
-    Without m of n rows a squared distance in r directions is larger by a share of about
-    m (r + 1) / n^2, and its standard deviation is a share of sqrt(2 / r).
+    Leaving out m of n rows raises a squared distance in r directions by a factor of about
+    1 + m (r + 1) / n^2. The relative standard deviation of the distance is sqrt(2 / r).
     """
     r = d if d <= FULL else RANK
     left_out = BIAS * np.sqrt(2.0 / r) * n**2 / (r + 1)
     wanted = int(np.ceil(n / max(left_out, 1.0)))
-    return min(max(wanted, FEWEST_FOLDS), MOST_FOLDS, n)
+    return min(max(wanted, MIN_FOLDS), MAX_FOLDS, n)
 
 
 def _summary(
@@ -231,7 +233,7 @@ def _summary(
     folds: NDArray,
     k: int,
 ) -> ClusterNovelty:
-    """Keep the largest distances of each cluster, and some of the others."""
+    """Return the calibration with the largest distances of each cluster and some of the others."""
     kept_distances, kept_counts, starts, n_rows = [], [], [0], []
     for j in range(k):
         inside = np.flatnonzero((codes == j) & (folds >= 0))
@@ -243,7 +245,7 @@ def _summary(
         places = np.unique(np.concatenate([others, largest]))
         values = found[order]
         distances = np.unique(values[places])
-        # Weight of the rows beyond each distance; those of a cluster add up to m.
+        # Weight of the rows beyond each distance. The weights of a cluster sum to m.
         total = np.concatenate([[0.0], np.cumsum(w)])
         beyond = m - total[np.searchsorted(values, distances, side="right")]
         counts = np.concatenate([[float(m)], beyond[:-1]]) if m else np.empty(0)
@@ -265,14 +267,14 @@ def _checked_labels(labels: ArrayLike, n: int, k: int | None) -> NDArray[np.int6
     if codes.shape != (n,) or codes.dtype.kind not in "iu":
         raise ValueError(
             f"labels must be an array of integers of shape ({n},), got dtype {codes.dtype} and "
-            f"shape {codes.shape}. Give the cluster of each row, from 0."
+            f"shape {codes.shape}. Pass the cluster of each row, numbered from 0."
         )
     codes = codes.astype(np.int64)
     high = (n if k is None else k) - 1
     if codes.size and (codes.min() < -1 or codes.max() > high):
         wrong = codes[(codes < -1) | (codes > high)][0]
         raise ValueError(
-            f"labels holds {wrong}, which is no cluster: there are 0 to {high}, and -1 for none. "
-            "Give the labels that the model predicts."
+            f"labels holds {wrong}, but clusters are numbered from 0 to {high}, and -1 stands for "
+            "no cluster. Pass the labels that the model predicts."
         )
     return codes

@@ -1,4 +1,4 @@
-"""Where the rows of each cluster lie: centres of cells, a covariance, and distances to them."""
+"""Centres and a covariance for each cluster, and distances of rows to them."""
 
 from __future__ import annotations
 
@@ -15,37 +15,38 @@ from scipy.spatial.distance import cdist
 
 __all__ = ["ClusterScatter", "Sketch"]
 
-# Rows with more columns are sketched to so many.
+# Rows with more columns are reduced to this number of columns by a random sketch.
 WIDE = 256
-# Up to so many columns the covariance is used in full; beyond, its leading eigenvectors are.
+# Up to FULL columns the full covariance is used; beyond, its RANK leading eigenvectors.
 FULL, RANK = 100, 16
-# Cells of a cluster, and the minimum mean number of rows in them: clusters need not be elliptic.
+# Maximum number of cells of a cluster, and the minimum mean number of rows per cell. Cells let a
+# cluster be of any shape.
 MAX_CELLS, CELL_ROWS = 30, 20
-# Rows of a cluster from which its cells are found.
+# Maximum number of rows from which the cells of a cluster are found.
 MAX_CELL_ROWS = 2000
-# Weight of the pooled covariance beside the cluster's own, in rows for each column.
+# Prior weight of the pooled covariance, as a number of rows per column.
 PRIOR = 0.3
-# Smallest eigenvalue of a covariance, relative to their mean.
+# Minimum eigenvalue of a covariance, relative to the mean eigenvalue.
 FLOOR = 1e-3
-# Entries of all eigenvectors together; where clusters are too many they share the pooled ones.
+# Maximum number of entries of all eigenvectors. With more, clusters share the pooled eigenvectors.
 MAX_ENTRIES = 2**23
-# Rows whose distances are computed at once.
+# Number of rows whose distances are computed at once.
 BLOCK = 8192
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """A random linear map of many columns to `WIDE`, which depends on no data.
+    """A random linear map from many columns to `WIDE` columns, independent of the data.
 
-    Every column is added, with a random sign, to one random column of the result (a count sketch):
-    inner products are kept in expectation, and the cost is linear in the entries that are not 0.
+    Every column is added, with a random sign, to one random column of the result (a count sketch).
+    Inner products are preserved in expectation, and the cost is linear in the nonzero entries.
 
     Attributes
     ----------
     bucket : ndarray of int, shape (d,)
-        The column of the result.
+        Column of the result that each column is added to.
     sign : ndarray of int, shape (d,)
-        1 or -1.
+        Sign of each column, 1 or -1.
     """
 
     bucket: NDArray[np.int64]
@@ -53,7 +54,7 @@ class Sketch:
 
     @classmethod
     def draw(cls, d: int, rng: np.random.RandomState) -> Self:
-        """Return a sketch of d columns."""
+        """Draw a random sketch of d columns."""
         return cls(
             rng.randint(WIDE, size=d).astype(np.int64),
             (2 * rng.randint(2, size=d) - 1).astype(np.int64),
@@ -73,11 +74,12 @@ class Sketch:
 class ClusterScatter:
     r"""Centres and covariances of clusters, in standardised columns.
 
-    The rows of a cluster are divided into cells by k-means, and all cells of a cluster share one
+    The rows of a cluster are divided into cells by k-means. All cells of a cluster share one
     covariance, that of the rows about the centres of their cells. It is shrunk towards the pooled
-    one, and that towards a multiple of the identity (oracle approximating shrinkage). The distance
-    of a row is the smallest squared Mahalanobis distance to a centre of its cluster. Of more than
-    100 columns the leading 16 eigenvectors are kept, and all other directions have one variance:
+    covariance, which is in turn shrunk towards a multiple of the identity (oracle approximating
+    shrinkage). The distance of a row is the smallest squared Mahalanobis distance to a centre of
+    its cluster. With more than 100 columns, the leading 16 eigenvectors are kept, and all other
+    directions share one variance:
 
     .. math:: \|T\|^2_{1/\lambda} + \left(\|z\|^2 - \|T\|^2\right) / \sigma^2, \quad T = V'z .
 
@@ -86,19 +88,19 @@ class ClusterScatter:
     n_features : int
         Number of columns of the rows.
     sketch : Sketch or None
-        What rows of more than 256 columns are reduced by.
+        Map that reduces rows with more than 256 columns; None with fewer columns.
     mean, scale : ndarray of shape (q,)
-        Of the columns, before they are compared.
+        Mean and scale by which columns are standardised.
     starts : ndarray of int, shape (n_clusters + 1,)
         Cluster j has the centres ``starts[j]`` to ``starts[j + 1] - 1``.
     centers : ndarray of shape (n_centers, q)
         Centres of the cells.
     axes : ndarray of shape (n_clusters or 1, q, r)
-        Eigenvectors of the covariances; one for all clusters where these are very many.
+        Eigenvectors of the covariances. If clusters are very many, they share one set.
     variances : ndarray of shape (n_clusters or 1, r)
         Their eigenvalues.
     noise : ndarray of shape (n_clusters or 1,)
-        Variance of all other directions; infinity where r is q.
+        Variance of all other directions; infinity if r = q.
     """
 
     n_features: int
@@ -122,22 +124,22 @@ class ClusterScatter:
         sketch: Sketch | None,
         seed: int,
     ) -> Self:
-        """Estimate centres and covariances.
+        """Estimate the centres and covariances of clusters from labelled rows.
 
         Parameters
         ----------
         X : array of shape (n, d)
             Rows, dense or CSR; finite.
         labels : ndarray of int, shape (n,)
-            Their clusters, from 0; a cluster may have no rows.
+            Cluster of each row, numbered from 0. A cluster may have no rows.
         weights : ndarray of shape (n,)
             Positive weights of the rows.
         n_clusters : int
             Number of clusters.
         sketch : Sketch or None
-            Needed for more than `WIDE` columns.
+            Sketch of the columns. Required with more than `WIDE` columns.
         seed : int
-            Seed of k-means.
+            Random seed of k-means.
         """
         rows = _reduced(X, sketch)
         mean = np.average(rows, axis=0, weights=weights)
@@ -169,7 +171,7 @@ class ClusterScatter:
     def distances(self, X: Any, labels: NDArray) -> NDArray[np.float64]:
         """Return the squared distance of each row to the nearest centre of its cluster.
 
-        It is infinity for a cluster without centres, and where numbers overflow.
+        It is infinity for a cluster without centres, and if the computation overflows.
         """
         out = np.full(X.shape[0], np.inf)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -207,9 +209,10 @@ def _reduced(X: Any, sketch: Sketch | None) -> NDArray[np.float64]:
 def _centred(
     rows: NDArray, labels: NDArray, weights: NDArray, n_clusters: int, seed: int
 ) -> tuple[list[NDArray], list[NDArray], list[float]]:
-    """Return for each cluster its centres, its rows less these, and degrees of freedom.
+    """Return, for each cluster, its centres, its centred rows and its degrees of freedom.
 
-    Rows are multiplied by the root of their weight, the mean of which is 1 in each cluster.
+    Centred rows are multiplied by the square root of their weight. The mean weight is 1 in each
+    cluster.
     """
     centers, apart, degrees = [], [], []
     for j in range(n_clusters):
@@ -232,13 +235,13 @@ def _product(rows: NDArray) -> NDArray:
 
 
 def _towards(pooled: NDArray) -> Callable[[NDArray, float], NDArray]:
-    """Return the covariance of a cluster, as if `PRIOR` rows a column were like the pooled one."""
+    """Return a function for a cluster's covariance, shrunk to the pooled one by `PRIOR` rows."""
     prior = PRIOR * len(pooled)
     return lambda rows, degrees: (_product(rows) + prior * pooled) / (degrees + prior)
 
 
 def _factors(covariance: NDArray, r: int) -> tuple[NDArray, NDArray, float]:
-    """Return r leading eigenvectors, their eigenvalues and the mean of the others."""
+    """Return r leading eigenvectors, their eigenvalues, and the mean of the other eigenvalues."""
     q = len(covariance)
     level = float(np.trace(covariance)) / q
     values, axes = eigh(covariance, subset_by_index=(q - r, q - 1))
@@ -268,7 +271,7 @@ def _shrunk(products: NDArray, n: float) -> NDArray:
 
     The weight is that of Chen, Wiesel, Eldar and Hero, *Shrinkage algorithms for MMSE covariance
     estimation*, IEEE Transactions on Signal Processing 58 (2010), equation 23. Without any scatter
-    it is the identity: columns are standardised.
+    the result is the identity, because columns are standardised.
     """
     q = len(products)
     covariance = products / max(n, 1.0)

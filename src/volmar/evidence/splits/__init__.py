@@ -1,1 +1,1 @@
-"""Candidates for splitting rows in two, and their tests on held-out rows."""
+"""Candidate splits of rows in two, and their tests on held-out rows."""

@@ -1,4 +1,4 @@
-"""Cells of linear discriminants: a split by a hyperplane, or by several pieces of them."""
+"""Cells of linear discriminants: a split by a hyperplane, or a piecewise linear one."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["LinearCells"]
 
 @dataclass(frozen=True, eq=False)
 class LinearCells:
-    r"""Cells where one of k linear functions is the largest, each cell on one of two sides.
+    r"""Cells in which one of k linear functions is the largest, each on one of two sides.
 
     Attributes
     ----------
     coef : ndarray of shape (k, d)
         Gradients of the functions :math:`f_l(x) = a_l'x + b_l`.
     intercept : ndarray of shape (k,)
-        :math:`b_l`.
+        Offsets :math:`b_l`.
     sides : bool ndarray of shape (k,)
-        Side of each cell; both sides have one at least.
+        Side of each cell. Each side has at least one cell.
 
     Examples
     --------
@@ -39,13 +39,13 @@ class LinearCells:
 
     @classmethod
     def hyperplane(cls, w: NDArray, cut: float) -> LinearCells:
-        """Return the two cells where :math:`w'x` is at most the cut, and where it is above."""
+        """Return the two half-spaces of a hyperplane; the second side is :math:`w'x >` cut."""
         return cls(
             np.vstack([np.zeros_like(w), w]), np.array([0.0, -cut]), np.array([False, True])
         )
 
     def swapped(self) -> LinearCells:
-        """Return the same cells with the first side as the second."""
+        """Return the same cells with the two sides exchanged."""
         return LinearCells(self.coef, self.intercept, ~self.sides)
 
     def functions(self, X: Any) -> NDArray[np.float64]:
@@ -53,9 +53,9 @@ class LinearCells:
         return np.asarray(X @ self.coef.T) + self.intercept
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return scores of rows: the largest function of the second side less that of the first.
+        """Return the largest function of the second side minus the largest of the first.
 
-        It is positive on the second side, and linear in the rows where each side is one cell.
+        It is positive on the second side, and linear in the rows if each side is a single cell.
         """
         values = self.functions(X)
         return values[:, self.sides].max(axis=1) - values[:, ~self.sides].max(axis=1)

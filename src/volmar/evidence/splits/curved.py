@@ -1,4 +1,4 @@
-"""Candidates whose border may be curved: held-out rows are scored by their distance to it."""
+"""Candidate splits with a curved border, which score held-out rows by their distance to it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from volmar.evidence.border_walk import Border, rows_kept
 from volmar.evidence.dither import column_resolutions, dithered
 from volmar.evidence.splits.held_out import Candidate, Scorer, SeenRows
 
-# Rows that walk to a border. In many dimensions a walk is the longer the nearer it starts, because
-# the nearest row of the other side lies sideways: a shallow valley that more rows would show.
-MOST_WALKS = 1000
+# Maximum number of rows whose distance to a border is computed. In many dimensions, distances of
+# rows close to the border are too large, because the nearest row of the other side lies sideways.
+# This makes a shallow valley, which a test with more rows would detect.
+MAX_WALKS = 1000
 
-__all__ = ["MOST_WALKS", "fitted_border", "walk_candidate"]
+__all__ = ["MAX_WALKS", "fitted_border", "walk_candidate"]
 
 
 def fitted_border(
@@ -28,44 +29,46 @@ def fitted_border(
     name: str,
     transform: Callable[[Any], Any] | None = None,
 ) -> Border:
-    """Return the border between the two clusters of seen rows, which are dithered.
+    """Return the border between two clusters of seen rows, after dithering.
 
     Parameters
     ----------
     labels : array-like of shape (m,)
-        Clusters of the seen rows; -1 is noise.
+        Clusters of the seen rows; -1 for noise, which is left out.
     seen : matrix of shape (m, d)
         The seen rows.
     resolutions : ndarray of shape (d,)
-        Of `volmar.evidence.column_resolutions`.
+        Resolutions from `volmar.evidence.column_resolutions`.
     rng : Generator
-        Draws the noise.
+        Random generator of the sample and of the noise.
     name : str
-        Of the estimator, for an error.
+        Name of the estimator, for error messages.
     transform : callable, optional
-        From rows to those in which distances are measured; the rows themselves if not given.
+        Function that maps rows to the space in which distances are measured. If None, distances
+        are between the rows themselves.
     """
     labels = np.asarray(labels)
     found = np.unique(labels[labels >= 0])
     if found.size > 2:
         raise ValueError(
-            f"estimator {name} found {found.size} clusters, and a split has two. Use n_clusters=2."
+            f"estimator {name} found {found.size} clusters, but a split has two. Use n_clusters=2."
         )
     members = np.flatnonzero(labels >= 0)
     sides = labels[members] == (found[-1] if found.size == 2 else -1)
-    # Noise makes sparse rows dense: only those that are kept.
+    # Dithering makes sparse rows dense, so only the rows that are kept are dithered.
     kept = rows_kept(sides, seen.shape[1], rng)
     rows = dithered(seen[members[kept]], resolutions, rng)
     return Border(rows if transform is None else transform(rows), sides[kept], rng)
 
 
 def walk_candidate(fit: Callable[[Any, int], Any]) -> Candidate:
-    """Return the candidate that tests a split with a border of any shape.
+    """Return a candidate for `held_out_test` whose split may have a border of any shape.
 
     Parameters
     ----------
     fit : callable
-        From rows and a seed to a clusterer fitted to them, with two clusters in `labels_`.
+        Function of rows and a seed that returns a clusterer fitted to the rows, with two clusters
+        in `labels_`.
     """
 
     def learn(seen: SeenRows, rng: np.random.Generator) -> Scorer | None:
@@ -76,6 +79,6 @@ def walk_candidate(fit: Callable[[Any, int], Any]) -> Candidate:
         resolutions = column_resolutions(seen.rows)
         name = type(model).__name__
         border = fitted_border(model.labels_, seen.rows, resolutions, rng, name=name)
-        return Scorer(border.distances, MOST_WALKS)
+        return Scorer(border.distances, MAX_WALKS)
 
     return Candidate(learn)

@@ -1,4 +1,4 @@
-"""Test splits on rows that were not used to find them."""
+"""Tests of candidate splits on held-out rows."""
 
 from __future__ import annotations
 
@@ -31,31 +31,33 @@ __all__ = [
     "held_out_test",
 ]
 
-# Number of times the rows are split in halves; from so many rows on once is enough.
+# Number of times the rows are split in halves. With LARGE or more rows, once is enough.
 N_SPLITS = 3
 LARGE = 20_000
-# The minimum p-value is below the level by this factor.
+# The minimum p-value is smaller than the level by this factor.
 BELOW_LEVEL = 4.0
-FEWEST_DRAWS = 2000
-# Fewer rows say nothing: a half of them is the least that a test takes.
+# Minimum number of draws.
+MIN_DRAWS = 2000
+# Minimum number of rows. A test needs at least half of that number.
 FEWEST_ROWS = 40
-# Halves whose scores correlate by so much have found the same split: rows are tested together.
+# Minimum correlation of the scores of two halves that have found the same split. Their rows are
+# then tested together.
 AGREE = 0.8
-# Valleys with p-values up to this are checked for a way around them.
+# Maximum p-value at which a valley is checked for a way around it.
 SMALL = 0.05
-# If all p-values of the first halves are above this the others are not looked at.
+# If all p-values of the first two halves are above this value, the test stops.
 HOPELESS = 0.5
-# Rows of which the agreement is found, and rows that are asked for a way around a valley.
+# Number of rows for the correlation of scores, and for the search for a way around a valley.
 AGREEMENT_ROWS, WAY_ROWS = 2000, 2000
-# The latter are chosen, at even steps in the order of their scores, from about so many.
-MOST_SORTED = 10_000
+# The latter are taken at even steps in the order of their scores, from about this number of rows.
+MAX_SORTED = 10_000
 
 
 class Scorer(NamedTuple):
     """A border that a candidate has learnt from the seen rows.
 
-    `scores` maps rows to scores (n,) that grow across the border; `most_rows` of them are scored.
-    `direction` (d,) is the normal of a hyperplane.
+    `scores` maps rows to scores (n,) that increase across the border. At most `most_rows` rows are
+    scored; all rows if None. `direction` (d,) is the normal if the border is a hyperplane.
     """
 
     scores: Callable[[Any], NDArray]
@@ -71,9 +73,9 @@ class SeenRows:
     X : matrix of shape (n, d)
         All rows.
     numbers : ndarray of shape (m,)
-        Which of them are seen.
+        Indices of the seen rows.
     seed : int
-        Of the search.
+        Random seed of the sample of rows in `searched`.
     """
 
     def __init__(self, X: Any, numbers: NDArray, seed: int):
@@ -81,12 +83,12 @@ class SeenRows:
 
     @cached_property
     def rows(self) -> Any:
-        """The rows."""
+        """The seen rows."""
         return self.X[self.numbers]
 
     @cached_property
     def searched(self) -> SearchedRows:
-        """The rows in the coordinates of the search, or a sample of them."""
+        """The seen rows, or a sample of them, in the coordinates of the search."""
         rng, numbers = np.random.default_rng(self.seed), self.numbers
         most = n_searched(self.X.shape[1])
         if numbers.size > most:
@@ -96,16 +98,17 @@ class SeenRows:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way to find a split.
+    """A method that finds a split of the rows.
 
     Attributes
     ----------
     learn : callable
-        From seen rows and a generator to a `Scorer`, or to a `CellPair`; None without a split.
+        Function of the seen rows and a generator that returns a `Scorer` or a `CellPair`, or None
+        if it finds no split.
     share : float
-        Its share of the level; those of all candidates add up to 1.
+        Share of the level for this candidate. The shares of all candidates sum to 1.
     has_one_border : bool
-        Whether it learns a `Scorer`. Scores of two halves that agree are tested together.
+        Whether `learn` returns a `Scorer`. Scores of two halves that agree are tested together.
     """
 
     learn: Callable[[SeenRows, np.random.Generator], Any]
@@ -115,28 +118,27 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutTest:
-    """What held-out rows say about a split.
+    """Outcome of the test of candidate splits on held-out rows.
 
     Attributes
     ----------
     p_value : float
-        Of one group against more, over all candidates.
+        P-value of one group against more, over all candidates.
     candidate : int
-        The candidate with the smallest p-value.
+        Index of the candidate with the smallest p-value.
     p_values : tuple of float
-        Of every test that was made.
+        P-values of all tests that were made.
     scores : ndarray of shape (n,)
-        Held-out scores of the first candidate in the first two halves, in standard deviations; of
-        a sample of `Scorer.most_rows` rows where there are more.
+        Held-out scores of the first candidate in the first two halves, in standard deviations. If
+        there are more rows than `Scorer.most_rows`, scores of a sample.
     sides : ndarray of shape (2, n)
-        Scores of all rows by what each of these halves has learnt, in the same units.
+        Scores of all rows by the borders that each of these halves has learnt, in the same units.
     has_way_around : bool
         Whether a valley was not counted because rows connect its sides around it.
     p_minimum : float
-        Smallest p-value that the tests could have given: they make a limited number of draws. 0
-        where it is not known.
+        Smallest p-value that the tests can return with their number of draws; 0 if unknown.
     directions : tuple of ndarray of shape (d,)
-        Normals of the hyperplanes that the last two halves have learnt, if they have.
+        Normals of the hyperplanes learnt on the last two halves; empty if there are none.
     """
 
     p_value: float
@@ -150,7 +152,7 @@ class HeldOutTest:
 
     @property
     def separation(self) -> float:
-        """Separation probability along the held-out scores, cut in their deepest valley."""
+        """Separation probability along the held-out scores, cut at their deepest valley."""
         return separation_along(self.scores, self.scores > deepest_valley(self.scores))
 
 
@@ -164,9 +166,9 @@ def _learn_pair(seen: SeenRows, rng: np.random.Generator) -> CellPair | None:
     return max(pairs, key=lambda pair: pair.significance, default=None)
 
 
-#: The direction in which rows look most like two groups.
+#: Candidate: the direction in which rows look most like two groups.
 DIRECTION = Candidate(_learn_direction, share=0.7)
-#: The clearest pair of clusters of a partition, in its convex region.
+#: Candidate: the clearest pair of clusters of a partition, in its convex region.
 PAIR = Candidate(_learn_pair, share=0.3, has_one_border=False)
 LINEAR: tuple[Candidate, ...] = (DIRECTION, PAIR)
 
@@ -184,29 +186,30 @@ def held_out_test(
 ) -> HeldOutTest:
     r"""Test whether rows have more than one mode along scores learnt from other rows.
 
-    The test of `split_test`, which describes it, for any candidates. With the shares :math:`s_c`
-    of the level (0.7 for the direction, 0.3 for the pair) the p-value is :math:`\min_c p_c / s_c`,
-    where :math:`p_c` combines the p-values of one candidate (`volmar.evidence.combine_p_values`).
+    This is the test that `split_test` describes, for any candidates. Let :math:`s_c` be the shares
+    of the level (0.7 for the direction, 0.3 for the pair). The p-value is
+    :math:`\min_c p_c / s_c`, where :math:`p_c` combines the p-values of one candidate
+    (`volmar.evidence.combine_p_values`).
 
     Parameters
     ----------
     X : matrix of shape (n, d)
         Rows, dense or CSR.
     candidates : sequence of Candidate
-        Ways to find a split.
+        Methods that find a split.
     level : float
-        Level at which the p-value will be compared: the smaller, the more samples are drawn.
+        Level that the p-value will be compared with. A smaller level needs more draws.
     rng : Generator
-        Draws halves, starts and samples.
-    n_splits : int, optional
-        Number of times the rows are split in halves; 3 if not given, 1 from 20,000 rows on.
+        Random generator of halves, starts and draws.
+    n_splits : int or None, default=None
+        Number of times the rows are split in halves. If None, 3, or 1 for 20,000 rows or more.
     test : {"humps", "dip"}, default="humps"
-        The test of one mode.
+        Test for one mode; see `split_test`.
     stop_early : bool, default=True
         Whether to stop when the p-value is at most the level, or when all p-values of the first
         halves are above 0.5. Tests that are not made count as p-values of 1.
     tell : callable, optional
-        Called after each of the `n_splits`.
+        Function called without arguments after each of the `n_splits` splits.
     """
     n = X.shape[0]
     n_splits = n_splits or (1 if n >= LARGE else N_SPLITS)
@@ -252,7 +255,7 @@ def held_out_test(
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """All rows, the resolutions of their columns, and what draws."""
+    """All rows, the resolutions of their columns, and a random generator."""
 
     X: Any
     resolutions: NDArray
@@ -261,7 +264,7 @@ class _Rows:
     def some(
         self, halves: tuple[NDArray, NDArray], learnt: list[Scorer | None]
     ) -> tuple[_Rows, tuple[NDArray, NDArray]]:
-        """Return the rows that are scored, drawn from both halves, and their new numbers."""
+        """Return the rows to score, a sample of both halves, and the new indices of the halves."""
         limits = [one.most_rows for one in learnt if one is not None and one.most_rows]
         most = min(limits, default=self.X.shape[0])
         if self.X.shape[0] <= most:
@@ -275,8 +278,8 @@ class _Rows:
         return dithered_scores(score, self.X[rows], self.resolutions, self.rng)
 
     def are_connected(self, scores: NDArray, rows: NDArray) -> bool:
-        """Whether there is a way around the valley of scores of rows."""
-        step = max(1, scores.size // MOST_SORTED)
+        """Return whether rows connect the two sides of the valley of their scores."""
+        step = max(1, scores.size // MAX_SORTED)
         scores, rows = scores[::step], rows[::step]
         if scores.size > WAY_ROWS:
             kept = np.argsort(scores)[np.linspace(0, scores.size - 1, WAY_ROWS).astype(np.int64)]
@@ -305,7 +308,7 @@ class _Scored:
             one.direction for one in learnt if one is not None and one.direction is not None
         )
         self.agreement = _correlation(*self.sides)
-        if self.agreement < 0:  # the second half calls the other side positive
+        if self.agreement < 0:  # the sides of the second half have the opposite sign
             self.sides[1] *= -1.0
             self.held_out[halves[0]] *= -1.0
 
@@ -326,19 +329,19 @@ class _Judged:
         self.p_values: list[float] = []
         self.minima: list[float] = []
         self.has_way_around = False
-        # Of one or two p-values the smallest counts, by Bonferroni's rule.
+        # One or two p-values are combined by Bonferroni's rule, through the smallest.
         self.quantile = max(1.0 / 3.0, 1.0 / self.n_p_values)
         smallest = candidate.share * level * self.quantile / BELOW_LEVEL
-        self.n_draws = max(FEWEST_DRAWS, int(np.ceil(1.0 / smallest)))
+        self.n_draws = max(MIN_DRAWS, int(np.ceil(1.0 / smallest)))
 
     @property
     def p_value(self) -> float:
-        """Combined over the tests that were made; the rest counts as 1."""
+        """P-value combined over the tests that were made; the others count as 1."""
         return self._combined(self.p_values)
 
     @property
     def p_minimum(self) -> float:
-        """The p-value if no draw had reached the sample in any test that was made."""
+        """Combined p-value if no draw had reached the statistic in any test that was made."""
         return self._combined(self.minima) if self.test == "humps" else 0.0
 
     def _combined(self, p_values: list[float]) -> float:
@@ -347,7 +350,7 @@ class _Judged:
         return min(1.0, combined / self.candidate.share)
 
     def test_border(self, scored: _Scored) -> list[float]:
-        """Return the p-value of scores across one border; of both halves where they agree."""
+        """Return the p-value of scores across a border; halves that agree are tested together."""
         minimum = 1.0 / (1.0 + self.n_draws)
         everything = np.arange(scored.held_out.size)
         if abs(scored.agreement) >= AGREE:
@@ -366,9 +369,9 @@ class _Judged:
     def test_regions(
         self, rows: _Rows, halves: tuple[NDArray, NDArray], learnt: list[CellPair | None]
     ) -> list[float]:
-        """Return the p-values of both halves, each combined over regions by Fisher's rule.
+        """Return the p-values of both halves, each combined over regions by Fisher's method.
 
-        Given which rows are in which region, samples of different regions are independent.
+        Given the assignment of rows to regions, samples of different regions are independent.
         """
         found = []
         for regions, unseen in zip(learnt, halves[::-1], strict=True):
@@ -389,7 +392,7 @@ class _Judged:
         rows: NDArray,
         around: tuple[NDArray, NDArray] | None = None,
     ) -> float:
-        """Return the p-value of scores of rows; a way around is looked for in more of them."""
+        """Return the p-value of scores; `around` has more scores and rows to find a way around."""
         if scores.size < FEWEST_ROWS // 2:
             return 1.0
         if self.test == "dip":
@@ -398,7 +401,7 @@ class _Judged:
             p_value = float(dip_test(scores).p_value)
         else:
             p_value = hump_test(scores, among.rng, n_draws=self.n_draws).p_value
-        # Only where it matters: neighbours take longer than draws.
+        # Only for small p-values, because neighbours take longer than draws.
         if p_value <= SMALL and among.are_connected(*(around or (scores, rows))):
             self.has_way_around = True
             return 1.0
@@ -406,5 +409,8 @@ class _Judged:
 
 
 def fisher_p_value(p_values: Sequence[float]) -> float:
-    r"""Combine independent p-values: :math:`P(\chi^2_{2m} \ge -2 \sum \log p_i)`."""
+    r"""Combine independent p-values by Fisher's method.
+
+    The result is :math:`P(\chi^2_{2m} \ge -2 \sum \log p_i)`.
+    """
     return float(special.gammaincc(len(p_values), -np.sum(np.log(p_values))))

@@ -1,4 +1,4 @@
-"""The split that is made where held-out rows have confirmed one: in a valley, through no mode."""
+"""Choice of the final split, along a valley, after held-out rows have confirmed a split."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from volmar.evidence.splits.two_groups import two_group_direction
 
 __all__ = ["make_split"]
 
-# A valley so deep is a gap, which cuts no cluster: no other split is looked for.
+# Minimum depth of a valley that is a gap. It cuts no cluster, and no other split is tried.
 GAP = 0.9
-# Of partitions whose clearest pair is about as significant as the best, the deepest is taken.
+# Partitions with at least this share of the largest significance are compared by depth.
 ABOUT_AS_CLEAR = 0.5
 
 
@@ -30,28 +30,28 @@ def make_split(
     by_direction: bool = True,
     directions: Sequence[NDArray] = (),
 ) -> LinearCells | None:
-    """Return the split of all rows whose valley is deepest.
+    """Return the split of all rows with the deepest valley.
 
-    It is the hyperplane across the direction that shows two groups best, or the cells of a
-    partition in two groups: cells with a shallow valley between them stay together, so that no
-    cluster is cut.
+    The split is either the hyperplane across the direction in which two groups are clearest, or a
+    division of the cells of a partition into two sides. Cells with a shallow valley between them
+    stay on the same side, so that no cluster is cut.
 
     Parameters
     ----------
     X : matrix of shape (n, d)
         Rows, dense or CSR.
     rng : Generator
-        Draws rows and starts.
+        Random generator of the samples of rows and of the starts.
     by_direction : bool, default=True
-        Whether the hyperplane may be taken. It may not where held-out rows have confirmed the
-        partition only.
-    directions : sequence of ndarray of shape (d,)
-        Directions that are known to show two groups, so that none is searched.
+        Whether the hyperplane is a candidate. Use False if held-out rows have confirmed only the
+        partition.
+    directions : sequence of ndarray of shape (d,), default=()
+        Directions that are known to separate two groups. If empty, a direction is searched for.
 
     Returns
     -------
     LinearCells or None
-        None where there is no valley.
+        The split; None if there is no valley.
     """
     rows = searched_rows(X, rng)
     found: list[tuple[float, LinearCells]] = []
@@ -70,7 +70,7 @@ def make_split(
 def _hyperplanes(
     X: Any, directions: Sequence[NDArray], rng: np.random.Generator
 ) -> list[tuple[float, LinearCells]]:
-    """Return the split in the deepest valley along each direction that has one, and its depth."""
+    """Return, for each direction with a valley, its depth and the hyperplane through it."""
     W = np.column_stack(directions)
     scores = dithered_scores(lambda rows: np.asarray(rows @ W), X, column_resolutions(X), rng)
     valleys = deepest_valleys(list(scores.T))

@@ -1,4 +1,4 @@
-"""Clusters without a valley between them: a split above has cut through a mode."""
+"""Merging of clusters without a valley between them, where a split has cut through a mode."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from volmar.evidence.splits.searched import n_searched, searched_rows
 
 __all__ = ["merged_labels"]
 
-# The density between two halves of one mode is that of the mode, less so much by chance.
+# Maximum depth of a valley that counts as none. Between two halves of one mode, a shallow valley
+# may occur by chance.
 FLAT = 0.05
-# Rows of both clusters between which a valley is looked for, and their share of each cluster: of
-# a mode that was cut most rows of both halves are in their region, of far clusters only tails.
-FEWEST, SHARE = 10, 0.25
+# Minimum number of rows of each cluster in the region of the pair, and their minimum share of the
+# cluster. If a mode was cut, most rows of both halves are in the region. If clusters are far
+# apart, only their tails are.
+MIN_ROWS, SHARE = 10, 0.25
 
 
 def merged_labels(
@@ -27,29 +29,29 @@ def merged_labels(
     *,
     apart: Collection[tuple[int, int]] = (),
 ) -> NDArray[np.int64]:
-    """Return a new label for each cluster; those without a valley between them get the same.
+    """Return a new label for each cluster; clusters without a valley between them share one.
 
     Each pair of clusters is projected on the difference of their linear discriminants inside its
-    convex region (`in_region`). The pair with the shallowest valley is merged
-    if there is none to speak of, and all pairs are looked at again. Held-out rows have confirmed
-    the splits of the tree, so that a valley which may be chance is no reason to merge: clusters
-    that lie side by side would be joined in a chain.
+    convex region (`in_region`). The pair with the shallowest valley is merged if the valley is
+    negligible, and all pairs are then examined again. A valley that may be due to chance is kept,
+    because held-out rows have confirmed the splits of the tree. Otherwise clusters side by side
+    would be merged in a chain.
 
     Parameters
     ----------
     X : matrix of shape (n, d)
         Rows, dense or CSR.
     labels : ndarray of shape (n,)
-        Clusters 0 to k - 1.
+        Cluster of each row, from 0 to k - 1.
     rng : Generator
-        Draws rows.
-    apart : collection of (int, int)
-        Pairs of clusters, the smaller number first, that are known to be apart.
+        Random generator that samples rows.
+    apart : collection of (int, int), default=()
+        Pairs of clusters, the smaller number first, that are known to be separated.
 
     Returns
     -------
     ndarray of shape (k,)
-        New labels, numbered from 0 in the order of the old ones.
+        New labels, numbered from 0 in the order of the old labels.
     """
     k = int(labels.max()) + 1
     new = np.arange(k)
@@ -77,10 +79,10 @@ def _least_separated(
     labels: NDArray,
     apart: set[tuple[int, int]],
 ) -> tuple[int, int] | None:
-    """Return the pair of clusters with the shallowest valley, if that is none."""
+    """Return the pair of clusters with the shallowest valley; None if no valley is negligible."""
     names, codes = np.unique(labels, return_inverse=True)
     found = pairwise_valleys(T, noisy, codes, names.size)
-    needed = np.maximum(FEWEST, SHARE * np.bincount(codes))
+    needed = np.maximum(MIN_ROWS, SHARE * np.bincount(codes))
     for (i, j), inside, valley in sorted(found, key=lambda one: one[2].depth):
         if valley.depth > FLAT:
             return None

@@ -1,4 +1,4 @@
-"""The clearest pair of clusters of a partition, looked at inside a convex region."""
+"""The clearest pair of clusters of a partition, tested inside a convex region."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ from volmar.evidence.splits.searched import SearchedRows
 
 __all__ = ["CellPair", "clearest_pairs", "in_region", "pairwise_valleys"]
 
-# Fewer rows in a region say nothing.
-FEWEST = 20
-# Pairs that are tested together: those with this share of the largest significance.
-MOST_PAIRS, COMPARABLE = 4, 0.5
+# Minimum number of rows in a region.
+MIN_ROWS = 20
+# Maximum number of pairs that are tested together, and their minimum significance as a share of
+# the largest.
+MAX_PAIRS, COMPARABLE = 4, 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class CellPair:
-    """Two cells of a partition, and all of it.
+    """A partition into cells, and a pair of its cells.
 
     Attributes
     ----------
     cells : LinearCells
-        The partition, in the units of the rows. On the second side are the second of the pair and
-        the cells that are connected to it, on the first side all others.
+        The partition, in the units of the rows. The second side has the second cell of the pair
+        and the cells connected to it. The first side has all other cells.
     pair : tuple of int
-        The two cells, the first of which is on the first side.
+        The two cells; the first of them is on the first side.
     others : tuple of tuple of int
-        Other pairs that are about as clearly apart. No two pairs have a cell in common.
+        Other pairs that are about as clearly separated. No two pairs share a cell.
     significance : float
-        Of the valley between the two: its depth in standard errors.
+        Significance of the valley between the two cells: its depth in standard errors.
     depth : float
-        Of the shallowest valley between the two sides: 0 without a valley, 1 for an empty gap.
+        Depth of the shallowest valley between the two sides: 0 without a valley, 1 for an empty
+        gap.
     """
 
     cells: LinearCells
@@ -48,14 +50,14 @@ class CellPair:
     depth: float
 
     def functions(self, rows: Any) -> NDArray[np.float64]:
-        """Return the functions (n, k) of rows."""
+        """Return the values (n, k) of the linear functions at rows."""
         return self.cells.functions(rows)
 
     def samples(self, values: NDArray) -> list[tuple[NDArray, NDArray]]:
-        r"""Return, for each pair, the scores between the two in its region, and of which rows.
+        r"""Return, for each pair, the scores in its region, and the indices of their rows.
 
-        Regions of pairs without a common cell are disjoint: from :math:`f_i + f_j \ge 2 f_k` and
-        :math:`\ge 2 f_l` follows :math:`f_i + f_j \ge f_k + f_l`, and the reverse.
+        Regions of pairs without a common cell are disjoint: :math:`f_i + f_j \ge 2 f_k` and
+        :math:`f_i + f_j \ge 2 f_l` imply :math:`f_i + f_j \ge f_k + f_l`, and vice versa.
         """
         found = []
         for i, j in (self.pair, *self.others):
@@ -67,36 +69,36 @@ class CellPair:
 def in_region(values: NDArray, i: int, j: int) -> NDArray[np.bool_]:
     r"""Return which rows are in the convex region of cells i and j, from their functions (n, k).
 
-    With linear functions :math:`f_l` it is :math:`f_i + f_j \ge 2 f_l` for all others l, an
-    intersection of half-spaces, which is convex. It holds the rows where :math:`f_i` and
-    :math:`f_j` are the two largest and about equal, and the cores of both cells. A log-concave
-    density restricted to a convex set and projected on a line is log-concave (Prékopa), hence has
-    one mode. The union of two cells is not convex in general: rows of two cells of one Gaussian
-    can have two modes.
+    With linear functions :math:`f_l`, it is :math:`f_i + f_j \ge 2 f_l` for all other l, which is
+    an intersection of half-spaces, and therefore convex. It contains the rows at which
+    :math:`f_i` and :math:`f_j` are the two largest and about equal, and the cores of both cells. A
+    log-concave density restricted to a convex set and projected on a line is log-concave
+    (Prékopa), and therefore unimodal. The union of two cells is not convex in general: rows in two
+    cells of a single Gaussian can be bimodal.
     """
     highest_other = np.delete(values, [i, j], axis=1).max(axis=1, initial=-np.inf)
     return np.asarray(values[:, i] + values[:, j] >= 2.0 * highest_other)
 
 
 def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPair]:
-    r"""Find, for several partitions, the two clusters that are most clearly apart.
+    r"""Find, for several partitions, the two clusters that are most clearly separated.
 
     Rows are clustered into several numbers of clusters (`partitions`). Each pair of cells is
     projected on the difference of their discriminants :math:`f_j - f_i` inside its region
-    (`in_region`). Of the valleys that no way by other cells avoids, the one with the largest
-    depth, in standard errors, is taken.
+    (`in_region`). Valleys that a path through other cells avoids do not count. The
+    valley with the largest depth in standard errors among the others is chosen.
 
     Parameters
     ----------
     rows : SearchedRows
         The rows.
     rng : Generator
-        Draws the starts of k-means.
+        Random generator of the starts of k-means.
 
     Returns
     -------
     list of CellPair
-        One for each number of clusters with a valley that no way avoids.
+        One pair for each number of clusters with a valley that no path avoids.
     """
     found = partitions(rows.T, rng)
     regions = [_regions(rows.noisy @ one.directions + one.offsets) for one in found]
@@ -112,10 +114,10 @@ def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPai
 def pairwise_valleys(
     T: NDArray, noisy: NDArray, labels: NDArray, k: int
 ) -> list[tuple[tuple[int, int], NDArray, Valley]]:
-    """Return, for pairs of clusters: their numbers, the rows in their region, and the valley.
+    """Return, for each pair of clusters, its labels, the rows in its region, and the valley.
 
-    Discriminants of the clusters 0 to k - 1, none empty, are learnt from the rows T; the dithered
-    rows `noisy` are scored.
+    Discriminants of the clusters 0 to k - 1, none of which is empty, are learnt from the rows T.
+    The dithered rows `noisy` are scored.
     """
     directions, offsets = discriminants(T, labels, k)
     pairs, samples, insides = _regions(noisy @ directions + offsets)
@@ -123,11 +125,12 @@ def pairwise_valleys(
 
 
 def _regions(values: NDArray) -> tuple[list[tuple[int, int]], list[NDArray], list[NDArray]]:
-    r"""Return the pairs of cells that have rows in their region, their scores, and these rows.
+    r"""Return the pairs of cells with enough rows in their region, the scores, and these rows.
 
-    A row in the region of two cells has its largest function :math:`f_i` among the two, since
-    :math:`f_i + f_j \ge 2 f_l` for all others l. With :math:`f_m` the second largest it is in
-    the regions of i and the cells j with :math:`f_j \ge 2 f_m - f_i`, m among them.
+    If a row is in the region of two cells, its largest function :math:`f_i` is that of one of
+    them, because :math:`f_i + f_j \ge 2 f_l` for all other l. Let :math:`f_m` be its second
+    largest function. The row is in the regions of i and each cell j with
+    :math:`f_j \ge 2 f_m - f_i`, which includes m.
     """
     n, k = values.shape
     each, top = np.arange(n), np.argmax(values, axis=1)
@@ -141,7 +144,7 @@ def _regions(values: NDArray) -> tuple[list[tuple[int, int]], list[NDArray], lis
     scores = (values[rows, high] - values[rows, low])[order]
     sizes = np.bincount(pair, minlength=k * k)
     ends = np.cumsum(sizes)
-    kept = np.flatnonzero(sizes >= FEWEST)
+    kept = np.flatnonzero(sizes >= MIN_ROWS)
     parts = [slice(ends[one] - sizes[one], ends[one]) for one in kept]
     pairs = [(int(one) // k, int(one) % k) for one in kept]
     return pairs, [scores[part] for part in parts], [rows[order[part]] for part in parts]
@@ -153,7 +156,7 @@ def _clearest(
     pairs: list[tuple[int, int]],
     valleys: list[Valley],
 ) -> CellPair:
-    """Return the pair of a partition that is most clearly apart, with the sides around it."""
+    """Return the most clearly separated pair of a partition, with the two sides around it."""
     directions, offsets = partition
     tree, sides = _bottleneck(offsets.size, dict(zip(pairs, valleys, strict=True)))
     pair, *others = _disjoint(tree)
@@ -173,14 +176,14 @@ def _clearest(
 def _bottleneck(
     k: int, valleys: dict[tuple[int, int], Valley]
 ) -> tuple[dict[tuple[int, int], float], NDArray[np.bool_]]:
-    """Return the spanning tree of least significance, and the two sides of its clearest edge.
+    """Return the minimum spanning tree by significance, and the two sides of its clearest edge.
 
     Cells are joined one after the other, those with the least significant valley first. Two cells
-    may have a valley between them and still be in one piece, by way of other cells: the arcs of a
-    ring. The clearest edge of the tree is a valley that no such way avoids.
+    with a valley between them may still be connected through other cells, like the arcs of a ring.
+    The clearest edge of the tree is a valley that no such path avoids.
     """
     edges = sorted(valleys, key=lambda pair: valleys[pair].significance)
-    # Pairs without rows between them come last, and are never the clearest.
+    # Pairs without rows between them come last. They are never the clearest edge.
     edges += [pair for pair in combinations(range(k), 2) if pair not in valleys]
     group = np.arange(k)
     tree = []
@@ -198,7 +201,7 @@ def _bottleneck(
 
 
 def _disjoint(edges: dict[tuple[int, int], float]) -> list[tuple[int, int]]:
-    """Return edges without common cells, the most significant first, those far below it not."""
+    """Return edges without common cells in the order of significance, without weak ones."""
     ordered = sorted(edges, key=lambda edge: -edges[edge])
     chosen: list[tuple[int, int]] = []
     taken: set[int] = set()
@@ -206,4 +209,4 @@ def _disjoint(edges: dict[tuple[int, int], float]) -> list[tuple[int, int]]:
         if edges[edge] >= COMPARABLE * edges[ordered[0]] and not taken & set(edge):
             chosen.append(edge)
             taken |= set(edge)
-    return chosen[:MOST_PAIRS]
+    return chosen[:MAX_PAIRS]

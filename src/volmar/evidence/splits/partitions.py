@@ -10,28 +10,28 @@ from scipy import linalg
 
 __all__ = ["Discriminants", "discriminants", "partitions"]
 
-# Numbers of clusters that are tried, as long as the mean cluster has so many rows.
-NUMBERS, ROWS_A_CLUSTER = (2, 3, 4, 5, 6, 7, 8, 10), 20
-# Iterations of k-means, which end when so small a share of the rows changes its cluster.
+# Numbers of clusters that are tried, and the minimum mean number of rows per cluster.
+NUMBERS, ROWS_PER_CLUSTER = (2, 3, 4, 5, 6, 7, 8, 10), 20
+# Maximum number of k-means iterations, and the share of changed labels at which they stop.
 MAX_ITER, FEW_CHANGES = 10, 0.002
-# Rows that k-means looks at; the rounds of discriminants look at all.
-MOST_ROWS = 1000
-# Rounds of discriminants that follow.
+# Maximum number of rows for k-means. The rounds of discriminants use all rows.
+MAX_ROWS = 1000
+# Number of rounds of discriminants after k-means.
 N_ROUNDS = 3
-# Rows that are drawn for each centre k-means starts from; the best of them is taken.
+# Number of candidate rows drawn for each initial centre of k-means.
 N_TRIALS = 4
-# Regularisation of the covariance within clusters, in units of its mean variance.
+# Ridge of the covariance within clusters, in units of its mean variance.
 REG = 0.1
-# Minimum share of a cluster; rounds that fall below it are not taken.
-LEAST_SHARE = 0.01
-# A variance within clusters below this share of the whole is rounding.
+# Minimum share of a cluster. A round with a smaller cluster is discarded.
+MIN_SHARE = 0.01
+# A variance within clusters below this share of the total is rounding error.
 ROUNDING = 1e-12
 
 
 class Discriminants(NamedTuple):
-    """Functions t'directions + offsets of rows t, the largest of which is the cluster of a row.
+    """Linear functions t'directions + offsets; the largest one at t is the cluster of a row t.
 
-    Shapes (r, k) and (k,).
+    `directions` has shape (r, k), `offsets` (k,).
     """
 
     directions: NDArray[np.float64]
@@ -41,17 +41,17 @@ class Discriminants(NamedTuple):
 def partitions(T: NDArray, rng: np.random.Generator) -> list[Discriminants]:
     """Return a partition of rows (n, r) for several numbers of clusters.
 
-    The rows are clustered by k-means from centres that are far apart, in single precision, and
-    then by `N_ROUNDS` rounds of linear discriminants.
+    The rows are clustered by k-means, in single precision and from initial centres that are far
+    apart, and then by `N_ROUNDS` rounds of linear discriminants.
     """
     n, r = T.shape
-    numbers = [k for k in NUMBERS if n >= ROWS_A_CLUSTER * k]
+    numbers = [k for k in NUMBERS if n >= ROWS_PER_CLUSTER * k]
     if not numbers or r == 0:
         return []
     rows = T.astype(np.float32)
-    few = rows if n <= MOST_ROWS else rows[rng.choice(n, MOST_ROWS, replace=False)]
+    few = rows if n <= MAX_ROWS else rows[rng.choice(n, MAX_ROWS, replace=False)]
     scatter = T.T @ T
-    fewest = max(5, LEAST_SHARE * n)
+    min_size = max(5, MIN_SHARE * n)
     found = []
     for k in numbers:
         centres = _k_means(few, _far_centres(few, k, rng))
@@ -61,7 +61,7 @@ def partitions(T: NDArray, rng: np.random.Generator) -> list[Discriminants]:
         partition = discriminants(T, labels, k, scatter)
         for _ in range(N_ROUNDS):
             again = np.argmax(_values(rows, partition), axis=1)
-            if np.array_equal(again, labels) or np.bincount(again, minlength=k).min() < fewest:
+            if np.array_equal(again, labels) or np.bincount(again, minlength=k).min() < min_size:
                 break
             labels = again
             partition = discriminants(T, labels, k, scatter)
@@ -77,10 +77,10 @@ def _values(rows: NDArray, partition: Discriminants) -> NDArray:
 def discriminants(
     T: NDArray, labels: NDArray, k: int, scatter: NDArray | None = None
 ) -> Discriminants:
-    r"""Return the linear discriminants of clusters 0 to k - 1 of rows, none of them empty.
+    r"""Return the linear discriminants of clusters 0 to k - 1, none of which is empty.
 
     :math:`f_l(t) = \mu_l' S^{-1} (t - \mu_l / 2)`, with one regularised covariance S within
-    clusters. `scatter` is T'T, where it is known.
+    clusters. `scatter` is T'T; it is computed if None.
     """
     n, r = T.shape
     scatter = T.T @ T if scatter is None else scatter
@@ -95,14 +95,14 @@ def discriminants(
 
 
 def _means(T: NDArray, labels: NDArray, k: int) -> tuple[NDArray, NDArray]:
-    """Return the means (k, r) of clusters and their sizes; the mean of an empty one is 0."""
+    """Return the means (k, r) and sizes of clusters; the mean of an empty cluster is 0."""
     members = (labels == np.arange(k)[:, None]).astype(T.dtype)
     sizes = members.sum(axis=1)
     return members @ T / np.maximum(sizes, 1)[:, None], sizes
 
 
 def _k_means(rows: NDArray, centres: NDArray) -> NDArray:
-    """Return the centres after Lloyd's iterations."""
+    """Return the centres after at most `MAX_ITER` of Lloyd's iterations."""
     labels = np.full(len(rows), -1)
     for _ in range(MAX_ITER):
         again = _nearest(rows, centres)
@@ -125,8 +125,8 @@ def _nearest(rows: NDArray, centres: NDArray) -> NDArray[np.int64]:
 def _far_centres(rows: NDArray, k: int, rng: np.random.Generator) -> NDArray:
     """Return at most k rows that are far apart, by the greedy rule of k-means++.
 
-    Each is drawn with probability proportional to its squared distance to those before it; of
-    several draws the one that leaves the least sum of squares is taken.
+    Rows are drawn with probability proportional to their squared distance to the centres chosen
+    before. The best of several draws, by the remaining sum of squares, is chosen.
     """
     norms = np.einsum("nr,nr->n", rows, rows)
     chosen = [int(rng.integers(len(rows)))]

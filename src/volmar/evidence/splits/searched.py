@@ -1,4 +1,4 @@
-"""Rows as the search for splits sees them: standardised, dithered, and of few dimensions."""
+"""Preparation of rows for the search for splits: standardise, dither, reduce dimensions."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from volmar.evidence.dither import column_resolutions, dithered
 
 __all__ = ["SearchedRows", "n_searched", "searched_rows"]
 
-# Rows that a search looks at: so many entries, within these limits.
-MOST_ENTRIES, FEWEST_ROWS, MOST_ROWS = 2_000_000, 300, 2000
-# Dimensions that are searched: all columns, or so many leading principal components.
-MOST_DIMENSIONS = 100
-# Of more columns than rows there are fewer components, one for so many rows but so many at least:
-# in as many dimensions as rows, every split of them looks perfect.
-ROWS_A_DIMENSION, FEWEST_DIMENSIONS = 5, 5
+# A search uses at most MAX_ENTRIES entries, in MIN_ROWS to MAX_ROWS rows.
+MAX_ENTRIES, MIN_ROWS, MAX_ROWS = 2_000_000, 300, 2000
+# Maximum number of dimensions: all columns, or this number of leading principal components.
+MAX_DIMENSIONS = 100
+# With more columns than rows, there is one component per ROWS_PER_DIMENSION rows, and at least
+# MIN_DIMENSIONS. In as many dimensions as rows, every split looks perfect.
+ROWS_PER_DIMENSION, MIN_DIMENSIONS = 5, 5
 # A column whose standard deviation is below this share of its largest value is constant.
 CONSTANT = 1e-12
 
 
 def n_searched(n_features: int) -> int:
-    """Return how many rows a search looks at, at most."""
-    return int(np.clip(MOST_ENTRIES // max(n_features, 1), FEWEST_ROWS, MOST_ROWS))
+    """Return the maximum number of rows that a search uses."""
+    return int(np.clip(MAX_ENTRIES // max(n_features, 1), MIN_ROWS, MAX_ROWS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,15 +37,16 @@ class SearchedRows:
     Attributes
     ----------
     T : ndarray of shape (n, r)
-        Standardised columns, or the leading principal components of many of them.
+        Standardised columns, or their leading principal components if there are many columns.
     noisy : ndarray of shape (n, r)
-        The same of dithered rows (`volmar.evidence.dithered`): gaps are looked for in these.
+        The same coordinates of dithered rows (`volmar.evidence.dithered`), in which the search
+        looks for gaps.
     columns : ndarray of shape (n, p)
         Dithered standardised columns.
     basis : ndarray of shape (p, r) or None
-        Principal directions; None where T has the columns themselves.
+        Principal directions; None if T has the columns themselves.
     mean, scale : ndarray of shape (d,)
-        Of the columns; constant ones have the scale 0.
+        Mean and standard deviation of the columns; 0 for the scale of constant columns.
     """
 
     T: NDArray[np.float64]
@@ -56,11 +57,11 @@ class SearchedRows:
     scale: NDArray[np.float64]
 
     def coefficients(self, t: NDArray) -> NDArray[np.float64]:
-        """Return directions (r,) or (r, k) of T as directions (d,) or (d, k) of the rows."""
+        """Convert directions (r,) or (r, k) of T to directions (d,) or (d, k) of the rows."""
         return self.of_columns(t if self.basis is None else self.basis @ t)
 
     def of_columns(self, w: NDArray) -> NDArray[np.float64]:
-        """Return directions (p,) or (p, k) of the columns as directions of the rows."""
+        """Convert directions (p,) or (p, k) of `columns` to directions of the rows."""
         full = np.zeros((self.scale.size, *w.shape[1:]))
         kept = self.scale > 0
         full[kept] = (w.T / self.scale[kept]).T
@@ -68,21 +69,21 @@ class SearchedRows:
 
 
 def searched_rows(X: Any, rng: np.random.Generator) -> SearchedRows:
-    """Return rows in the coordinates of the search; at most `n_searched` of them, at random.
+    """Return a sample of at most `n_searched` rows in the coordinates of the search.
 
     Parameters
     ----------
     X : matrix of shape (n, d)
         Rows, dense or CSR.
     rng : Generator
-        Draws the rows and the noise.
+        Random generator of the sample and of the noise.
     """
     n, d = X.shape
     most = n_searched(d)
     require_memory(
-        8.0 * d * (3 * min(n, most) + MOST_DIMENSIONS),
+        8.0 * d * (3 * min(n, most) + MAX_DIMENSIONS),
         f"{min(n, most)} rows of {d} features",
-        "Reduce the features first, with sklearn.decomposition.TruncatedSVD say.",
+        "Reduce the features first, for example with sklearn.decomposition.TruncatedSVD.",
     )
     if n > most:
         X = X[np.sort(rng.choice(n, most, replace=False))]
@@ -91,14 +92,14 @@ def searched_rows(X: Any, rng: np.random.Generator) -> SearchedRows:
     Z = dense - mean
     peak = np.abs(Z).max(axis=0, initial=0.0)
     safe = np.where(peak > 0, peak, 1.0)
-    scale = np.sqrt(np.mean((Z / safe) ** 2, axis=0)) * safe  # squares of any magnitude
+    scale = np.sqrt(np.mean((Z / safe) ** 2, axis=0)) * safe  # squares do not overflow
     varies = scale > CONSTANT * np.maximum(np.abs(mean), peak)
     Z = Z[:, varies] / scale[varies]
     scale = np.where(varies, scale, 0.0)
     columns = dithered(Z, column_resolutions(Z), rng)
-    most = MOST_DIMENSIONS
+    most = MAX_DIMENSIONS
     if Z.shape[1] > len(Z):
-        most = min(most, max(FEWEST_DIMENSIONS, len(Z) // ROWS_A_DIMENSION))
+        most = min(most, max(MIN_DIMENSIONS, len(Z) // ROWS_PER_DIMENSION))
     if Z.shape[1] <= most:
         return SearchedRows(Z, columns, columns, None, mean, scale)
     basis = _principal_directions(Z, most)
@@ -108,7 +109,7 @@ def searched_rows(X: Any, rng: np.random.Generator) -> SearchedRows:
 
 
 def _principal_directions(Z: NDArray, most: int) -> NDArray[np.float64]:
-    """Return at most so many leading principal directions (p, r) of centred rows."""
+    """Return at most `most` leading principal directions (p, r) of centred rows."""
     n, p = Z.shape
     if p <= n:
         values, vectors = linalg.eigh(Z.T @ Z, subset_by_index=[p - most, p - 1])

@@ -1,4 +1,4 @@
-"""Is a split real? Learn it on one half of the rows, look for the gap on the other."""
+"""Test whether a split is real: learn it on one half of the rows and test the other half."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from volmar._notebook import html_card
 from volmar._threads import one_thread
 from volmar.evidence.dither import column_resolutions
 from volmar.evidence.modes.humps import deepest_valley
-from volmar.evidence.splits.curved import MOST_WALKS, fitted_border
+from volmar.evidence.splits.curved import MAX_WALKS, fitted_border
 from volmar.evidence.splits.held_out import (
     LARGE,
     LINEAR,
@@ -35,43 +35,46 @@ from volmar.rows import draw_from_collection, is_dask
 
 __all__ = ["UNSETTLED", "SplitTestResult", "split_test"]
 
+# Minimum number of rows.
 FEWEST_ROWS = 80
-# Tens of thousands of draws.
-LEAST_ALPHA = 0.001
-# Pairs of rows, and the share of the scores' range, by which curved scores are known.
+# Minimum level. It takes tens of thousands of draws.
+MIN_ALPHA = 0.001
+# Number of pairs of rows that are checked for affine scores, and the tolerance, as a share of the
+# range of the scores.
 N_PAIRS = 50
 CURVED = 1e-4
-# Share of rows from which on the borders that two halves find are not the same: two clusters of
-# one size that differ in it have an adjusted Rand index of 0.6.
+# Share of rows at or above which two halves disagree about the border. Two labellings with
+# clusters of equal size that differ in this share of the rows have an adjusted Rand index of 0.6.
 UNSETTLED = 0.12
 
 
 @dataclass(frozen=True, repr=False)
 class SplitTestResult:
-    """What held-out rows say about a split.
+    """Outcome of the test of one group against more on held-out rows.
 
     Attributes
     ----------
     p_value : float
-        Of one group against more, combined over all tests that were made.
+        P-value of one group against more, combined over all tests that were made.
     alpha : float
-        Level that was asked for.
+        Level of the test.
     p_values : tuple of float
-        Of every test: scores of both halves together where they have found the same split.
+        P-values of all tests. If both halves have found the same split, their scores are tested
+        together.
     separation : float
-        Worst-case probability of Theorem 2 along the held-out scores, cut in their deepest
+        Worst-case probability of Theorem 2 along the held-out scores, cut at their deepest
         valley. 3/4 is the largest value for one symmetric mode.
     disagreement : float
-        Share of rows that the first two halves assign to different sides: near 0 where both
-        halves find the same split, up to 0.5.
+        Share of rows that the first two halves assign to different sides: near 0 if both halves
+        find the same split, and at most 0.5.
     scores : ndarray of shape (n,)
-        Held-out scores of the first two halves, in standard deviations; for a curved split of
-        more than 1,000 rows those of a random sample of 1,000.
+        Held-out scores of the first two halves, in standard deviations. For a curved split of
+        more than 1,000 rows, scores of a random sample of 1,000 rows.
     has_way_around : bool
-        Whether a valley was found and the sides are connected around it, as those of a ring are
+        Whether a valley was found whose sides are connected around it, like those of a ring
         (`volmar.evidence.has_way_around`). Such a valley counts as a p-value of 1.
     p_minimum : float
-        Smallest p-value that the draws allow, 0 where it is not known. A `p_value` equal to it is
+        Smallest p-value that the number of draws allows; 0 if unknown. A `p_value` equal to it is
         an upper bound.
     """
 
@@ -90,14 +93,15 @@ class SplitTestResult:
         return self.p_value <= self.alpha
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Return the outcome in sentences."""
         p_text = p_value_text(self.p_value, self.p_minimum, self.alpha)
         if self.is_real:
             remedy = ""
             if self.disagreement >= UNSETTLED:
                 remedy = (
-                    " There are groups, but which split in two is theirs is not settled, as where "
-                    "there are more than two: try another number of clusters, or another method."
+                    " There are groups, but it is not clear which split separates them. This "
+                    "happens if there are more than two groups. Try another number of clusters, "
+                    "or another method."
                 )
             return (
                 f"There is more than one group ({p_text}): held-out rows have a gap where the "
@@ -107,25 +111,25 @@ class SplitTestResult:
         if self.has_way_around:
             return (
                 "No evidence for more than one group: scores of held-out rows have two modes, but "
-                "other rows connect the two sides around the gap, as those of a ring do."
+                "other rows connect the two sides around the gap, as in a ring."
             )
         if self.p_value <= HINT:
             return (
                 f"Not enough evidence for more than one group ({p_text}): held-out rows hint at a "
-                "gap that one group could have by chance. More rows would tell."
+                "gap that one group could have by chance. More rows are needed to decide."
             )
         return (
             f"No evidence for more than one group ({p_text}): where one half of the rows would be "
-            "split, the other half has no gap. There may be groups that overlap, or that no such "
-            "split shows."
+            "split, the other half has no gap. There may be groups that overlap, or that such a "
+            "split does not separate."
         )
 
     def __repr__(self) -> str:
-        """Name the outcome; ``print`` says it in words."""
+        """Return the outcome in short form; ``print`` shows it in sentences."""
         return f"SplitTestResult(is_real={self.is_real}, p_value={self.p_value:.4g})"
 
     def _repr_html_(self) -> str:
-        """Show the sentence and the numbers in a notebook."""
+        """Return the sentences and the numbers as HTML for a notebook."""
         rows = [
             ["p-value", p_value_text(self.p_value, self.p_minimum)],
             ["level", f"{self.alpha:g}"],
@@ -147,37 +151,36 @@ def split_test(
     progress: Callable[[int, int], None] | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> SplitTestResult:
-    """Test whether rows fall into more than one group.
+    """Test whether rows form more than one group.
 
-    The rows are split at random into halves. A split is learnt on one half, and the scores of the
-    other half, which was held out, are tested for one mode against more. Where both halves learn
-    the same split, the held-out scores of all rows are tested together. This is repeated, and the
-    p-values are combined by a rule that is valid for any dependence
-    (`volmar.evidence.combine_p_values`).
+    The rows are divided at random into halves. A split is learnt on one half, and the scores of
+    the other, held-out half are tested for one mode against more. If both halves learn the same
+    split, the held-out scores of all rows are tested together. This is repeated, and the p-values
+    are combined by a rule that is valid under any dependence (`volmar.evidence.combine_p_values`).
 
     Parameters
     ----------
     X : array of shape (n, d)
-        Rows, dense or CSR, at least 80. Of a dask array or DataFrame 20,000 rows are drawn at
-        random and tested.
-    estimator : clusterer, optional
-        Finds the split: any clusterer for two clusters, or a pipeline that ends in one. Not given,
-        two splits are learnt, and share the level: the direction in which the half looks most like
-        two groups of any size (7/10 of it), and the clearest pair of clusters of a partition into
-        2 to 10 (3/10). This is the test of ``volmar.MSPC("auto")``.
+        Rows, dense or CSR, at least 80. If X is a dask array or DataFrame, a random sample of
+        20,000 rows is tested.
+    estimator : clusterer or None, default=None
+        Clusterer for two clusters that finds the split, or a pipeline that ends in one. If None,
+        two splits are learnt, which share the level: the direction in which the half looks most
+        like two groups of any size (70 % of the level), and the clearest pair of clusters of a
+        partition into 2 to 10 clusters (30 %). This is the test of ``volmar.MSPC("auto")``.
     alpha : float, default=0.05
-        Level, at least 0.001. The smaller, the more samples are drawn. The minimum p-value of
+        Level of the test, at least 0.001. A smaller level needs more draws. The minimum p-value of
         "dip" is 0.0003 up to 4,000 rows and 0.003 beyond 40,000.
-    n_splits : int, optional
-        Number of times the rows are split in halves; 3 if not given, 1 from 20,000 rows on.
+    n_splits : int or None, default=None
+        Number of times the rows are divided into halves. If None, 3, or 1 for 20,000 rows or more.
     test : {"humps", "dip"}, default="humps"
-        "humps": the deepest valley of a smoothed density, compared with samples from a density
-        with one mode (`volmar.evidence.hump_test`). "dip": Hartigan's dip, whose null is the
-        uniform density: valid, and blind for small groups.
+        Test for one mode. "humps" compares the deepest valley of a smoothed density with samples
+        from a unimodal density (`volmar.evidence.hump_test`). "dip" is Hartigan's dip test, whose
+        null is the uniform density. It is valid, but does not detect small groups.
     progress : callable, optional
-        Called with (done, wanted) after each random split into halves.
+        Function called with (done, total) before the first and after each random split in halves.
     random_state : int, RandomState or None, default=None
-        Random seed of halves, starts and draws, and of the estimator where it has none.
+        Random seed of halves, starts and draws, and of the estimator if it has none.
 
     Returns
     -------
@@ -185,20 +188,21 @@ def split_test(
 
     Notes
     -----
-    The test does not detect groups that overlap so much that no direction has two modes. Groups
-    that no hyperplane separates (moons, rings in each other) are the task of an `estimator` with a
-    kernel or a graph.
-    Columns of few values are dithered where gaps are looked for (`volmar.evidence.dithered`): one
-    alone is no evidence, several that agree are. Copies of a row fall into both halves: drop them
-    first.
+    The test does not detect groups that overlap so much that no direction has two modes. For
+    groups that no hyperplane separates (moons, nested rings), pass an `estimator` with a kernel or
+    a graph.
 
-    Where an estimator has an affine `decision_function`, `coef_` or two `cluster_centers_`, scores
-    are those of its hyperplane. Otherwise its split may be curved, and scores of a kernel or a
-    graph have modes of their own. The score of a held-out row is then its distance to the border
-    between the two clusters (`volmar.evidence.Border`), in the units of X, or of the last step
-    of a pipeline.
+    Columns with few distinct values are dithered in the tests (`volmar.evidence.dithered`). A
+    single such column is no evidence, but several that agree are. Drop copies of rows first,
+    because copies of a row may fall into both halves.
 
-    A valley does not count if other rows connect its sides around it, as those of a ring do
+    If an estimator has an affine `decision_function`, `coef_` or two `cluster_centers_`, rows are
+    scored by its hyperplane. Otherwise its split may be curved, and scores of a kernel or a graph
+    could have modes that the rows do not have. The score of a held-out row is then its distance to
+    the border between the two clusters (`volmar.evidence.Border`), in the units of X, or of the
+    input of the last step of a pipeline.
+
+    A valley does not count if other rows connect its sides around it, as in a ring
     (`volmar.evidence.has_way_around`).
 
     Examples
@@ -213,7 +217,7 @@ def split_test(
     >>> split_test(noise, random_state=0).is_real
     False
     """
-    check_number("alpha", alpha, low=LEAST_ALPHA, high=1.0)
+    check_number("alpha", alpha, low=MIN_ALPHA, high=1.0)
     check_choice("test", test, ["humps", "dip"])
     if n_splits is not None:
         check_count("n_splits", n_splits)
@@ -264,13 +268,13 @@ def _checked_rows(X: ArrayLike) -> Any:
     n = rows.shape[0]
     if n < FEWEST_ROWS:
         raise ValueError(
-            f"X has {n} rows, and halves of so few say nothing about modes. Pass at least "
+            f"X has {n} rows, which is too few to test halves of them. Pass at least "
             f"{FEWEST_ROWS} rows."
         )
     spread = rows.max(axis=0) - rows.min(axis=0)
     if not (spread.count_nonzero() if sparse.issparse(spread) else spread.any()):
         raise ValueError(
-            f"all {n} rows of X are the same, there is nothing to split. Check that X was loaded "
+            f"all {n} rows of X are the same and cannot be split. Check that X was loaded "
             "correctly."
         )
     return rows
@@ -284,20 +288,20 @@ def _check_estimator(estimator: Any) -> None:
     n_clusters = model.get_params().get("n_clusters", 2)
     if not (isinstance(n_clusters, Integral) and n_clusters == 2):
         raise ValueError(
-            f"estimator {type(model).__name__} has n_clusters={n_clusters!r}, and a split "
+            f"estimator {type(model).__name__} has n_clusters={n_clusters!r}, but a split "
             "has two. Use n_clusters=2."
         )
 
 
 def _learnt(X: Any, estimator: Any, rng: np.random.Generator) -> Scorer:
-    """Fit to a half, and return what scores rows by it."""
+    """Fit the estimator to one half, and return its scorer."""
     model = seeded(estimator, int(rng.integers(2**31 - 1))).fit(X)
     raw = _raw_scorer(model)
     if raw is not None:
         score = _checked_scorer(raw, type(model).__name__)
         if _is_affine(score, X):
             return Scorer(score)
-    return Scorer(_distance_scorer(model, X, rng), MOST_WALKS)
+    return Scorer(_distance_scorer(model, X, rng), MAX_WALKS)
 
 
 def _checked_scorer(score: Callable[[Any], Any], name: str) -> Callable[[Any], NDArray]:
@@ -307,13 +311,13 @@ def _checked_scorer(score: Callable[[Any], Any], name: str) -> Callable[[Any], N
             found = found[:, 0]
         if found.ndim != 1:
             raise ValueError(
-                f"estimator {name} scores {found.shape[1]} clusters, and a split has two. Use "
+                f"estimator {name} scores {found.shape[1]} clusters, but a split has two. Use "
                 "n_clusters=2."
             )
         if not np.isfinite(found).all():
             raise ValueError(
-                f"estimator {name} scores a row by {found[~np.isfinite(found)][0]}. Check its "
-                "parameters on these rows."
+                f"estimator {name} returns the score {found[~np.isfinite(found)][0]} for a row. "
+                "Check its parameters on these rows."
             )
         return found
 
@@ -321,7 +325,7 @@ def _checked_scorer(score: Callable[[Any], Any], name: str) -> Callable[[Any], N
 
 
 def _is_affine(score: Callable[[Any], NDArray], rows: Any) -> bool:
-    """Whether the score of a middle is the middle of the scores."""
+    """Return whether the score at the midpoint of two rows is the mean of their scores."""
     one, other = np.random.default_rng(0).choice(rows.shape[0], (2, N_PAIRS))
     ends = score(rows[one]) + score(rows[other])
     middle = score(0.5 * (rows[one] + rows[other]))
@@ -329,7 +333,7 @@ def _is_affine(score: Callable[[Any], NDArray], rows: Any) -> bool:
 
 
 def _distance_scorer(model: Any, X: Any, rng: np.random.Generator) -> Callable[[Any], NDArray]:
-    """Return what measures distances to the border between two fitted clusters."""
+    """Return a function of rows: their distances to the border between two fitted clusters."""
     steps, last = [], model
     while isinstance(last, Pipeline):
         steps += [last[:-1]] if len(last) > 1 else []
@@ -342,7 +346,7 @@ def _distance_scorer(model: Any, X: Any, rng: np.random.Generator) -> Callable[[
     else:
         raise TypeError(
             f"estimator {name} has no decision_function, coef_, cluster_centers_, labels_ or "
-            "predict after fit. Use a clusterer, such as those of volmar or KMeans(2)."
+            "predict after fit. Use a clusterer of volmar, or one such as KMeans(2)."
         )
 
     def transform(rows: Any) -> Any:

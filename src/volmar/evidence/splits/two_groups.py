@@ -1,4 +1,4 @@
-"""The direction in which rows look most like two groups, of whatever size."""
+"""Search for the direction in which rows look most like two groups of any size."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from volmar.evidence.splits.searched import SearchedRows
 
 __all__ = ["two_group_direction"]
 
-# Single columns that are directions to look at, and rows to choose them by where there are more.
-MOST_COLUMNS, COLUMN_ROWS = 100, 500
-# Other starts: leading principal directions and random ones.
+# Maximum number of single columns that are tried as directions, and the number of rows by which
+# they are chosen if there are more columns.
+MAX_COLUMNS, COLUMN_ROWS = 100, 500
+# Number of other starts: leading principal directions, and random directions.
 N_PRINCIPAL, N_RANDOM = 8, 6
-# Each round improves so many of the best directions, with these regularisations.
+# Number of rounds, number of best directions that each round improves, and ridges to try.
 N_ROUNDS, N_IMPROVED, REGS = 3, 6, (1.0, 0.1)
 
 
 def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray[np.float64]:
     r"""Find the direction with the largest `volmar.evidence.modes.mixture.two_group_index`.
 
-    Starts are single columns, principal and random directions. A direction is improved by cutting
-    the rows along it, in the deepest valley or where two means fit best, and taking the linear
-    discriminant of the two sides, :math:`(R + \lambda I)^{-1} (\mu_1 - \mu_0)` with R the
-    correlation matrix.
+    The search starts from single columns, principal directions and random directions. To improve a
+    direction, the rows are cut along it in the deepest valley, or where two means fit best. The
+    new direction is the linear discriminant of the two sides,
+    :math:`(R + \lambda I)^{-1} (\mu_1 - \mu_0)` with R the correlation matrix.
 
     Parameters
     ----------
     rows : SearchedRows
         The rows.
     rng : Generator
-        Draws the random directions.
+        Random generator of the random directions.
 
     Returns
     -------
     ndarray of shape (d,)
-        In the units of the rows; zero where all columns are constant.
+        Direction in the units of the rows; zero if all columns are constant.
     """
     p, r = rows.columns.shape[1], rows.T.shape[1]
     if p == 0:
@@ -60,19 +61,19 @@ def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray
 
 
 def _columns_to_look_at(rows: SearchedRows, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return all columns, or those whose variance two means explain best."""
+    """Return all columns, or the `MAX_COLUMNS` whose variance two means explain best."""
     n, p = rows.columns.shape
-    if p <= MOST_COLUMNS:
+    if p <= MAX_COLUMNS:
         return np.arange(p)
-    # Not the first ones: rows may come group by group.
+    # A random sample, because rows may be sorted by group.
     few = rng.choice(n, min(n, COLUMN_ROWS), replace=False)
     ordered = np.sort(rows.columns[few].T, axis=1)
     _, explained = _two_means(ordered, np.full(ordered.shape, 1.0 / few.size))
-    return np.sort(np.argsort(-explained, kind="stable")[:MOST_COLUMNS])
+    return np.sort(np.argsort(-explained, kind="stable")[:MAX_COLUMNS])
 
 
 class _Found:
-    """Directions that were looked at, with their indices and cuts."""
+    """Directions that were tried, with their two-group indices and cuts."""
 
     def __init__(self, rows: SearchedRows, columns: NDArray, directions: NDArray):
         self.rows, self.columns = rows, columns
@@ -89,7 +90,7 @@ class _Found:
         self.index, self.cuts = np.append(self.index, index), np.append(self.cuts, cuts)
 
     def sides_of_best(self, n_best: int) -> NDArray[np.bool_]:
-        """Return the sides (n, m) of rows along the best directions; none is empty."""
+        """Return the sides (n, m) of rows along the best directions, without empty sides."""
         best = np.argsort(-self.index, kind="stable")[:n_best]
         sides = self.projections[:, best] > self.cuts[best]
         return sides[:, sides.any(axis=0) & ~sides.all(axis=0)]
@@ -104,13 +105,13 @@ class _Found:
 
 
 def _of_unit_length(directions: NDArray) -> NDArray:
-    """Return directions (r, m) without those that are 0."""
+    """Normalise directions (r, m), without zero directions."""
     norms = np.linalg.norm(directions, axis=0)
     return directions[:, norms > 0] / norms[norms > 0]
 
 
 def _indices(projections: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the two-group index of each column, and where to cut it."""
+    """Return the two-group index of each column, and its cut."""
     samples = binned(list(projections.T))
     places, _, _ = valleys_of(samples)
     cuts, _ = _two_means(np.broadcast_to(np.arange(N_BINS), samples.shares.shape), samples.shares)
@@ -120,9 +121,9 @@ def _indices(projections: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def _two_means(ordered: NDArray, shares: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the cuts (m,) that leave the least squares, and the shares of the variance explained.
+    """Return the least-squares cuts (m,) of m samples, and the shares of variance explained.
 
-    Of m samples: values (m, n), in order, and the share of each in its sample, (m, n).
+    `ordered` (m, n) are the sorted values, and `shares` (m, n) the share of each in its sample.
     """
     sizes = np.cumsum(shares, axis=1)
     sums = np.cumsum(shares * ordered, axis=1)
@@ -132,6 +133,6 @@ def _two_means(ordered: NDArray, shares: NDArray) -> tuple[NDArray, NDArray]:
     each, at = np.arange(len(shares)), np.argmax(between, axis=1)
     cuts = 0.5 * (ordered[each, at] + ordered[each, at + 1])
     variance = np.einsum("mn,mn->m", shares, (ordered - mean[:, None]) ** 2)
-    varies = ordered[:, -1] > ordered[:, 0]  # the variance of equal values may be rounding
+    varies = ordered[:, -1] > ordered[:, 0]  # the variance of equal values may be rounding error
     explained = between[each, at] / np.where(varies & (variance > 0), variance, 1.0)
     return cuts, np.where(varies, explained, 0.0)
