@@ -1,4 +1,4 @@
-"""Many rows: a sample is clustered first, and its cut is the pass of the moments."""
+"""With many rows a sample is clustered first, and its cut is made while summing moments."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_one_pass_brings_the_moments_of_both_sides(rng, dtype, order, weighted):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_guess_far_from_the_mean_costs_no_digits(rng, dtype):
-    """The rows that the mean is guessed from have no weight, and lie far away."""
+    """The rows of the first guess of the mean have no weight and are far away."""
     X = rng.normal(size=(8192, 3))
     X[::8] += 1e6
     X = X.astype(dtype)

@@ -43,7 +43,7 @@ D, DY = da.from_array(X, chunks=(500, 5)), da.from_array(Y, chunks=500)
 
 
 def passes_of(function, *args, **kwargs):
-    """Return what a function returns, and the kinds of figures of each of its passes."""
+    """Return the result of a function, and the kinds of statistics in each of its passes."""
     reports = []
     with report_passes(reports.append):
         found = function(*args, **kwargs)
@@ -168,9 +168,9 @@ def test_dataframes_bring_names_and_unknown_sizes():
     np.testing.assert_array_equal(
         there.predict(lazy[columns]).compute(), here.predict(frame[columns])
     )
-    with pytest.raises(ValueError, match="same order: a, b, c, d, e; got e, d"):
+    with pytest.raises(ValueError, match=r"same order. Expected a, b, c, d, e; got e, d"):
         there.predict(lazy[columns[::-1]])
-    # Arrays whose chunks have sizes that nobody knows, alone and cut by a condition.
+    # Arrays with chunks of unknown size, alone and selected by a condition.
     unknown = lazy[lazy["w"] > 0]
     some = WEIGHTS > 0
     there = MinimaxProbabilityMachine().fit(unknown[columns].values, unknown["y"].values)
@@ -251,8 +251,8 @@ MISSING[700] = np.nan
         (D, np.arange(N), None, "Only binary classification"),
         (D, X[:, 0], None, "Unknown label type: continuous"),
         (D, np.where(Y, 1.0, np.nan), None, "Input y contains NaN"),
-        (D, MISSING, None, "y holds labels that cannot be put in order"),
-        (D, da.from_array(MISSING, chunks=100), WEIGHTS, "y holds labels that cannot be put"),
+        (D, MISSING, None, "y has labels that cannot be sorted"),
+        (D, da.from_array(MISSING, chunks=100), WEIGHTS, "y has labels that cannot be sorted"),
         (D, Y.astype(object), None, "Unknown label type: unknown"),
         (D, DY[:-1], None, r"y must have one entry for each row, shape \(1200,\), got \(1199,\)"),
         (D, None, None, "requires y to be passed"),
@@ -276,14 +276,14 @@ def test_weights_that_are_no_numbers_are_not_blamed_on_the_labels():
 
 
 def test_parameters_that_cannot_be_right():
-    with pytest.raises(TypeError, match=r"kernel='precomputed'.*a column for each row"):
+    with pytest.raises(TypeError, match=r"kernel='precomputed'.*one column per row"):
         MinimaxProbabilityMachine(kernel="precomputed").fit(D @ D.T, DY)
     with pytest.raises(ValueError, match="n_components must be between 1 and 1200, got 5000"):
         MinimaxProbabilityMachine(kernel="rbf", n_components=5000).fit(D, DY)
     counted = np.count_nonzero(WEIGHTS)
     with pytest.raises(ValueError, match=f"between 1 and {counted}, got {counted + 1}"):
         MinimaxProbabilityMachine(kernel="rbf", n_components=counted + 1).fit(D, DY, WEIGHTS)
-    with pytest.raises(ValueError, match="the 5 features that fit has seen"):
+    with pytest.raises(ValueError, match="the 5 features seen in fit"):
         MinimaxProbabilityMachine().fit(D, DY).predict(D[:, :3])
     with pytest.warns(ConvergenceWarning, match="the classes have the same mean"):
         MinimaxProbabilityMachine().fit(D * 0 + 1, DY)
@@ -337,7 +337,7 @@ def test_scores_of_float32_and_csr_blocks(score):
     found = score(da.from_array(rows, chunks=(500, 5)), labels)
     assert found == pytest.approx(score(rows, labels), abs=1e-5)
     counts = np.random.default_rng(0).poisson(0.01 + 0.01 * labels[:, None], size=(N, 200)) * 1.0
-    # Constant features, whose sums of squares about 0 leave rounding for a variance.
+    # Constant features, whose variance from sums of squares about 0 is a rounding error.
     counts[:, :12] = 10.0 ** np.linspace(1, 7, 12) / 3
     thin = da.from_array(counts, chunks=(500, 200)).map_blocks(
         sparse.csr_array, meta=sparse.csr_array((0, 0)), dtype=counts.dtype
@@ -347,8 +347,8 @@ def test_scores_of_float32_and_csr_blocks(score):
 
 
 @SCORES
-def test_large_figures_are_asked_for_in_groups(score, monkeypatch):
-    """Figures beyond what a table keeps would be asked for again, each by its own pass."""
+def test_large_statistics_are_requested_in_batches(score, monkeypatch):
+    """Statistics beyond the cache of a table would be requested again, each in its own pass."""
     rows, labels = several(20)
     monkeypatch.setattr(block_labels, "KEPT_BYTES", 8 * 5**2)
     found, passes = passes_of(score, da.from_array(rows, chunks=(500, 5)), labels)
@@ -397,7 +397,7 @@ def test_halves_are_equal_and_random():
     found = [halves.random_halves(codes, sizes, seed) for seed in range(40)]
     for half in found:
         assert np.bincount(codes, half).tolist() == [1, 50, 2000]
-    # A fair coin for each row, and another for each seed.
+    # Random halves of the rows, which depend on the seed.
     share = np.mean(found, axis=0)
     assert abs(share[103:].mean() - 0.5) < 1e-12
     assert 0.5 < share[103:].std() / np.sqrt(0.25 / 40) < 1.5
@@ -406,5 +406,5 @@ def test_halves_are_equal_and_random():
 
 def test_scores_refuse_a_label_for_each_row():
     rows = da.zeros((10_050, 1), chunks=(3000, 1))
-    with pytest.raises(ValueError, match="more than 10000 clusters"):
+    with pytest.raises(ValueError, match="at most 10000 clusters"):
         msp_score(rows, np.arange(10_050))

@@ -134,7 +134,7 @@ def test_the_bound_holds_on_the_training_rows(seed, reg, kernel, shape, heavy):
 
 
 def test_the_bound_is_attained():
-    """Two points a class at distance 1 with shares 0.8 and 0.2: nothing better is possible."""
+    """Two points per class at distance 1 with shares 0.8 and 0.2: the bound is attained."""
     X = np.array([[0.0], [1.0], [1.0], [2.0]])
     model = MinimaxProbabilityMachine(reg=0).fit(X, [0, 0, 1, 1], [0.8, 0.2, 0.2, 0.8])
     # mu = 0.2 and 1.8, s = 0.4: kappa = 1.6 / 0.8.
@@ -189,8 +189,8 @@ def test_theorem_1_any_invertible_map_without_a_regulariser(seed):
     )
 
 
-def test_a_regulariser_sees_rotations():
-    """The invariance above is of reg = 0: were reg ignored, this would hold too."""
+def test_a_regulariser_depends_on_rotations():
+    """The invariance above needs reg = 0. This would fail if reg were ignored."""
     X, y = two_groups(0)
     Q = linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]
     X = X * [1, 10, 100, 1000]
@@ -330,7 +330,7 @@ def test_constant_and_duplicated_features():
     assert model.coef_.shape == (1, 6)
     assert model.coef_[0, 4] == 0.0
     assert model.coef_[0, 0] == pytest.approx(model.coef_[0, 5])
-    with pytest.raises(ValueError, match=r"singular with reg=0: .*larger reg, e.g. the default"):
+    with pytest.raises(ValueError, match=r"singular with reg=0. .*larger reg, e.g. the default"):
         MinimaxProbabilityMachine(reg=0).fit(wide, y)
 
 
@@ -344,7 +344,7 @@ def test_no_regulariser_and_fewer_rows_than_features(dtype, seed):
     with pytest.raises(ValueError, match=r"singular with reg=0"):
         MinimaxProbabilityMachine(reg=0, kernel="rbf").fit(X[:, :3], y)
     model = MinimaxProbabilityMachine(reg=1e-6).fit(X.astype(np.float64), y)
-    assert model.separation_probability_ > 0.99  # of labels that mean nothing
+    assert model.separation_probability_ > 0.99  # for random labels
     assert MinimaxProbabilityMachine().fit(X, y).result_.status is Status.CONVERGED
 
 
@@ -372,7 +372,7 @@ def test_equal_means_warn(X):
 
 
 def test_equal_rows_to_a_kernel():
-    with pytest.raises(ValueError, match="all the points look alike"):
+    with pytest.raises(ValueError, match="alike to this kernel"):
         MinimaxProbabilityMachine(kernel="rbf").fit(np.ones((4, 2)), [0, 0, 1, 1])
     with pytest.warns(ConvergenceWarning, match="classes have the same mean"):
         MinimaxProbabilityMachine(kernel="rbf", n_components=2).fit(np.ones((4, 2)), [0, 0, 1, 1])
@@ -425,7 +425,7 @@ def test_more_classes_by_pairs():
         ({"kernel": "wavy"}, ValueError, "kernel='wavy' is not known"),
         ({"gamma": "auto"}, ValueError, "gamma must be .*'scale'.* got 'auto'"),
         ({"gamma": 0.0}, ValueError, "gamma must be greater than 0"),
-        ({"kernel_params": {"a": 1}}, ValueError, "kernel_params.*are for callable kernels"),
+        ({"kernel_params": {"a": 1}}, ValueError, "kernel_params.*is only for callable kernels"),
         ({"n_components": 0}, ValueError, "n_components must be at least 1, got 0"),
         ({"n_components": 2.5}, TypeError, "n_components must be an integer"),
         (
@@ -473,7 +473,7 @@ def test_bad_rows():
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed"])
 def test_scikit_learn_checks(kernel):
     with warnings.catch_warnings():
-        # Checks fit on noise and constants, where honest methods warn.
+        # The checks fit noise and constants, which cause warnings.
         warnings.simplefilter("ignore")
         results = check_estimator(
             MinimaxProbabilityMachine(kernel=kernel, random_state=0), on_skip=None, on_fail=None

@@ -100,17 +100,17 @@ def test_the_scan_finds_the_best_of_all_labellings(seed):
     gap = p[found].mean() - p[~found].mean()
     own = float(bound(np.array(share * (1 - share) * gap**2 / variance), np.array(share)))
     assert best.kappa2 == pytest.approx(own)
-    # Labellings that part equal projections are not allowed; all others are beaten.
+    # Labellings that separate equal projections are not allowed; no other is better.
     assert best.kappa2 >= max(values) - 1e-9 or len(set(p)) < 9
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("shape", ["normal", "two humps", "heavy", "integers"])
+@pytest.mark.parametrize("shape", ["normal", "bimodal", "heavy", "integers"])
 def test_the_histogram_is_exact(monkeypatch, rng, shape, weighted):
     n = 5000
     p = {
         "normal": lambda: rng.standard_normal(n),
-        "two humps": lambda: rng.standard_normal(n) + 4 * (rng.random(n) < 0.3),
+        "bimodal": lambda: rng.standard_normal(n) + 4 * (rng.random(n) < 0.3),
         "heavy": lambda: rng.standard_t(1.5, n),
         "integers": lambda: rng.integers(0, 12, n).astype(float),
     }[shape]()
@@ -135,14 +135,14 @@ def test_equal_projections_are_never_parted():
 
 @pytest.fixture
 def humps(rng):
-    """One feature of fifty has two humps; all have their own scales."""
+    """One feature of fifty is bimodal; all have different scales."""
     X = rng.standard_normal((1000, 50))
     truth = rng.random(1000) < 0.5
     X[truth, 17] += 6.0
     return X, truth
 
 
-def test_one_two_humped_feature_is_found_whatever_the_scales(humps):
+def test_one_bimodal_feature_is_found_at_any_scale(humps):
     X, truth = humps
     plain = MSPC(random_state=0).fit(X).labels_
     assert clustering_error(truth, plain) < 0.02
@@ -195,7 +195,7 @@ def machine_of(X, mask, reg=0.0):
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=100, deadline=None)
 def test_theorem_4_a_wide_gap_means_a_high_msp(seed):
-    """Labels separated by a gap of full width delta: p is at least what the theorem says."""
+    """For labels separated by a gap of width delta, p is at least the bound of the theorem."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((40, 3)) * np.exp(rng.standard_normal(3))
     w = rng.standard_normal(3)
@@ -288,7 +288,7 @@ def test_eig_is_the_first_principal_component_for_every_reg(rng):
     assert clustering_error(C @ (C.T @ q) > 0, paper.labels) == 0.0
 
 
-def test_fitted_attributes_are_what_they_say(rng):
+def test_fitted_attributes_match_their_definitions(rng):
     X = np.vstack([rng.normal(0, 1, (100, 3)), rng.normal(3, 2, (60, 3))]) * [1, 10, 0.1]
     for solver in ("gep", "mpm", "eig"):
         model = MSPC(solver=solver, tol=0.0, random_state=0).fit(X)
@@ -419,7 +419,7 @@ def test_equal_rows_are_refused():
 
 def test_a_floor_that_no_cut_keeps_is_said():
     X = np.r_[np.zeros(9), 1.0][:, None]
-    with pytest.raises(ValueError, match=r"no hyperplane found leaves enough rows.*now 0.3"):
+    with pytest.raises(ValueError, match=r"no hyperplane was found that leaves enough rows.*=0.3"):
         MSPC(min_cluster_size=0.3).fit(X)
 
 
@@ -444,7 +444,7 @@ GOLDEN = {
 @needs_data
 @pytest.mark.parametrize("name", GOLDEN)
 def test_table_2_on_the_small_sets(name):
-    """Paper mode, the best lambda of its grid by the labels, as the paper chose it."""
+    """Paper mode with the best lambda of its grid, chosen by the true labels as in the paper."""
     data = load(name, scale="symmetric")
     for solver, printed in zip(("mpm", "gep"), GOLDEN[name], strict=True):
         errors = [

@@ -1,4 +1,4 @@
-"""MSPC on rows, kernels and weights at the ends of what floating point holds."""
+"""MSPC on rows, kernels and weights at the limits of floating point."""
 
 import warnings
 

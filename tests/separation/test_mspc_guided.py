@@ -40,7 +40,7 @@ def bound_along(z, w, labels, weights, variance):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_scan_finds_the_best_cut_that_is_allowed(seed):
-    """By trying all cuts of units, with the known ones in their places."""
+    """Compare with all cuts of units that keep known rows on their sides."""
     rng = np.random.default_rng(seed)
     X, weights = rng.standard_normal((12, 3)), rng.uniform(0.5, 2.0, 12)
     units = np.array([0, 1, 0, 2, 3, 4, 5, 4, 6, 7, 2, 8])
@@ -87,7 +87,7 @@ def test_the_bound_never_falls_and_is_that_of_the_labels(square):
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_seeds_choose_among_splits(square, side):
-    """Without labels both ways to cut the square are as good."""
+    """Without labels both ways to cut the square are equally good."""
     X, corner = square
     truth = corner // 2 if side == 0 else corner % 2
     y = np.full(240, -1)
@@ -197,7 +197,7 @@ def test_a_row_of_weight_two_is_two_rows(k):
     np.testing.assert_allclose(found[0].coef_, found[1].coef_, rtol=1e-6)
 
 
-def test_auto_has_the_groups_of_the_labels_at_least(square):
+def test_auto_has_at_least_the_groups_of_the_labels(square):
     X, corner = square
     y = np.full(240, -1)
     y[::12] = corner[::12]
@@ -236,7 +236,7 @@ def test_a_saved_model_has_the_names(square, tmp_path):
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_links_alone(square, k):
-    """Rows of opposite corners in pairs: all labels within the limits have the pairs together."""
+    """Opposite corners are linked: all labels within the limits keep the pairs together."""
     X, corner = square
     ends = np.flatnonzero(corner == 0)[:20], np.flatnonzero(corner == 1)[:20]
     groups = np.full(240, -1)
@@ -272,7 +272,7 @@ def test_all_cuts_of_few_rows():
 
 
 def test_classes_that_are_no_separated_clusters():
-    """Borders in a uniform distribution: where labels settle they are forgotten."""
+    """In a uniform distribution, labels are lost if the iteration converges."""
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(600, 2))
     truth = np.digitize(X[:, 0], [0.15, 0.45])

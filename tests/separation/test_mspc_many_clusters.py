@@ -113,7 +113,7 @@ def test_a_split_lowers_the_volume_by_the_formula_and_finds_two_groups(five):
 
 
 def test_an_exchange_leaves_a_wrong_start(five):
-    """Two groups in one cluster and a group in two: borders alone cannot change that."""
+    """Moving borders cannot fix two groups in one cluster and another split in two."""
     X, y, _ = five
     z, regularized = prepared(X)
     start = np.where(y == 4, 0, y)

@@ -16,7 +16,7 @@ from volmar.separation import race
 from volmar.separation.discriminants import refine_clusters
 from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.pairwise_machines import pairwise_machines
-from volmar.separation.problem import least_scores
+from volmar.separation.problem import smallest_scores
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.solvers import Status
 
@@ -83,7 +83,7 @@ def test_labels_are_a_fixed_point(mixture):
 
 
 def test_a_step_that_would_empty_a_cluster_is_not_made():
-    """Clusters 1 and 2 have the same mean: the discriminants tie, and one of them gets all."""
+    """Clusters 1 and 2 have the same mean, so one of them gets all tied rows."""
     X = np.array([[0.0], [0.1], [5.0], [5.2], [5.1], [5.1]])
     z, regularized = _prepared(X)
     labels = np.array([0, 0, 1, 1, 2, 2])
@@ -94,7 +94,7 @@ def test_a_step_that_would_empty_a_cluster_is_not_made():
 
 
 @pytest.mark.parametrize("multiway", ["recursive", "pairwise"])
-def test_recovers_four_clusters_whatever_the_units(mixture, multiway):
+def test_recovers_four_clusters_in_any_units(mixture, multiway):
     X, y = mixture
     model = MSPC(4, multiway=multiway, random_state=0).fit(X)
     assert adjusted_rand_score(y, model.labels_) > 0.96
@@ -159,33 +159,33 @@ def test_pairwise_machines_are_those_of_their_pairs(mixture):
 
         best = kappa(direction)
         assert all(kappa(direction + 0.03 * rng.normal(size=5)) <= best for _ in range(50))
-        # In units of the means' distance, and as many deviations from one mean as from the other.
+        # In units of the distance of the means, and equally many deviations from both means.
         assert direction @ D == pytest.approx(1.0)
         ends = [abs(part.mean(axis=0) @ direction + offset) for part in parts]
         spreads = [np.sqrt(direction @ s @ direction) for s in S]
         assert ends[0] / spreads[0] == pytest.approx(ends[1] / spreads[1], rel=1e-2)
 
 
-def test_least_scores_by_hand():
+def test_smallest_scores_by_hand():
     scores = np.array([[1.0, -2.0, 0.5]])
     pairs = np.array([[0, 1], [0, 2], [1, 2]])
-    np.testing.assert_array_equal(least_scores(scores, pairs, 3), [[-2.0, -1.0, -0.5]])
+    np.testing.assert_array_equal(smallest_scores(scores, pairs, 3), [[-2.0, -1.0, -0.5]])
 
 
 def test_start_labels_of_the_pairwise_rule(mixture):
     X, y = mixture
     model = MSPC(4, multiway="pairwise", init=y).fit(X)
     assert adjusted_rand_score(y, model.labels_) > 0.96
-    with pytest.raises(ValueError, match="init holds an entry for each row"):
+    with pytest.raises(ValueError, match="init holds one entry per row"):
         MSPC(4, init=y).fit(X)
 
 
-def test_the_least_cluster_size_is_of_all_rows():
+def test_the_minimum_cluster_size_refers_to_all_rows():
     X, _ = make_blobs(200, centers=3, imbalance=[0.6, 0.3, 0.1], random_state=0)
-    with pytest.warns(ConvergenceWarning, match="less than min_cluster_size=0.2, and the labels"):
+    with pytest.warns(ConvergenceWarning, match="smaller than min_cluster_size=0.2. The labels"):
         sizes = np.bincount(MSPC(3, min_cluster_size=0.2, random_state=0).fit(X).labels_)
     assert sizes.min() >= 40
-    with pytest.raises(ValueError, match=r"min_cluster_size=0.4 is more than the 200 rows"):
+    with pytest.raises(ValueError, match=r"min_cluster_size=0.4 is too large for 3 clusters"):
         MSPC(3, min_cluster_size=0.4, random_state=0).fit(X)
 
 
@@ -228,7 +228,7 @@ def test_bad_values_are_named(mixture):
         MSPC(3, multiway="joint").fit(X)
 
 
-def test_where_nothing_can_be_refined_the_tree_stays(monkeypatch, mixture):
+def test_the_tree_is_kept_if_no_refinement_is_valid(monkeypatch, mixture):
     X, _ = mixture
     refined = MSPC(4, random_state=0).fit(X)
 
@@ -239,7 +239,7 @@ def test_where_nothing_can_be_refined_the_tree_stays(monkeypatch, mixture):
     model = MSPC(4, random_state=0).fit(X)
     assert isinstance(model.result_, RecursiveResult)
     np.testing.assert_array_equal(model.predict(X), model.labels_)
-    # Of clusters of about one size the numbers depend on the rows that refining moves.
+    # The numbers of clusters of similar size depend on the rows that refinement moves.
     numbers = re.compile(r"cluster \d")
     assert numbers.sub("", str(model.tree_)) == numbers.sub("", str(refined.tree_))
 
@@ -257,20 +257,20 @@ def test_leaves_have_the_numbers_of_the_clusters_that_they_became():
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, sparse.csr_matrix])
 def test_the_pairwise_start_does_not_depend_on_the_units(kind):
-    """k-means on standardised rows, of sparse ones too: a feature of noise has large units."""
+    """k-means on standardised rows, also sparse: a feature of noise has a large scale."""
     X, y = make_blobs(240, centers=4, n_features=3, separation=8.0, random_state=2)
     X = np.column_stack([X, 1e4 * np.random.default_rng(0).normal(size=240)])
     model = MSPC(4, multiway="pairwise", random_state=0).fit(kind(X))
     assert adjusted_rand_score(y, model.labels_) > 0.96
 
 
-def test_the_pairwise_rule_says_what_too_few_different_rows_are():
+def test_the_pairwise_rule_reports_too_few_distinct_rows():
     X = np.repeat([[0.0, 0.0], [5.0, 1.0]], 4, axis=0)
     with pytest.warns(ConvergenceWarning, match="Found 2 clusters where n_clusters=3"):
         model = MSPC(3, multiway="pairwise", random_state=0).fit(X)
     np.testing.assert_array_equal(model.labels_, np.repeat([0, 1], 4))
     X = np.vstack([X, [[9.0, 9.0]]])
-    with pytest.raises(ValueError, match="in 2 of n_clusters=3 clusters"):
+    with pytest.raises(ValueError, match="only 2 of n_clusters=3 clusters"):
         MSPC(3, multiway="pairwise", init=X[:, 0]).fit(X, sample_weight=[1.0] * 8 + [0.0])
 
 
@@ -281,7 +281,7 @@ def test_scores_do_not_follow_a_parameter_set_later(mixture):
     np.testing.assert_array_equal(model.set_params(n_clusters=2).decision_function(X), scores)
 
 
-def test_a_least_share_of_any_kind_is_of_all_rows():
+def test_a_minimum_share_of_any_type_refers_to_all_rows():
     X, _ = make_blobs(200, centers=3, imbalance=[0.6, 0.3, 0.1], random_state=0)
     with pytest.warns(ConvergenceWarning, match="Lower min_cluster_size"):
         plain = MSPC(3, min_cluster_size=0.25, random_state=0).fit(X)
@@ -292,28 +292,28 @@ def test_a_least_share_of_any_kind_is_of_all_rows():
 
 
 @pytest.mark.parametrize("value", ["Auto", "fast", "3"])
-def test_a_wrong_word_for_the_number_is_told_both_ways(mixture, value):
+def test_an_invalid_n_clusters_names_both_options(mixture, value):
     with pytest.raises(ValueError, match=f"an integer .* or 'auto' for MSPC, got '{value}'"):
         MSPC(value).fit(mixture[0])
 
 
 @pytest.mark.parametrize("size", [0.3, 60])
-def test_halves_are_judged_by_half_the_least_size(size):
-    """Two groups of 100 hold 60 rows each, and so do not the halves that cross-fit the split."""
+def test_cross_fitted_halves_have_half_the_minimum_size(size):
+    """Two groups of 100 can have at least 60 rows each; the cross-fitted halves cannot."""
     X, y = make_blobs(200, centers=2, separation=10.0, random_state=0)
     model = MSPC("auto", min_cluster_size=size, random_state=0).fit(X)
     assert adjusted_rand_score(y, model.labels_) == 1.0
     assert model.tree_.root.probability > 0.9
 
 
-def test_the_least_cluster_size_is_of_all_weight():
-    """Ten rows have half the weight: a third of it is more than either other group has."""
+def test_the_minimum_cluster_size_refers_to_the_total_weight():
+    """Ten rows have half of the weight; a third of it is more than each other group has."""
     rng = np.random.default_rng(0)
     centres = np.repeat([[0, 0], [20, 0], [20, 20]], [10, 45, 45], axis=0)
     X = centres + rng.normal(scale=0.5, size=(100, 2))
     weights = np.repeat([9.0, 1.0], [10, 90])
     model = MSPC(3, min_cluster_size=0.3, random_state=0)
-    with pytest.warns(ConvergenceWarning, match=r"min_cluster_size=0.3 .* weight of 90 rows"):
+    with pytest.warns(ConvergenceWarning, match=r"size=0.3 .* weight of a part of 90 rows"):
         model.fit(X, sample_weight=weights)
     assert model.min_cluster_weight_ == 54.0
     np.testing.assert_array_equal(np.bincount(model.labels_, weights), [90.0, 90.0])
@@ -352,7 +352,7 @@ def test_postponed_splits_leave_the_tree_as_it_is(six_groups, monkeypatch):
 
 
 def test_postponed_splits_are_made_where_no_others_are_left(six_groups, monkeypatch):
-    monkeypatch.setattr(race, "MOST_GAIN", 1e-9)  # all wait that may
+    monkeypatch.setattr(race, "MAX_GAIN", 1e-9)  # postpone every split that may be
     model = MSPC(9, random_state=0).fit(six_groups)
     assert len(model.tree_.leaves()) == 9
     assert all("_hurdle" not in vars(node.model) for node in model.tree_.splits())

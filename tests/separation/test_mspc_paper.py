@@ -216,7 +216,7 @@ def test_theorem_1_diagonal_maps_with_a_regulariser(seed, solver, reg):
     assert found == pytest.approx(values, rel=1e-8)
 
 
-def test_theorem_1_needs_more_than_the_print_says_with_a_regulariser():
+def test_theorem_1_needs_more_than_printed_with_a_regulariser():
     """Lambda = diag(Sigma) follows diagonal maps only."""
     X = overlapping()
     P = np.random.default_rng(0).standard_normal((6, 6))

@@ -1,4 +1,4 @@
-"""MSPC with polish="density": the gate, the hyperplane, and what it refuses."""
+"""MSPC with polish="density": the test for a gap, the hyperplane, and invalid parameters."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def two_groups(rng, n=600, d=8, share=0.5, apart=5.0):
 
 
 def skewed_groups(rng, n=800, d=10):
-    """Return two groups with a gap, the spread of which differs: moments see too little of it."""
+    """Return two groups of different spread with a gap, which moments alone do not locate."""
     X, y = two_groups(rng, n, d, apart=0.0)
     X[:, 0] = np.where(y == 1, 3.0 + 3.0 * rng.exponential(size=n), 0.5 * rng.standard_normal(n))
     X[:, 1] += np.where(y == 1, 0.4 * X[:, 0], 0.0)
@@ -60,7 +60,7 @@ def test_the_valley_is_deeper_and_the_split_the_same(rng):
 
 @pytest.mark.parametrize("shape", [(600, 8), (100, 300)])
 def test_noise_has_no_gap(rng, shape):
-    """Also where rows of the fit show one, as they do with many features."""
+    """Also if the rows of the fit show a gap, as with many features."""
     for _ in range(5):
         X = rng.standard_normal(shape)
         plain = MSPC(random_state=0).fit(X)
@@ -122,7 +122,7 @@ def test_bad_parameters(rng, params, message):
 
 def test_batches_and_blocks_are_refused(rng):
     X = rng.standard_normal((100, 2))
-    with pytest.raises(ValueError, match="polish='density' has no partial_fit"):
+    with pytest.raises(ValueError, match="partial_fit does not support polish='density'"):
         MSPC(polish="density").partial_fit(X)
     dask_array = pytest.importorskip("dask.array")
     with pytest.raises((TypeError, ValueError), match="polish='density'"):

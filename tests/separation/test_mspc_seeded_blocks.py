@@ -53,9 +53,9 @@ def test_labels_in_blocks_are_those_in_memory(square, k, is_lazy, is_weighted):
 
 
 def test_a_small_sample_is_enough(square, monkeypatch):
-    """Labels that the sample does not have count in the sums, and no class is left out."""
+    """Labels outside the sample count in the sums, and every class is in the sample."""
     monkeypatch.setattr(seeded_blocks, "DRAWN_ROWS", 200)
-    monkeypatch.setattr(seeded_blocks, "MOST_SEEDS", 30)
+    monkeypatch.setattr(seeded_blocks, "MAX_SEEDS", 30)
     X, corner = square
     order = np.argsort(corner, kind="stable")  # the first labels are those of one class
     X, corner = X[order], corner[order]
@@ -159,9 +159,9 @@ def test_what_blocks_do_not_take(square):
     blocks = da.from_array(X, chunks=(400, 3))
     with pytest.raises(RefusedBlocksError, match="must_link or cannot_link"):
         MSPC(random_state=0).fit(blocks, must_link=np.zeros(1200))
-    with pytest.raises(RefusedBlocksError, match="size of each cluster"):
+    with pytest.raises(RefusedBlocksError, match="limit on cluster sizes"):
         MSPC(max_cluster_size=700, random_state=0).fit(blocks)
-    with pytest.raises(TypeError, match="y in blocks must hold integers"):
+    with pytest.raises(TypeError, match="y must hold integers"):
         MSPC(random_state=0).fit(blocks, da.from_array(np.full(1200, "a"), chunks=400))
     with pytest.raises(ValueError, match="y must have one entry for each row"):
         MSPC(random_state=0).fit(blocks, da.from_array(corner[:7], chunks=400))

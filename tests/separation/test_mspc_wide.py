@@ -1,4 +1,4 @@
-"""MSPC with more columns than rows: the answer of the columns' correlation matrix."""
+"""MSPC with more columns than rows: same result as by the correlation matrix of columns."""
 
 import sys
 import tracemalloc
@@ -24,7 +24,7 @@ def groups(n=60, d=90, k=2, shift=2.0, informative=10, seed=0):
 
 @pytest.fixture
 def by_columns(monkeypatch):
-    """Let a fit take the correlation matrix of the columns, whatever the shape of X."""
+    """Make fits use the correlation matrix of the columns for any shape of X."""
 
     def fitted(model, X, *args, **kwargs):
         with monkeypatch.context() as patch:

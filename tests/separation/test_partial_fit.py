@@ -1,4 +1,4 @@
-"""MSPC.partial_fit: moments of batches, and the clusters that come of them."""
+"""MSPC.partial_fit: moments of batches, and clusters estimated from them."""
 
 import numpy as np
 import pytest
@@ -101,7 +101,7 @@ def test_hyperplane_maximises_the_bound_and_is_cut_in_the_middle():
         assert ratio(best.w + 0.1 * rng.normal(size=z.size)) < ratio(best.w)
     assert model.msp_lower_bound_ == pytest.approx(best.lower_bound)
     assert model.msp_lower_bound_ <= model.msp_
-    # The sides that the state describes are those of a second pass over the rows.
+    # The sides from the moments equal those of a second pass over the rows.
     one, other = moments.sides(z)
     assert one.weight + other.weight == pytest.approx(moments.total_weight)
     assert ((model.side_probability_ > 0.3) & (model.side_probability_ < 1)).all()
@@ -129,7 +129,7 @@ def test_first_batch_is_a_fit_and_its_names_stay(k):
     np.testing.assert_array_equal(model.labels_, whole.labels_)
     np.testing.assert_array_equal(model.coef_, whole.coef_)
     smallest = np.bincount(whole.labels_).argmin()
-    # Many rows of the smallest cluster: it is the largest now, and is called the same.
+    # With many new rows the smallest cluster becomes the largest, and keeps its number.
     more = np.repeat(X[whole.labels_ == smallest], 20, axis=0)
     model.partial_fit(more)
     assert np.mean(model.predict(X) == whole.labels_) > 0.95
@@ -211,7 +211,7 @@ def test_wrong_batches_leave_the_model_as_it_is():
         model.partial_fit(X, sample_weight=np.ones(3))
     assert model.coef_ is coef
     assert model.n_samples_seen_ == 300
-    with pytest.raises(ValueError, match="batches so far have 3 clusters"):
+    with pytest.raises(ValueError, match="differs from the 3 clusters"):
         model.set_params(n_clusters=4).partial_fit(X)
 
 

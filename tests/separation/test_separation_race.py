@@ -1,4 +1,4 @@
-"""The race of starts: its pieces against brute force, and the easy data that it is for."""
+"""The race of starts: its parts against brute force, and data with clear groups."""
 
 import numpy as np
 import pytest
@@ -107,7 +107,7 @@ def test_held_out_score_prefers_a_small_group_to_half_of_the_noise():
     flat = rng.uniform(size=n)
     scores = held_out_scores(np.column_stack([small, rng.normal(size=n), flat]), 0.02, 1.0)
     assert scores.score[0] > 2 * scores.score[1:].max()
-    assert scores.kappa2[0] < scores.kappa2[2]  # the bound alone would take the flat one
+    assert scores.kappa2[0] < scores.kappa2[2]  # the bound alone would prefer the flat one
 
 
 def test_pooled_separation_is_that_of_every_pair():
@@ -132,7 +132,7 @@ def test_pooled_separation_is_that_of_every_pair():
 
 
 def test_copies_of_a_row_go_to_one_half():
-    """Otherwise a direction that fits the noise of its rows is confirmed by the same rows."""
+    """Otherwise the rows would confirm a direction that fits their own noise."""
     X, _ = two_groups(12, 10, 0.0, 0.5, 0)
     numbers = np.repeat(np.arange(12), 20)
     Z = X[numbers]
@@ -200,7 +200,7 @@ def test_a_given_reg_is_kept():
 
 
 def test_the_units_of_the_user_help_where_they_mean_something():
-    """Two columns with the groups among fifty of little noise: k-means on X sees them."""
+    """Two of fifty columns separate the groups, and k-means on X finds them."""
     rng = np.random.default_rng(0)
     y = np.arange(300) < 120
     X = np.hstack([rng.normal(size=(300, 2)) + 5 * y[:, None], 0.1 * rng.normal(size=(300, 50))])
@@ -225,7 +225,7 @@ def test_other_rows(kind):
 
 @pytest.mark.parametrize("sizes", [(360, 40), (186, 14), (190, 10), (768, 32), (1940, 60)])
 def test_a_small_round_group_far_away(sizes):
-    """The regularised bound of a halved noise column is above that of the truth here."""
+    """Here the regularised bound of a halved noise column is above that of the true groups."""
     for seed in range(6):
         rng = np.random.default_rng(seed)
         y = np.repeat([0, 1], sizes)
@@ -248,7 +248,7 @@ def test_round_groups_in_many_columns(n, d):
 
 
 def customers(seed, n=900):
-    """Three groups of 70, 20 and 10 % in three of six columns with units of their own."""
+    """Three groups of 70, 20 and 10 % in three of six columns with different units."""
     rng = np.random.default_rng(seed)
     y = np.repeat([0, 1, 2], [int(0.7 * n), int(0.2 * n), n - int(0.9 * n)])
     X = rng.normal(size=(n, 6))

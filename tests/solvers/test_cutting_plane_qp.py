@@ -55,7 +55,7 @@ def certificate(A, s, m, C, tau, threshold, balance, result):
     w = A.T @ lam
     adaptive, relative = threshold == "adaptive", (threshold, balance) == ("adaptive", "relative")
     box = tau * rho if relative else tau
-    # Less than the rounding of s @ lam counts as zero: a box of 1e3 would make it visible.
+    # Values below the rounding error of s @ lam count as zero; a box of 1e3 would magnify them.
     energy, pull = 0.5 * w @ w, max(abs(s @ lam) - 1e-15 * lam.sum(), 0.0)
     unit = (A**2).sum(axis=1).max() * (1 / m.max() if adaptive else min(C, 1.0)) ** 2
     size = energy + C * xi + rho + box * pull + (unit or tau * np.abs(s).max() or 1.0)
@@ -95,7 +95,7 @@ def reference(n_cuts, threshold, balance):
 
 
 def is_unique(s, m, C, tau, threshold, balance, result, tol=1e-5):
-    """Whether strictly active constraints pin (rho, xi, t) down, w being unique."""
+    """Return whether strictly active constraints determine (rho, xi, t); w is unique."""
     lam = result.weights
     pull = s @ lam
     rows = [np.array([m[k], -1.0, -s[k]]) for k in np.flatnonzero(lam > tol)]
@@ -245,7 +245,7 @@ def test_without_any_signal_the_margin_is_zero():
     result = solve_cutting_plane_qp(G, s, m, C=2.0)
     assert result.status.ok
     assert (result.rho, result.xi, result.t, result.objective) == pytest.approx((0, 0, 0, 0))
-    # Fixed: nothing helps against the largest m but slack.
+    # Fixed: only slack can satisfy the cut with the largest m.
     result = solve_cutting_plane_qp(G, s, m, C=2.0, threshold="fixed")
     assert result.xi == pytest.approx(1.0)
     assert result.objective == pytest.approx(2.0)
@@ -285,7 +285,7 @@ def test_scale_of_the_data_carries_through(threshold, balance, factor):
     A, s, m = cuts_of("plain", 8, np.random.default_rng(3))
     G = A @ A.T
     tau = 0.05
-    # Adaptive: everything in units of G. Fixed: weights and C in units of 1 / G.
+    # Adaptive: all values are in units of G. Fixed: weights and C are in units of 1 / G.
     adaptive = threshold == "adaptive"
     grow = factor if adaptive else 1.0
     C_factor = 1.0 if adaptive else 1.0 / factor
@@ -323,7 +323,7 @@ def test_a_gram_matrix_in_single_precision_is_accepted_and_its_rounding_reported
     assert single.objective == pytest.approx(double.objective, rel=1e-5)
 
 
-def test_too_small_a_price_is_unbounded_with_the_remedy():
+def test_too_small_a_C_is_unbounded_with_a_remedy():
     result = solve_cutting_plane_qp(np.eye(2), np.zeros(2), np.array([0.5, 0.4]), C=1.0)
     assert result.status is Status.UNBOUNDED
     assert result.objective == -np.inf
@@ -345,13 +345,13 @@ def test_too_small_a_price_is_unbounded_with_the_remedy():
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), tau=st.sampled_from([0.1, 1.0, 5.0]))
-def test_the_price_that_bounds_the_margin_is_exact(seed, tau):
+def test_the_smallest_bounded_C_is_exact(seed, tau):
     rng = np.random.default_rng(seed)
     n_cuts = int(rng.integers(1, 9))
     A = rng.normal(size=(n_cuts, 5))
     m = rng.uniform(0.1, 1, n_cuts)
     s = m * rng.uniform(-1, 1, n_cuts)
-    # Largest m'l - tau e over the simplex with e >= |s'l|, as a linear programme.
+    # Maximum of m'l - tau e over the simplex with e >= |s'l|, as a linear programme.
     lp = linprog(
         np.append(-m, tau),
         A_ub=np.array([np.append(s, -1.0), np.append(-s, -1.0)]),
@@ -369,7 +369,7 @@ def test_the_price_that_bounds_the_margin_is_exact(seed, tau):
     assert solve(C=needed * (1 + 1e-6)).status is Status.CONVERGED
 
 
-def test_a_cycling_active_set_is_tried_again_and_total_failure_is_told(monkeypatch):
+def test_a_cycling_active_set_is_tried_again_and_total_failure_is_reported(monkeypatch):
     A, s, m = cuts_of("plain", 5, np.random.default_rng(6))
     real = cutting_plane_qp.daqp.solve
     calls = []
@@ -406,7 +406,7 @@ def test_an_inexact_answer_is_never_called_solved(monkeypatch):
     monkeypatch.setattr(cutting_plane_qp.daqp, "solve", wrong)
     result = solve_cutting_plane_qp(A @ A.T, s, m, C=2.0)
     assert result.status is Status.FAILED
-    assert "residual stays at" in result.reason
+    assert "residual does not fall below" in result.reason
     assert result.lower_bound <= exact.objective <= result.objective
 
 

@@ -1,4 +1,4 @@
-"""The elliptope saddle solver: Clarabel's value, a dual bound that is one, two groups from M."""
+"""The elliptope saddle solver: comparison with Clarabel, dual bounds, and rounding of M."""
 
 import warnings
 from dataclasses import replace
@@ -48,7 +48,7 @@ def printed_program(Q, reg, C, unit_norm, balance, balance_of):
 
 
 CASES = [
-    # name, n, reg, C, unit norm, balance and what it bounds
+    # name, n, reg, C, unit norm, balance, and whether it bounds rows or their mean
     ("moons", 20, 1e-3, 1.0, True, None, None),
     ("gaussians", 20, 1.0, 1.0, True, None, None),
     ("moons", 20, 2.0, 1.0, True, None, None),
@@ -113,14 +113,14 @@ def test_no_balance_at_all_is_the_same_of_rows_and_of_their_mean(unit_norm):
         assert found.status is Status.CONVERGED
         assert found.objective == pytest.approx(value, rel=1e-4)  # Clarabel's last digits
     assert mean.objective == pytest.approx(rows.objective, rel=1e-5)
-    # A hair of freedom for the mean is next to none: |M1|^2 <= n 1'M1.
+    # A tiny bound on the mean is nearly M1 = 0: |M1|^2 <= n 1'M1.
     near = solve_elliptope_saddle(Q, **{**settings, "balance": 1e-4}).objective
     assert near == pytest.approx(mean.objective, rel=1e-3)
     assert near <= mean.objective
 
 
 def test_the_lower_bound_holds_for_every_labelling(rng):
-    """Weak duality at points of the elliptope that have nothing to do with the solution."""
+    """Weak duality holds at points of the elliptope that are unrelated to the solution."""
     n = 30
     Q = similarity("moons", n) + np.eye(n) / n
     for balance, of in ((None, "mean"), (2.0, "mean"), (2.0, "rows")):
@@ -158,7 +158,7 @@ def test_box_program_is_solved_to_its_slack(rng, C, unit_norm):
 
 @pytest.mark.parametrize("C", [0.05, 0.5, 50.0])
 def test_box_program_of_nearly_singular_matrices(C, monkeypatch):
-    """A wide kernel, each matrix started from the last: no solve needs L-BFGS after the first."""
+    """With a wide kernel and warm starts, no solve after the first needs L-BFGS."""
     X, _ = make_two_moons(80, random_state=0)
     H = np.eye(80) - 1 / 80
     K = H @ gaussian_similarity(X, sigma="mean", self_loops=True) @ H
@@ -214,7 +214,7 @@ def test_the_problem_itself_certifies_the_result(rng, unit_norm, balance, row_ba
     assert again.gap == pytest.approx(found.gap, abs=1e-9 * abs(found.objective))
     for name, residual in found.residuals.items():
         assert again.residuals[name] == pytest.approx(residual, abs=1e-8), name
-    # Of a dual point that is spoilt the problem knows.
+    # The problem detects a dual point that was changed.
     spoilt = replace(found, bound_y=found.bound_y - 0.1)
     assert spoilt.check(ElliptopeProblem(Q, **options)).gap >= found.gap - 1e-9
     elsewhere = replace(found, factor=unit_rows(rng.standard_normal(found.factor.shape)))
@@ -235,7 +235,7 @@ def test_a_multiplier_that_is_off_does_not_cost_the_bound(rng):
     assert primal.gap(bound) <= 1e-4 * primal.reference
 
 
-def test_spent_iterations_and_history_are_told():
+def test_iterations_and_history_are_reported():
     Q = similarity("moons", 20) + np.eye(20) / 20
     found = solve_elliptope_saddle(Q, balance=1.0)
     assert 0 < found.n_iter <= 1000
@@ -246,7 +246,7 @@ def test_spent_iterations_and_history_are_told():
 @pytest.mark.parametrize("unit_norm", [True, False])
 @pytest.mark.parametrize("row_balance", [True, False])
 def test_the_objective_is_never_below_the_bound(unit_norm, row_balance):
-    """An M that misses the balance a little has a value below the best of balanced ones."""
+    """An M that slightly violates the balance has a value below that of the best balanced M."""
     n_missed = 0
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -264,7 +264,7 @@ def test_the_objective_is_never_below_the_bound(unit_norm, row_balance):
         assert found.lower_bound <= found.objective
         assert found.gap >= found.objective - found.lower_bound
         n_missed += found.residuals["balance"] > 0
-        # The dual point itself bounds M with what M misses of the balance.
+        # The dual point bounds M after correction for its violation of the balance.
         V, s = found.factor, found.balance_multipliers
         G = Q * np.outer(found.bound_a, found.bound_a) - (s[:, None] + s) / 2
         assert np.linalg.eigvalsh(np.diag(found.bound_y) - G)[0] >= -1e-9
@@ -296,10 +296,10 @@ def test_the_room_beside_one_cluster_holds_for_every_matrix(unit_norm, rng):
         centred = V[weighs] - V[weighs].mean(axis=0)
         assert np.sum(centred**2) / weighs.sum() <= room * gap / (1e-3 * reference) * (1 + 1e-6)
     assert ElliptopeProblem(Q, balance=1.0).room_beside_one(1e-3) == 1.0
-    # Two groups without a tie: any M of theirs is as good.
+    # Two unconnected groups: M is not unique.
     blocks = np.kron(np.eye(2), np.full((5, 5), 0.5)) + 0.5 * np.eye(10)
     assert ElliptopeProblem(blocks).room_beside_one(1e-3) == 1.0
-    # Negative entries: one cluster is no solution.
+    # With negative entries one cluster is not the solution.
     split = np.kron([[1.0, -0.5], [-0.5, 1.0]], np.full((5, 5), 0.5)) + 0.5 * np.eye(10)
     assert ElliptopeProblem(split).room_beside_one(1e-3) == 1.0
 
@@ -312,7 +312,7 @@ def test_a_box_beyond_one_is_the_box_of_one():
 
 
 def test_the_round_that_is_degenerate_is_the_one_returned():
-    """Iris: an earlier round looks sound, a later one has eta at zero."""
+    """On Iris, eta is negative in an early round and zero in a later one."""
     X = StandardScaler().fit_transform(load_iris().data)
     X = X[np.random.default_rng(0).choice(150, 60, replace=False)]
     Q = gaussian_similarity(X, sigma="mean", self_loops=True) + np.eye(60) / 60
@@ -324,7 +324,7 @@ def test_the_round_that_is_degenerate_is_the_one_returned():
 
 @pytest.mark.parametrize("balance", [None, 1.0])
 def test_what_is_refused_has_no_negative_eta(balance):
-    """The lowest refused weight of a grid, where an M out of balance may ask for more."""
+    """The smallest degenerate weight of a grid; an unbalanced M may look degenerate earlier."""
     X = np.random.default_rng(0).standard_normal((10, 2))
     Q = gaussian_similarity(X, sigma="mean", self_loops=True) + np.eye(10) / 10
     weights = np.geomspace(0.3, 30, 40)
@@ -341,13 +341,13 @@ def test_what_is_refused_has_no_negative_eta(balance):
 
 def test_what_has_no_meaning_is_refused_or_flagged():
     Q = similarity("moons", 20) + np.eye(20) / 20
-    with pytest.raises(ValueError, match=r"C=0.1 leaves no point of norm 1 .* at least"):
+    with pytest.raises(ValueError, match=r"C=0.1 is too small.* no point of norm 1.* at least"):
         solve_elliptope_saddle(Q, C=0.1)
     assert solve_elliptope_saddle(Q, reg=1e3, max_iter=100).status is Status.DEGENERATE
 
 
 def test_random_rounding_passes_over_what_is_less_balanced(rng):
-    """The value would take every row to one side."""
+    """The value alone would put all rows on one side."""
     y = np.where(np.arange(30) < 14, 1.0, -1.0)
     V = np.column_stack([y, 0.8 * rng.standard_normal((30, 3))])
     V /= np.linalg.norm(V, axis=1, keepdims=True)
@@ -367,7 +367,7 @@ def test_the_relative_gap_is_of_what_the_matrix_can_change(reg):
 
 
 def test_a_smoothed_singular_problem_against_clarabel():
-    """A wide centred kernel, whose inner maximum is all but kinked; eta zero, unequal groups."""
+    """A wide centred kernel with a nearly nonsmooth inner maximum; eta zero, unequal groups."""
     X = np.vstack([np.zeros((24, 2)), [[3.0, 0.0]] * 6])
     X = X + 0.4 * np.random.default_rng(0).standard_normal(X.shape)
     H = np.eye(30) - 1 / 30

@@ -53,7 +53,7 @@ def test_large_weights_against_clarabel(name, n, reg, C, sigma):
     again = found.check(ElliptopeProblem(Q, reg=reg, C=C))
     assert again.gap <= found.gap * (1 + 1e-6)
     assert again.objective >= found.lower_bound
-    # A rest that is no longer of the right trace, or not definite, proves nothing.
+    # A rest with the wrong trace, or that is indefinite, gives no certificate.
     for factor in (0.5, -1.0):
         assert not np.isfinite(
             ElliptopeProblem(Q, reg=reg, C=C)
@@ -124,7 +124,7 @@ def test_conjugate_gradients_and_factors_agree(monkeypatch):
     assert iterative.objective == pytest.approx(direct.objective, rel=1e-5)
 
 
-def test_limits_are_told():
+def test_limits_are_reported():
     Q = matrix("moons", 20, "mean/10")
     short = solve_elliptope_barrier(Q, reg=1e3, max_iter=1)
     assert short.status is Status.MAX_ITER

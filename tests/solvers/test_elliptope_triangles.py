@@ -39,8 +39,8 @@ def test_triangles_against_clarabel(make, n, balance, row_balance, center):
 
 
 @pytest.mark.parametrize("of", ["mean", "rows"])
-def test_the_bound_with_triangles_is_what_its_multipliers_say(of):
-    """The dual value from the published multipliers alone, and at labels that obey them."""
+def test_the_bound_with_triangles_follows_from_its_multipliers(of):
+    """Recompute the dual value from the returned multipliers, and compare it with labels."""
     K = kernel(make_two_moons, 12, center=True)
     found = solve_elliptope_triangles(
         K, C=0.5, balance=1.0, row_balance=of == "rows", max_iter=400
@@ -48,7 +48,7 @@ def test_the_bound_with_triangles_is_what_its_multipliers_say(of):
     free = solve_elliptope_saddle(K, C=0.5, unit_norm=False, balance=1.0, row_balance=of == "rows")
     assert found.triangle_multipliers.min() >= 0
     assert found.triangle_multipliers.max() > 1e-3
-    assert found.lower_bound > free.objective  # the constraints count here
+    assert found.lower_bound > free.objective  # the constraints are active here
     n = len(K)
     G = K * np.outer(found.a, found.a)
     s, shift = found.balance_multipliers, found.triangle_multipliers

@@ -59,16 +59,16 @@ def test_the_objective_is_that_of_the_point(rng):
         assert 0.5 * w @ w + 0.3 * np.abs(y - scores - change).sum() >= value - 1e-12
 
 
-def test_a_large_price_is_least_absolute_deviations(rng):
+def test_a_large_C_gives_least_absolute_deviations(rng):
     X = rng.standard_normal((50, 3))
     y = X @ [1.0, -2.0, 0.5] + 0.7
-    y[:10] += 20 * rng.random(10)  # outliers, which the median does not see
+    y[:10] += 20 * rng.random(10)  # outliers, which do not change the median
     result = solve_l1_regression(LinearSpace(X), y, 1e4, tol=1e-7)
     np.testing.assert_allclose(result.normal, [1.0, -2.0, 0.5], atol=1e-3)
     np.testing.assert_allclose(result.scores[10:], y[10:], atol=1e-3)
 
 
-def test_a_small_price_puts_every_coefficient_at_an_end(rng):
+def test_a_small_C_puts_every_coefficient_at_a_bound(rng):
     X, y = rng.standard_normal((30, 4)), np.repeat([-1.0, 1.0], 15)
     C = 1e-6
     result = solve_l1_regression(LinearSpace(X), y, C, tol=1e-10)
@@ -85,7 +85,7 @@ def test_a_warm_start_gives_the_same_answer_in_fewer_steps(rng):
     warm = solve_l1_regression(space, y, 0.1, start=first, tol=1e-3)
     assert warm.objective == pytest.approx(cold.objective, rel=1e-3)
     assert warm.n_iter < cold.n_iter
-    # Nor do targets that have little to do with the first ones lead astray.
+    # A warm start from unrelated targets also converges.
     first = solve_l1_regression(space, y, 0.1, tol=1e-7)
     other = np.where(X[:, 1] > 0, 1.0, -1.0)
     far = solve_l1_regression(space, other, 0.1, start=first, tol=1e-7)
@@ -132,10 +132,10 @@ def test_balanced_stays_within_and_sums_to_zero(rng):
         assert np.all(even * beta >= 0)
 
 
-def test_a_high_price_keeps_the_descent_and_the_coefficients_sum(rng):
-    """Flat between kinks, the slope is small far beyond the minimum, too: only a fall counts.
+def test_a_large_C_keeps_the_descent_and_the_sum_of_coefficients(rng):
+    """The slope may be small between kinks far beyond the minimum: the objective must decrease.
 
-    Of rows far from the origin the kernel's large common part must not eat the sum of t.
+    For rows far from the origin, the large constant of the kernel must not cancel the sum of t.
     """
     X = rng.standard_normal((40, 4))
     X[:18] += 4.0
@@ -148,7 +148,7 @@ def test_a_high_price_keeps_the_descent_and_the_coefficients_sum(rng):
             assert result.objective == pytest.approx(value, rel=2e-4)
             assert result.objective - result.gap <= value * (1 + 1e-6)
         assert abs(result.normal[0].sum()) <= 1e-9 * C
-        # Scores and norm are those of the coefficients, not a sum of the steps' roundings.
+        # Scores and norm are recomputed from the coefficients, without accumulated rounding.
         w = (X - X.mean(axis=0)).T @ result.normal[0]
         np.testing.assert_allclose(
             result.scores - result.intercept, (X - X.mean(axis=0)) @ w, atol=1e-6
@@ -156,7 +156,7 @@ def test_a_high_price_keeps_the_descent_and_the_coefficients_sum(rng):
 
 
 def test_an_intercept_between_rows_leaves_room_for_a_step():
-    """Half of the rows on either side and none within the width: every b between is as good."""
+    """With half of the rows on either side and none within the width, b is not unique."""
     rng = np.random.default_rng(65)
     for _ in range(30):
         x = rng.standard_normal((14, 1))
@@ -166,8 +166,8 @@ def test_an_intercept_between_rows_leaves_room_for_a_step():
         assert result.n_iter < 80
 
 
-def test_the_bound_is_never_below_that_of_nothing(rng):
-    """beta = 0 is a point of the dual: no gap is wider than the objective."""
+def test_the_bound_is_never_below_that_of_zero(rng):
+    """beta = 0 is a dual point, so the gap is at most the objective."""
     X, y = 1e4 * rng.standard_normal((20, 5)), noisy_labels(rng, 20)
     result = solve_l1_regression(LinearSpace(X), y, 1e3, max_iter=1)
     assert result.status is Status.MAX_ITER
@@ -186,7 +186,7 @@ def test_float32_rows_are_always_a_gram_matrix(rng, C):
 
 
 def test_converged_is_said_of_the_gap_that_is_returned(rng):
-    """The answer's own scores are what counts, not those that the steps added up to."""
+    """The status depends on the recomputed scores, not on those accumulated by the steps."""
 
     class Drifting(LinearSpace):
         drift = 0.0

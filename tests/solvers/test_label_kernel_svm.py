@@ -49,7 +49,7 @@ def test_the_saddle_is_that_of_cvxpy(seed, n, d, T, C):
     squares = np.square((Y * found.alpha) @ Z).sum(axis=1)
     dual = -0.5 * (squares.max() + found.alpha @ found.alpha / C)
     assert dual == pytest.approx(found.objective - found.gap, rel=1e-9)
-    # Weight only where the square is the largest.
+    # Only labellings with the largest square have positive weight.
     assert np.all(squares[found.weights > 1e-6] >= squares.max() * (1 - 1e-4))
     assert found.weights.sum() == pytest.approx(1.0)
 
@@ -66,7 +66,7 @@ def test_the_saddle_falls_with_every_labelling_and_from_every_start(rng):
         assert again.objective == pytest.approx(values[-1], rel=1e-7)
 
 
-def test_the_saddle_says_when_it_was_stopped(rng):
+def test_the_saddle_reports_an_early_stop(rng):
     Z = centred(rng, 30, 4)
     Y = np.where(rng.standard_normal((8, 30)) > 0, 1.0, -1.0)
     exact = solve_label_kernel_svm(Z, Y, C=0.5, tol=1e-10)
@@ -95,7 +95,7 @@ def test_the_saddle_in_any_units(rng, scale):
 
 @pytest.mark.parametrize("C", [1e5, 1e8])
 def test_a_margin_that_is_nearly_hard(C):
-    """Sets of rows inside the margin recur here, and a step of the primal lets in few rows."""
+    """Here sets of rows inside the margin recur, and damped steps change few rows."""
     for seed in range(110, 130):
         rng = np.random.default_rng(seed)
         Z, y = centred(rng, 5, 3), np.where(rng.random(5) < 0.5, 1.0, -1.0)

@@ -1,4 +1,4 @@
-"""Mixtures of labellings in the place of correlation matrices, against all labellings."""
+"""Mixtures of labellings instead of correlation matrices, against all labellings."""
 
 import numpy as np
 import pytest
@@ -37,11 +37,11 @@ def test_the_relaxation_over_all_labellings(name, n, limit, reg, C, enumerates, 
     assert found.gap >= found.objective - found.lower_bound
     if enumerates:
         assert found.is_certified(1e-5)
-    # The mixture is one of labellings within the limit.
+    # All labellings of the mixture are within the limit.
     signs = np.sign(found.factor)
     assert np.all(np.abs(signs.sum(axis=0)) <= limit)
     np.testing.assert_allclose(np.sum(found.factor**2, axis=1), 1.0)
-    # Between all correlation matrices and single labellings.
+    # The value is between those of correlation matrices and of single labellings.
     wider = solve_elliptope_saddle(Q, reg=reg, C=C, balance=limit**2 / n, tol=1e-6)
     assert wider.lower_bound <= found.objective
     inner = BoxQP(n, C, unit_norm=True)
@@ -67,7 +67,7 @@ def test_many_rows_have_a_certified_gap():
         assert again.gap <= 1e-4
 
 
-def test_a_search_that_is_cut_short_says_so(monkeypatch):
+def test_a_search_that_is_cut_short_reports_it(monkeypatch):
     monkeypatch.setattr(label_mixture, "MAX_LABELLINGS", 2)
     found = solve_label_mixture(matrix("gaussians", 7), limit=1)
     assert found.status is Status.MAX_ITER

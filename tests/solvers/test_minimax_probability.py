@@ -87,7 +87,7 @@ def test_very_unequal_covariances():
     assert result.gap <= 1e-8 * result.kappa
 
 
-def test_standardized_is_what_it_says(rng):
+def test_standardized_matches_its_definition(rng):
     X = rng.standard_normal((40, 4)) * [1.0, 1e3, 1e-3, 1.0] + [5.0, 0.0, 1.0, 7.0]
     X[:, 3] = 7.0
     weights = rng.random(40)

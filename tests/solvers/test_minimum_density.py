@@ -138,7 +138,7 @@ def test_no_direction_nearby_is_lower(rng):
 
 
 def test_best_in_the_plane_by_brute_force(rng):
-    """Of 1000 directions in the plane no local minimum is deeper than that of the search."""
+    """No local minimum from 1000 directions in the plane is deeper than the result."""
     X = rng.standard_normal((300, 2)) @ np.array([[2.0, 0.3], [0.0, 0.4]])
     X[:120] += [0.6, 1.9]
     problem = problem_of(X / X.std())
@@ -161,7 +161,7 @@ def test_best_in_the_plane_by_brute_force(rng):
 
 
 def test_a_start_at_a_small_group_stays_there(rng):
-    """From a cut at the mean the descent leaves a group that is in none of the first slabs."""
+    """From a cut at the mean, the descent reaches a group outside the first slabs."""
     X = two_groups(rng, n=1000, d=10, share=0.1, apart=6.0)
     problem = problem_of(X / X.std(axis=0))
     found = minimum_density(
@@ -195,7 +195,7 @@ def test_all_rows_on_one_side_is_the_cut_at_the_mean(rng):
 
 
 def test_noise_hides_the_gaps_of_integers(rng):
-    """The gap between 0 and 1 is no valley, that of 0..3 and 9..12 is one."""
+    """The gap between 0 and 1 is not a valley, but that between 0..3 and 9..12 is."""
     X = rng.integers(0, 2, 400).astype(float)[:, None]
     X -= X.mean()
     problem = problem_of(X)

@@ -30,7 +30,7 @@ def test_certificate_of_random_problems(seed, n, r, spread):
     g, Xi = result.g, result.dual
     total = g.sum()
     assert result.objective == pytest.approx(-total, rel=1e-12)
-    # Primal and dual feasibility and both values, from nothing but F.
+    # Primal and dual feasibility and both values, computed from F.
     largest = linalg.eigvalsh(F.T @ np.diag(g) @ F)[-1]
     assert largest <= 1 + 1e-12
     assert result.smallest_eigenvalue == pytest.approx(1 - largest, abs=1e-12)

@@ -1,4 +1,4 @@
-"""The certified answer: how it is shown."""
+"""The representation of certified results."""
 
 import warnings
 
@@ -7,7 +7,7 @@ import pytest
 
 import volmar
 from volmar.base import RecursiveResult
-from volmar.solvers import Result
+from volmar.solvers import Result, Status
 
 
 def test_long_fields_are_shown_by_their_last_value():
@@ -26,6 +26,27 @@ def test_the_result_of_every_clusterer_is_shown(name, n_clusters, n):
         warnings.simplefilter("ignore")
         model.fit(np.random.default_rng(0).normal(size=(n, 2)))
     shown = repr(model.result_)
-    assert shown == str(model.result_)
     assert shown.startswith(type(model.result_).__name__)
+    assert str(model.result_).startswith(f"{type(model.result_).__name__}: ")
+    assert "volmar-card" in model.result_._repr_html_()
     assert "status=" in shown
+
+
+def test_print_summarises_the_run_and_its_certificate():
+    result = Result(1.5, gap=0.01, residuals={"gradient": 1e-9}, n_iter=3, history=(2.0, 1.5))
+    assert str(result).splitlines() == [
+        "Result: converged, 3 iterations.",
+        "objective: 1.5",
+        "gap: at most 0.01 above the optimum",
+        "residuals: gradient 1e-09 (0 at a solution)",
+    ]
+    unknown = Result(2.0, status=Status.MAX_ITER, n_iter=1)
+    assert "iteration limit reached, 1 iteration." in str(unknown)
+    assert "no bound is known" in str(unknown)
+    assert "residuals" not in str(unknown)
+
+
+def test_notebooks_show_the_same_summary():
+    page = Result(1.5, residuals={"a<b": 0.1})._repr_html_()
+    assert "a&lt;b 0.1" in page
+    assert "converged, 0 iterations." in page

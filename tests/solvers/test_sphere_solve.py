@@ -1,4 +1,4 @@
-"""Systems whose solution has a given length, and box programs against each other's ways."""
+"""Linear systems with a solution of given length, and methods of box programs compared."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_matrix_of_zeros_and_a_few_eigenvalues():
 
 @pytest.mark.parametrize("C", [0.12, 0.2, 1.0])
 def test_both_ways_to_the_unit_norm_agree(rng, C, monkeypatch):
-    """The multiplier by one Krylov space, and by a linear solve for every trial of it."""
+    """One Krylov space and a linear solve per trial value give the same multiplier."""
     for kind in (np.asarray, sparse.csr_matrix):
         H = positive(rng, 80, 10)
         H *= np.abs(H) > 0.1
@@ -68,7 +68,7 @@ def test_both_ways_to_the_unit_norm_agree(rng, C, monkeypatch):
 
 
 def test_nearly_singular_programs_are_solved_from_afar(monkeypatch):
-    """All rows are free at the start, and few in the end: by a path of ridges, without L-BFGS."""
+    """All rows are free at first, and few at the end: solved by ridges, without L-BFGS."""
     X, _ = make_two_circles(300, random_state=0)
     centring = np.eye(300) - 1 / 300
     K = centring @ rbf_kernel(X, gamma=0.5) @ centring
@@ -107,6 +107,6 @@ def test_rows_of_a_weighted_matrix_are_those_of_all_of_it(rng, ridge):
 
 
 def test_an_indefinite_matrix_is_refused():
-    """Its negative eigenvalues are no rounding of zero."""
+    """Its negative eigenvalues are not due to rounding."""
     H = np.diag(np.r_[-1.0, np.linspace(0.1, 2.0, 29)])
     assert solve_on_sphere(H.__matmul__, np.ones(30), 1.0) is None

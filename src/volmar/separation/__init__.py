@@ -1,4 +1,4 @@
-"""Maximin separation probability: clustering (MSPC) and the classifier behind it."""
+"""Maximin separation probability: clustering (MSPC) and a classifier by the same criterion."""
 
 from typing import TYPE_CHECKING
 

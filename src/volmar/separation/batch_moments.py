@@ -1,4 +1,4 @@
-"""Moments of all rows and of clusters, added up over batches of rows."""
+"""Moments of all rows and of clusters, accumulated over batches of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from volmar.separation.relabelling import MultiwaySeparationResult
 
 
 class SummedRows(NamedTuple):
-    """What a `Standardized` asks of rows that are gone: their number, weight and mean."""
+    """Number, weight and mean of rows that were not kept, for use in `Standardized`."""
 
     n_rows: int
     total_weight: float
@@ -32,26 +32,26 @@ class SummedRows(NamedTuple):
 class BatchMoments:
     r"""Weight, mean and second moments of rows, and weights and means of their k clusters.
 
-    Each batch is summed about its own mean and joined by
+    Each batch is summed about its own mean, and batches are combined by
 
     .. math:: M = M_1 + M_2 + \frac{n_1 n_2}{n_1 + n_2}\, \delta\delta',
 
-    with :math:`\delta` the difference of the two means, so that no digits are lost where the rows
-    are far from zero, or drift. The state has (k + d) d numbers for any number of rows, and d²
-    more for two clusters.
+    with :math:`\delta` the difference of the two means. No precision is lost if the rows are far
+    from zero or drift. The state has (k + d) d numbers for any number of rows, and d² more for
+    two clusters.
 
     Attributes
     ----------
     n_rows, n_batches : int
-        Rows and batches so far.
+        Number of rows and of batches so far.
     weight : ndarray of shape (k,)
-        Weight of the rows of each cluster.
+        Weight of each cluster.
     means : ndarray of shape (k, d)
-        Their means.
+        Mean of each cluster.
     second : ndarray of shape (d, d)
         Second moments of all rows about their mean.
     second_of_1 : ndarray of shape (d, d) or None
-        Those of the rows of cluster 1 about their mean, where there are two clusters.
+        Second moments of the rows of cluster 1 about their mean, if there are two clusters.
     """
 
     n_rows: int
@@ -63,7 +63,7 @@ class BatchMoments:
 
     @classmethod
     def of_rows(cls, rows: RowSource, labels: NDArray, k: int) -> Self:
-        """Return the moments of one batch, whose labels are 0 to k - 1: O(n d²)."""
+        """Return the moments of one batch with labels 0 to k - 1, in O(n d²)."""
         mean = rows.mean()
         weight, means = np.zeros(k), np.tile(mean, (k, 1))
         for j in range(k):
@@ -90,7 +90,7 @@ class BatchMoments:
         return self.weight @ self.means / self.total_weight
 
     def joined(self, other: Self) -> Self:
-        """Return the moments of the rows of both."""
+        """Return the moments of the union of the rows."""
         second_of_1 = None
         if self.second_of_1 is not None and other.second_of_1 is not None:
             second_of_1 = _joined(
@@ -112,7 +112,7 @@ class BatchMoments:
         )
 
     def standardized(self) -> Standardized:
-        """Return the units of all rows and their correlations, without the rows."""
+        """Return the units and correlations of all rows, computed from the moments alone."""
         rows: Any = SummedRows(self.n_rows, self.total_weight, self.mean)
         zeros = np.zeros(self.mean.size)
         return standardized_columns(
@@ -122,7 +122,7 @@ class BatchMoments:
     def sides(self, z: Standardized) -> tuple[Moments, Moments]:
         """Return the moments of two clusters about the mean of all rows."""
         if self.second_of_1 is None:
-            raise ValueError(f"{self.weight.size} clusters have no two sides.")
+            raise ValueError(f"sides needs 2 clusters, and there are {self.weight.size}.")
         weight, shift = float(self.weight[1]), self.means[1] - z.mean
         second = self.second_of_1 + weight * np.outer(shift, shift)
         one = Moments(np.zeros(shift.size), weight, weight * shift, second)
@@ -130,12 +130,12 @@ class BatchMoments:
 
 
 def _second(moments: Moments) -> NDArray:
-    """Return second moments about the mean of the rows."""
+    """Convert moments to second moments about the mean of the rows."""
     return moments.covariance() * moments.weight
 
 
 def _joined(one: tuple[float, NDArray, NDArray], other: tuple[float, NDArray, NDArray]) -> NDArray:
-    """Return second moments about the common mean of rows given by weight, mean and moments."""
+    """Combine (weight, mean, second moments) of two sets of rows to their second moments."""
     if other[0] == 0.0:
         return one[2]
     shift = other[1] - one[1]
@@ -164,9 +164,8 @@ def hyperplane_from_moments(
 ) -> SeparationResult:
     r"""Return the hyperplane along which Theorem 2's bound is largest for two clusters.
 
-    Its normal is :math:`(R + \lambda I)^{-1} (\mu_1 - \mu_0)`, which has the direction of the
-    difference of the two discriminants, and the cut is where these are equal, in the middle
-    between the means.
+    Its normal :math:`(R + \lambda I)^{-1} (\mu_1 - \mu_0)` has the direction of the difference of
+    the two discriminants. The cut is where these are equal, midway between the means.
     """
     means = z.from_rows((moments.means - z.mean).T)
     difference = means[:, 1] - means[:, 0]

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from volmar.metrics.separation_bound import kappa2_bound
 from volmar.rows import BinSums
 
-# Beyond this many rows a histogram finds where to look, and only that part is sorted.
+# Maximum number of rows to sort. With more, a histogram selects the bins to sort.
 SORT_UP_TO = 20_000
 N_BINS = 4096
-# Bins of `coarse_splits`, within so many standard deviations on either side.
+# Number of bins of `coarse_splits`, and their range in standard deviations on either side.
 COARSE_BINS, COARSE_WIDTH = 256, 4.0
 
 
 class Split(NamedTuple):
     """A cut of a projection: rows above `threshold` are cluster 1.
 
-    `kappa2` is Theorem 2's bound on kappa^2, -inf where no cut is allowed.
+    `kappa2` is Theorem 2's bound on kappa^2, -inf if no cut is allowed.
     """
 
     threshold: float
@@ -28,9 +28,10 @@ class Split(NamedTuple):
 
 
 def bound(explained: NDArray, share: NDArray) -> NDArray:
-    r"""Theorem 2's bound on kappa^2 (`kappa2_bound`), from the share of cluster 1.
+    r"""Return Theorem 2's bound on kappa^2 (`kappa2_bound`).
 
-    And from what the split explains, :math:`R^2 = r_1 r_2 (w'D)^2 / w'(\Sigma + \lambda\Lambda)w`.
+    `explained` is the explained share of the variance, :math:`R^2 = r_1 r_2 (w'D)^2 / w'(\Sigma +
+    \lambda\Lambda)w`, and `share` the share of cluster 1.
     """
     explained = np.minimum(explained, 1 - 1e-15)
     return kappa2_bound(explained, 1 - explained, share)
@@ -43,12 +44,12 @@ def best_split(
 
     `variance` is w'(R + reg I)w, `min_weight` the minimum weight of a side.
 
-    For a given w the best labels are contiguous along the projection. Up to 20,000 rows all cuts
-    are tried after a sort. Beyond, sums over 4096 bins give the bound at the bins' edges exactly,
-    and an upper bound of it inside each bin: the sum of a sorted side is concave in its size, so
-    that it exceeds the larger of its values at the edges by at most a quarter of the bin's weight
-    times its width. Only bins whose upper bound is above the best edge are sorted. The answer is
-    the same. Equal projections are never cut apart.
+    For a given w the best labels are contiguous along the projection. Up to 20,000 rows, all cuts
+    are tried after a sort. With more rows, sums over 4096 bins give the exact bound at the edges
+    of the bins, and an upper limit of it inside each bin. This limit exists because the sum of a
+    sorted side is concave in its size: inside a bin it exceeds the larger of its values at the
+    edges by at most a quarter of the bin's weight times its width. Only bins whose limit is above
+    the best edge are sorted. The result is the same. Equal projections are never separated.
     """
     p = projections.astype(np.float64, copy=False)
     if p.size <= SORT_UP_TO:
@@ -65,11 +66,12 @@ def best_split_between(
     variance: float,
     min_weight: float,
 ) -> Split:
-    """Find the best cut of points that may change sides, where others may not.
+    """Find the best cut of points that may change sides, if the side of other points is fixed.
 
-    `points` are centred projections of positive `weights`; `below` is the weight, and the weighted
-    sum, of what stays below the cut, and `total` the weight of all. The projections of all have
-    the sum 0. Cuts with the mean of the lower side above that of the other are not allowed.
+    `points` are centred projections with positive `weights`. `below` is the weight and the
+    weighted sum of the points fixed below the cut, and `total` the weight of all points. The
+    projections of all points sum to 0. The mean of the lower side must be below that of the upper
+    side.
     """
     if points.size == 0:
         return Split(0.0, -np.inf)
@@ -78,7 +80,7 @@ def best_split_between(
     mass = below[0] + np.concatenate([[0.0], np.cumsum(w)])
     sums = below[1] + np.concatenate([[0.0], np.cumsum(w * p)])
     values = _values(sums, mass, total, variance, min_weight)
-    # A point at a distance of 1 beyond the ends: cuts with all points on one side.
+    # Points at a distance of 1 beyond the ends allow cuts with all points on one side.
     ends = np.concatenate([[p[0] - 1.0], p, [p[-1] + 1.0]])
     values[(sums > 0) | ~(np.diff(ends) > 0)] = -np.inf
     best = int(np.argmax(values))
@@ -92,10 +94,11 @@ def best_split_between(
 def bound_of_sides(
     sum_below: float, below: float, total: float, variance: float, min_weight: float
 ) -> float:
-    """Return the bound along a direction of labels that need not be those of a cut.
+    """Return the bound along a direction for any labels, not only those of a cut.
 
-    `sum_below` and `below` are the weighted sum of the centred projections, and the weight, of
-    cluster 0. -inf where a side has less than `min_weight`, or cluster 0 the larger mean.
+    `sum_below` and `below` are the weighted sum of the centred projections and the weight of
+    cluster 0. Returns -inf if a side has less than `min_weight`, or if cluster 0 has the larger
+    mean.
     """
     if sum_below > 0:
         return -np.inf
@@ -106,22 +109,22 @@ def bound_of_sides(
 def best_splits(
     ordered: NDArray, variances: NDArray, min_share: float, ridge: NDArray | float | None = None
 ) -> tuple[NDArray, ...]:
-    """Find the best cut of many projections, the sorted rows of `ordered` (k, n), at once.
+    """Find the best cut of each of many projections, the sorted rows of `ordered` (k, n).
 
-    They need not be centred. Returns thresholds and kappa2 (k,), as in `Split`, and with a `ridge`
-    also the largest bound where that is added to the variances.
+    They need not be centred. Returns thresholds and kappa2 (k,) as in `Split`. With a `ridge`
+    also returns the largest bound with `ridge` added to the variances.
     """
     k, n = ordered.shape
-    fewest = max(1, int(np.ceil(min_share * n)))
-    if 2 * fewest > n:
+    min_rows = max(1, int(np.ceil(min_share * n)))
+    if 2 * min_rows > n:
         return (np.zeros(k), *(np.full(k, -np.inf) for _ in range(1 if ridge is None else 2)))
-    below = np.arange(fewest, n - fewest + 1.0)
+    below = np.arange(min_rows, n - min_rows + 1.0)
     centred = ordered - ordered.mean(axis=1, keepdims=True)
-    sums = np.cumsum(centred, axis=1)[:, fewest - 1 : n - fewest]
+    sums = np.cumsum(centred, axis=1)[:, min_rows - 1 : n - min_rows]
     with np.errstate(divide="ignore", invalid="ignore"):
         explained = sums**2 / (below * (n - below) * variances[:, None])
     values = bound(explained, below / n)
-    lower, upper = ordered[:, fewest - 1 : n - fewest], ordered[:, fewest : n - fewest + 1]
+    lower, upper = ordered[:, min_rows - 1 : n - min_rows], ordered[:, min_rows : n - min_rows + 1]
     is_tied = ~(upper > lower)
     values[is_tied] = -np.inf
     best = np.argmax(values, axis=1)
@@ -141,16 +144,16 @@ def best_splits(
 def coarse_splits(
     projections: NDArray, variances: NDArray, ridge: NDArray, min_share: float
 ) -> NDArray:
-    """Return a good cut of each of k centred projections (n, k), inf where none is allowed.
+    """Return a good cut of each of k centred projections (n, k), inf if none is allowed.
 
-    The best edge of `COARSE_BINS` bins within `COARSE_WIDTH` standard deviations: one is a 32nd of
-    a standard deviation wide, and the bound of the best of all cuts is hardly larger. It takes no
-    sort. `variances` are those of the projections, and `ridge` is added to them in the bound.
+    It is the best edge of `COARSE_BINS` bins within `COARSE_WIDTH` standard deviations. A bin is
+    1/32 of a standard deviation wide, and the bound of the best of all cuts is hardly larger. No
+    sort is needed. `variances` are those of the projections, and the bound adds `ridge` to them.
     """
     n, k = projections.shape
     if k == 0:
         return np.empty(0)
-    fewest = max(1, int(np.ceil(min_share * n)))
+    min_rows = max(1, int(np.ceil(min_share * n)))
     half = 0.5 * COARSE_BINS
     reach = COARSE_WIDTH * np.sqrt(variances)
     per_unit = np.divide(half, reach, out=np.zeros(k), where=reach > 0)
@@ -165,7 +168,7 @@ def coarse_splits(
     below = np.cumsum(counts, axis=1)[:, :-1].astype(np.float64)
     sums = np.cumsum(sums, axis=1)[:, :-1]
     above = n - below
-    allowed = (below >= fewest) & (above >= fewest)
+    allowed = (below >= min_rows) & (above >= min_rows)
     spread = below * above * (variances + ridge)[:, None]
     explained = np.divide(sums * sums, spread, out=np.zeros_like(sums), where=allowed)
     values = np.where(allowed, bound(explained, below / n), -np.inf)
@@ -175,14 +178,14 @@ def coarse_splits(
 
 
 def edge_split(bins: BinSums, edges: NDArray, variance: float, min_weight: float) -> Split:
-    """Find the best cut among the inner edges of the bins of a centred projection, exactly."""
+    """Find the exact best cut among the inner edges of the bins of a centred projection."""
     total = float(bins.weight.sum())
     below, sum_below = np.cumsum(bins.weight)[:-1], np.cumsum(bins.scores)[:-1]
     values = _values(sum_below, below, total, variance, min_weight)
     best = int(np.argmax(values))
     if not np.isfinite(values[best]):
         return Split(0.0, -np.inf)
-    # Over empty bins all cuts are the same: the middle one is as far from the rows as can be.
+    # Cuts in adjacent empty bins are equivalent: the middle one is farthest from the rows.
     last = int(np.searchsorted(below, below[best], side="right")) - 1
     return Split(float(edges[(best + last) // 2 + 1]), float(values[best]))
 
@@ -196,7 +199,7 @@ def _sorted_split(
 ) -> Split:
     """Try every cut between two of the given rows.
 
-    `context` is the weight and the sum of the rows that lie before them, and the weight of all.
+    `context` is the weight and the sum of the rows below them, and the weight of all rows.
     """
     before, sum_before, total = context
     if weights is None:
@@ -222,10 +225,10 @@ def _sorted_split(
 def _values(
     sums: NDArray, below: NDArray, total: float, variance: float, min_weight: float
 ) -> NDArray:
-    """Bound of cuts with weight `below` and centred sum `sums` on the lower side.
+    """Return the bound of cuts with weight `below` and centred sum `sums` on the lower side.
 
-    -inf where a side has less than `min_weight`. With the whole centred, w'D = sums total /
-    (below (total - below)), so that R^2 = sums^2 / (below (total - below) variance).
+    It is -inf if a side has less than `min_weight`. The projections sum to 0, so w'D = sums total
+    / (below (total - below)) and R^2 = sums^2 / (below (total - below) variance).
     """
     floor = max(min_weight, 1e-12 * total)
     allowed = (below >= floor) & (total - below >= floor)
@@ -249,7 +252,7 @@ def _binned_split(
     before_mass, before_sum = after_mass - mass, after_sum - sums
     floor = max(min_weight, 1e-12 * total)
 
-    # 1. The edges, exactly. A cut at an edge lies between two bins that hold rows.
+    # 1. Exact bound at the edges. A cut at an edge lies between two bins that contain rows.
     edge_values = _values(after_sum, after_mass, total, variance, min_weight)
     edge = int(np.argmax(edge_values))
     best = Split(0.0, -np.inf)
@@ -260,7 +263,7 @@ def _binned_split(
         upper = float(p[bins == following].min())
         best = Split(0.5 * (lower + upper), float(edge_values[edge]))
 
-    # 2. Bins that could hold a better cut.
+    # 2. Bins that could contain a better cut.
     largest = np.maximum(np.abs(before_sum), np.abs(after_sum)) + 0.25 * mass * width
     ends = np.stack([before_mass, after_mass]) / total
     spread = np.maximum((ends * (1 - ends)).min(axis=0), 0.0) * total**2

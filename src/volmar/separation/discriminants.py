@@ -1,4 +1,4 @@
-"""Linear discriminants of k clusters with one covariance: alternation, volume and separation."""
+"""Linear discriminants of k clusters with a common covariance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from volmar.separation.relabelling import MultiwaySeparationResult, Step, relabe
 
 
 def shares_and_means(z: Standardized, found: ClusterSums) -> tuple[NDArray, NDArray]:
-    """Return shares (k,) and means (p, k) of clusters in z."""
+    """Return the shares (k,) of clusters and their means (p, k) in z."""
     means = z.from_rows((found.vectors / found.weight[:, None]).T)
     return found.weight / z.rows.total_weight, means
 
@@ -23,9 +23,9 @@ def shares_and_means(z: Standardized, found: ClusterSums) -> tuple[NDArray, NDAr
 def refine_clusters(
     z: Standardized, regularized: RegularizedCorrelation, labels: Any, k: int, **ends: Any
 ) -> MultiwaySeparationResult:
-    """Alternate linear discriminants of k clusters and their labels, from given labels.
+    """Alternate between linear discriminants of k clusters and labels, from given labels.
 
-    See `refine_from`; the sums of the start take another pass.
+    See `refine_from`. The sums of the start take one more pass.
     """
     return refine_from(z, regularized, cluster_sums(z.rows, labels, k), **ends)[0]
 
@@ -37,22 +37,24 @@ def refine_from(
     relabel: Callable[..., ClusterSums] = sums_by_discriminants,
     **ends: Any,
 ) -> tuple[MultiwaySeparationResult, ClusterSums]:
-    r"""Alternate linear discriminants of k clusters and their labels.
+    r"""Alternate between linear discriminants of k clusters and labels.
 
     For a pair of clusters, Theorem 2's bound is largest along :math:`(S + \lambda I)^{-1}
-    (\mu_i - \mu_j)`, S the covariance within them. Pooled over all clusters S is one matrix for
-    all pairs, and the side of a row that most pairs agree on is the largest of
+    (\mu_i - \mu_j)`, S the covariance within them. With S pooled over all clusters, a row is on
+    the side of cluster j for every pair if j has the largest of
 
     .. math:: \delta_j(z) = \mu_j' (S + \lambda I)^{-1} (z - \tfrac12 \mu_j).
 
-    S is the correlation R less the covariance of the means, :math:`U U'` with :math:`U = (\sqrt{
-    r_j} \mu_j)`, so that :math:`(S + \lambda I)^{-1} U = (R + \lambda I)^{-1} U (I - U'(R +
-    \lambda I)^{-1} U)^{-1}` takes k solves with the one factor that there is. One pass over the
-    rows a step. `regularized` may have other units than those of z (see there), which take the
-    place of I. No step raises the determinant of :math:`S + \lambda I`, but for rounding (see
-    `exchange_clusters`). `relabel_until_settled` takes `ends`, and says how the iteration ends.
-    The sums of the labels that hold are returned as well. `relabel` gives labels by the
-    discriminants, and their sums (as `sums_by_discriminants`).
+    S is the correlation R minus the covariance of the means, :math:`U U'` with :math:`U = (\sqrt{
+    r_j} \mu_j)`. Hence :math:`(S + \lambda I)^{-1} U = (R + \lambda I)^{-1} U (I - U'(R +
+    \lambda I)^{-1} U)^{-1}`, which takes k solves with the factor of :math:`R + \lambda I`. A step
+    takes one pass over the rows. `regularized` may have other units than z, which then replace I.
+    Up to rounding, no step increases the determinant of :math:`S + \lambda I` (see
+    `exchange_clusters`).
+
+    `ends` are passed to `relabel_until_settled`, which describes how the iteration ends.
+    `relabel` returns labels by the discriminants and their sums (like `sums_by_discriminants`).
+    Returns the result, and the sums of its labels.
     """
     found = [start]
 
@@ -71,13 +73,13 @@ def refine_from(
 def pooled_separation(
     z: Standardized, regularized: RegularizedCorrelation, labels: NDArray, k: int
 ) -> float:
-    r"""Return how well k clusters are separated, each from its worst rival.
+    r"""Return the mean separation of k clusters, each from its least separated neighbour.
 
-    `volmar.metrics.separation_score` with one covariance S within all clusters in place of one for
-    each pair: with :math:`\delta_{ij}^2 = (\mu_i - \mu_j)'(S + \lambda I)^{-1}(\mu_i - \mu_j)`
-    Theorem 2's bound of a pair is :math:`\kappa_{ij}^2 = \tfrac12 \delta_{ij}^2 \min(r_i, r_j) /
-    (r_i + r_j)`, and the mean over clusters, by size, of the smallest :math:`\kappa_{ij}^2 / (1 +
-    \kappa_{ij}^2)` is returned. One pass over the rows, whatever k is.
+    This is `volmar.metrics.separation_score` with a common covariance S of all clusters instead of
+    one per pair. With :math:`\delta_{ij}^2 = (\mu_i - \mu_j)'(S + \lambda I)^{-1}(\mu_i -
+    \mu_j)`, Theorem 2's bound of a pair is :math:`\kappa_{ij}^2 = \tfrac12 \delta_{ij}^2 \min(r_i,
+    r_j) / (r_i + r_j)`. The minimum of :math:`\kappa_{ij}^2 / (1 + \kappa_{ij}^2)` over j is
+    averaged over the clusters i, weighted by size. Takes one pass over the rows for any k.
     """
     shares, means = shares_and_means(z, cluster_sums(z.rows, labels, k))
     distance = squared_distances(regularized, shares, means)

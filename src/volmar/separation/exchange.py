@@ -1,4 +1,4 @@
-"""Exchanges of clusters: two are merged and another is split, where that separates better."""
+"""Exchanges of clusters: merge two and split another, if that improves the separation."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.solvers import Status
 
-# Rounds of exchanges at most, and steps of 2-means within each cluster in a round.
+# Maximum number of rounds of exchanges, and steps of 2-means within each cluster per round.
 MAX_ROUNDS, MEANS_STEPS = 20, 8
-# Times that clusters which are too small are replaced, at most.
+# Maximum number of times that clusters below the minimum size are replaced.
 MAX_REPAIRS = 5
-# What an exchange must lower the logarithm of the determinant by: less is a matter of the sample.
-LEAST_GAIN = 1e-3
-# Of the exchanges of a round that fail together this share is tried next, the best ones.
+# Minimum decrease of the log determinant by an exchange; less may be due to the sample.
+MIN_GAIN = 1e-3
+# If the exchanges of a round fail together, the best of them, this share, are tried next.
 TRIED_NEXT = 0.25
 
 
@@ -48,10 +48,10 @@ def settle_clusters(
 ) -> MultiwaySeparationResult:
     """Alternate discriminants and labels (`refine_from`), and replace clusters that are too small.
 
-    A step that would leave a cluster with less than `min_weight` ends the alternation. Of many
-    clusters there nearly always is such a step: a few rows far away are a cluster of k-means. Here
-    the rows of such a cluster go to the nearest one, another is split in its place, and the
-    alternation goes on, at most `MAX_REPAIRS` times. Without a step that holds `history` is empty.
+    A step that would leave a cluster with less than `min_weight` ends the alternation. With many
+    clusters this nearly always happens, because k-means makes clusters of a few outlying rows.
+    Here the rows of such a cluster join the nearest one, another cluster is split instead, and the
+    alternation continues, at most `MAX_REPAIRS` times. `history` is empty if no step is valid.
     """
     rng = np.random.default_rng(seed)
     ends["min_weight"] = min_weight
@@ -81,7 +81,7 @@ def _without_small(
     rng: np.random.Generator,
     min_weight: float,
 ) -> ClusterSums | None:
-    """Merge clusters that are too small with the nearest, and split as many; None if it fails."""
+    """Merge small clusters with the nearest, and split as many others; None if that fails."""
     k = sums.weight.size
     is_small = sums.weight < max(min_weight, np.finfo(float).tiny)
     if not is_small.any():
@@ -89,7 +89,7 @@ def _without_small(
     small, large = np.flatnonzero(is_small), np.flatnonzero(~is_small)
     if large.size < small.size:
         return None
-    number = np.empty(k, dtype=np.int64)  # of each cluster among the large ones
+    number = np.empty(k, dtype=np.int64)  # new number of each cluster among the large ones
     number[large] = np.arange(large.size)
     means = z.from_rows((sums.vectors / np.maximum(sums.weight, 1e-300)[:, None]).T)
     image = regularized.solve(means[:, large])
@@ -111,7 +111,7 @@ class Halves(NamedTuple):
     r"""Two halves of every cluster: the side of each row, and the `gain` (k,) of each split.
 
     The gain is :math:`g = r_a r_b / (r_a + r_b) \, \delta_{ab}^2`, with r the shares of the
-    halves and :math:`\delta^2` the squared distance of their means; 0 where a half is too small.
+    halves and :math:`\delta^2` the squared distance of their means; 0 if a half is too small.
     """
 
     side: NDArray
@@ -119,7 +119,7 @@ class Halves(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """Clusters `one` and `other` become one, and half of `split` takes the number of `other`."""
+    """Clusters `one` and `other` are merged; half of `split` gets the number of `other`."""
 
     one: int
     other: int
@@ -138,21 +138,21 @@ def exchange_clusters(
 ) -> MultiwaySeparationResult:
     r"""Merge pairs of clusters and split others, as long as the clusters become denser.
 
-    The alternation of `refine_from` lowers :math:`\log |S + \lambda\Lambda|`, S the covariance
-    within clusters, in every step: the logarithm is concave in S, so that the nearest means in the
-    metric :math:`(S + \lambda\Lambda)^{-1}` lower it by at least as much as they lower the trace
-    in that metric. It moves borders only, and of many clusters it nearly always ends where some
-    hold two groups and others half a group. To split a cluster, or to merge two, changes S by a
-    matrix of rank one, and the determinant by
+    Each step of `refine_from` decreases :math:`\log |S + \lambda\Lambda|`, with S the covariance
+    within clusters. The logarithm is concave in S, so assigning rows to the nearest mean in the
+    metric :math:`(S + \lambda\Lambda)^{-1}` decreases it by at least the decrease of the trace in
+    that metric. These steps only move the borders of clusters. With many clusters they nearly
+    always end with some clusters that contain two groups and others that contain half a group.
+    Splitting a cluster or merging two changes S by a matrix of rank one, and the logarithm by
 
     .. math:: \log(1 - g), \quad \log(1 + l), \qquad
               g, l = \frac{r_a r_b}{r_a + r_b} \delta_{ab}^2,
 
-    with :math:`\delta_{ab}^2` the squared distance of the two means in the metric. So all splits
-    and merges are compared at once: :math:`O(n d)` for all splits, whatever k is, and :math:`O(d
-    k^2)` for all merges. Exchanges of different clusters are tried together, the best quarter of
-    them where all do not lower the determinant once the labels have settled, and so on; a round
-    that fails ends the search. Returns `start` itself where nothing is exchanged.
+    with :math:`\delta_{ab}^2` the squared distance of the two means in the metric. All splits are
+    compared in :math:`O(n d)` for any k, and all merges in :math:`O(d k^2)`. Exchanges of
+    different clusters are tried together. If the determinant is not lower once the labels have
+    converged, the best quarter of them is tried, and so on. A round without success ends the
+    search. Returns `start` itself if nothing is exchanged.
 
     `start` is a result of `refine_from` with the same `regularized`, `min_weight` and `ends`.
     """
@@ -168,7 +168,7 @@ def exchange_clusters(
             first = cluster_sums(z.rows, labels, k)
             found, after = refine_from(z, regularized, first, min_weight=min_weight, **ends)
             lower = log_volume(regularized, *shares_and_means(z, after))
-            if found.history and lower < volume - LEAST_GAIN:
+            if found.history and lower < volume - MIN_GAIN:
                 break
             chosen = chosen[: int(TRIED_NEXT * len(chosen)) or len(chosen) == 2]
         if not chosen:
@@ -184,10 +184,10 @@ def split_clusters(
     rng: np.random.Generator,
     min_weight: float,
 ) -> Halves:
-    """Split every cluster in two by 2-means in the metric of all: two passes a step.
+    """Split every cluster in two by 2-means in the common metric, with two passes per step.
 
     The first halves are random. The difference of their means is a random direction with the
-    covariance of the cluster, so that a cluster of two groups is likely to be cut between them.
+    covariance of the cluster, so a cluster of two groups is likely to be cut between them.
     """
     labels, k = sums.labels, sums.weight.size
     shares, means = shares_and_means(z, sums)
@@ -223,7 +223,7 @@ def _best_exchanges(
     gain: NDArray,
     limit: int,
 ) -> list[Exchange]:
-    """Pair the cheapest merges with the best splits, no cluster twice, at most `limit` of them."""
+    """Pair the best merges with the best splits: no cluster twice, at most `limit` pairs."""
     k = gain.size
     shares, means = shares_and_means(z, sums)
     loss = squared_distances(regularized, shares, means)
@@ -240,7 +240,7 @@ def _best_exchanges(
         if taken[i] or taken[j]:
             continue
         split = next((s for s in best_first if not taken[s] and s not in (i, j)), None)
-        if split is None or lowered[split] - np.log1p(loss[i, j]) <= LEAST_GAIN:
+        if split is None or lowered[split] - np.log1p(loss[i, j]) <= MIN_GAIN:
             break
         taken[[i, j, split]] = True
         chosen.append(Exchange(i, j, split))

@@ -1,4 +1,4 @@
-"""MSPC-GEP: maximise Theorem 2's bound by turns over the direction and the labels."""
+"""MSPC-GEP: maximise Theorem 2's bound, alternating between the direction and the labels."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from volmar.rows import Standardized, bin_sums, constant_vector
 from volmar.separation.bound import best_split, edge_split
 from volmar.solvers import Result, Status
 
-# Beside a larger multiple of the identity the correlations are rounding.
+# With a larger multiple of the identity, the correlations would be lost to rounding.
 LARGEST_REG = 1e15
-# A bound that rises by less than this share rises by rounding.
+# Relative increase of the bound below which it is attributed to rounding.
 ROUNDING = 1e-12
-# Bins within this many standard deviations of the projection on either side; the first and the
-# last take what is beyond. One is an eighty-fifth of a standard deviation wide.
+# Number of bins, and their range in standard deviations on either side of the mean. The first and
+# the last bin include all rows beyond. A bin is 1/85 of a standard deviation wide.
 N_BINS, N_DEVIATIONS = 1024, 6.0
 
 
 def check_reg(reg: Any) -> None:
-    """Refuse a regularisation that is negative, or so large that correlations are rounding."""
+    """Raise an error if `reg` is negative or above `LARGEST_REG`."""
     check_number("reg", reg, low=0.0)
     check_number("reg", reg, low=0.0, high=LARGEST_REG)
 
@@ -42,17 +42,16 @@ class SeparationResult(Result):
     w : ndarray of shape (p,)
         Direction in standardised coordinates.
     threshold : float
-        Where it is cut: cluster 1 is z'w > threshold.
+        Threshold of the projection: cluster 1 is z'w > threshold.
     lower_bound : float
-        Theorem 2's bound on the separation probability of the labels; NaN where it was not
-        computed.
+        Theorem 2's bound on the separation probability of the labels; NaN if not computed.
     reg : float
-        Regularisation of the objective.
+        Regularisation of the objective, in units of the features' variances.
     held_out_bound : float
-        Theorem 2's bound on the separation probability along the start of the race, on held-out
-        rows and not regularised; NaN without a race.
+        Theorem 2's bound on the separation probability along the winning start of the race, on
+        held-out rows and not regularised; NaN without a race.
     held_out_score : float
-        What the race ranked it by (`held_out_scores`).
+        Score of that start on held-out rows (see `held_out_scores`); NaN without a race.
     """
 
     _signed = ("w", "threshold")
@@ -77,13 +76,13 @@ class RegularizedCorrelation:
         self.correlation = correlation
         self.matrix = correlation.copy()
         self.matrix[np.diag_indices_from(self.matrix)] += reg if units is None else reg * units
-        # LAPACK itself: the matrices are small, and the checks of cho_solve cost more than it.
+        # LAPACK is called directly: for small matrices the checks of cho_solve cost more than it.
         self._factor, info = lapack.dpotrf(self.matrix, lower=1)
         if info != 0:
             raise ValueError(
-                f"the correlation matrix is singular (features that repeat or add up, or no more "
-                f"rows than features) and reg={reg:g} is too small to fix it. "
-                "Use reg=1, at least 0.1."
+                "the correlation matrix is singular (linearly dependent features, or no more rows "
+                f"than features) and reg={reg:g} is too small to fix it. Use reg=1, or at least "
+                "0.1."
             )
 
     def solve(self, right: NDArray) -> NDArray:
@@ -91,7 +90,7 @@ class RegularizedCorrelation:
         return lapack.dpotrs(self._factor, right, lower=1)[0]
 
     def whitened(self, directions: NDArray) -> NDArray:
-        """Return L^-T times directions, with LL' = R + reg I: random ones of equal variance."""
+        """Return L^-T times directions, with LL' = R + reg I, which gives them equal variance."""
         return lapack.dtrtrs(self._factor, directions, lower=1, trans=1)[0]
 
     def variance(self, w: NDArray) -> float:
@@ -100,11 +99,11 @@ class RegularizedCorrelation:
 
 
 class ScanCut(NamedTuple):
-    """The labels of a cut of a projection: rows above the threshold.
+    """A cut of a projection; its labels are True for rows above the threshold.
 
-    `kappa2` is Theorem 2's bound on kappa^2, -inf where no cut is allowed; `moves` the share of
-    the rows whose label is another than before; `difference` the mean of the labelled rows less
-    that of the others, where it is known already.
+    `kappa2` is Theorem 2's bound on kappa^2, -inf if no cut is allowed. `moves` is the share of
+    rows whose label changed, and `difference` the mean of the rows with label True minus that of
+    the others, if the scan computed it.
     """
 
     labels: Any
@@ -117,10 +116,10 @@ class ScanCut(NamedTuple):
 def exact_scan(
     z: Standardized, w: NDArray, labels: Any, variance: float, min_weight: float
 ) -> ScanCut:
-    """Return the best of all cuts of z'w of rows in memory, by sorting: one pass.
+    """Return the best of all cuts of z'w for rows in memory, by sorting, in one pass.
 
-    `labels` are those before, `variance` is w'(R + reg I)w, `min_weight` the minimum weight of a
-    side.
+    `labels` are the previous labels, `variance` is w'(R + reg I)w, and `min_weight` is the minimum
+    weight of a side.
     """
     p = z.scores(w)
     found = best_split(p, z.rows.weights, variance, min_weight)
@@ -131,10 +130,10 @@ def exact_scan(
 def histogram_scan(
     z: Standardized, w: NDArray, labels: Any, variance: float, min_weight: float
 ) -> ScanCut:
-    """Return the best cut between 1024 bins within 6 standard deviations: one pass.
+    """Return the best cut between 1024 bins within 6 standard deviations, in one pass.
 
-    It brings the weight, the sum of the projections and the sum of the rows of each bin, so that
-    the bound of every cut between bins, and the means of its sides, are exact.
+    The pass computes the weight, the sum of the projections and the sum of the rows of each bin.
+    The bound of every cut between bins and the means of its sides are therefore exact.
     """
     edges = scan_edges(z, w)
     if edges is None:
@@ -142,7 +141,7 @@ def histogram_scan(
     bins = bin_sums(z.rows, z.of_rows(w), edges[0], edges[-1], N_BINS, labels)
     found = edge_split(bins, edges, variance, min_weight)
     above = edges[:-1] >= found.threshold
-    # Labelled rows that are below now, and others that are above.
+    # Rows with label True that are now below, and other rows that are now above.
     moved = bins.labelled[~above].sum() + (bins.rows - bins.labelled)[above].sum()
     weight, total = float(bins.weight[above].sum()), z.rows.total_weight
     difference = None
@@ -154,18 +153,18 @@ def histogram_scan(
 
 
 def scan_edges(z: Standardized, w: NDArray) -> NDArray | None:
-    """Return the edges of the bins of a projection; None where it is constant."""
+    """Return the edges of the bins of a projection; None if it is constant."""
     high = N_DEVIATIONS * float(np.sqrt(max(w @ (z.correlation @ w), 0.0)))
     if not high > 0:
         return None
-    # The mean is in the middle of a bin: many rows may lie there, and on no side of an edge.
+    # The mean is the centre of a bin, not an edge: many rows may lie exactly at the mean.
     return np.linspace(-high - high / N_BINS, high - high / N_BINS, N_BINS + 1)
 
 
 def mean_difference(z: Standardized, mask: Any) -> NDArray:
-    """Return the mean of the masked rows less that of the others, in z: one pass.
+    """Return the mean of the masked rows minus that of the others in z, in one pass.
 
-    With the whole centred, it is sum_1 total / (weight_1 (total - weight_1)).
+    Since all rows are centred, it is sum_1 total / (weight_1 (total - weight_1)).
     """
     v = mask.astype(z.rows.dtype) if z.rows.weights is None else z.rows.weights * mask
     weight, sums = z.rows.in_one_pass(lambda: (float(v.sum(dtype=np.float64)), z.combine(v)))
@@ -175,10 +174,10 @@ def mean_difference(z: Standardized, mask: Any) -> NDArray:
 
 
 def require_sides(weight: float, total: float) -> None:
-    """Refuse a side that has all of the weight, or none."""
+    """Raise an error if one side has all of the weight, or none."""
     if not 0.0 < weight < total:
         raise ValueError(
-            "all rows of positive weight are on one side of the start: there is nothing to "
+            "all rows of positive weight are on one side of the start, so there is nothing to "
             "separate. Check that the rows differ, or give other labels as init."
         )
 
@@ -195,16 +194,18 @@ def separation_gep(
     momentum: float = 0.0,
     start: Any = None,
 ) -> SeparationResult:
-    """Alternate the best labels for w (a scan) and the best w for the labels (a solve).
+    """Alternate between the best labels for w (a scan) and the best w for the labels (a solve).
 
-    For given labels the maximiser of MSPC eq. 5 is w = (R + reg I)^-1 D, D the difference of the
-    means: the generalised eigenproblem is of rank one, and R + reg I does not depend on the
-    labels. The bound never falls. Two passes over the rows an iteration. The residual "moves" is
-    the share of rows that the last iteration relabelled, or would without a better bound; at `tol`
-    the run ends. `momentum` lengthens steps by that part of the last change of direction, and
-    takes them back where the bound would fall. `scan` is how the best labels along a direction
-    are found, `exact_scan` or `histogram_scan`. `start` are the labels that w comes from, if it
-    does: a first scan that moves few rows ends the run, too.
+    For given labels the maximiser of MSPC eq. 5 is w = (R + reg I)^-1 D, with D the difference of
+    the means: the generalised eigenproblem has rank one, and R + reg I does not depend on the
+    labels. The bound never decreases. An iteration takes two passes over the rows.
+
+    The residual "moves" is the share of rows that the last iteration relabelled, or would have
+    relabelled without improving the bound. The run ends when it is at most `tol`. `momentum`
+    lengthens each step by this multiple of the last change of direction; a longer step is replaced
+    by the plain one if the bound would decrease. `scan` finds the best labels along a direction
+    (`exact_scan` or `histogram_scan`). `start` are the labels from which w was computed, if any:
+    then the run may also end after the first scan.
     """
     history: list[float] = []
     labels = constant_vector(z.rows, False, bool) if start is None else start
@@ -218,7 +219,7 @@ def separation_gep(
             break
         moves = cut.moves if history or start is not None else 1.0
         if history and cut.kappa2 <= (1.0 + ROUNDING) * history[-1]:
-            if plain is not None:  # the longer step was too long: take the plain one
+            if plain is not None:  # the bound would decrease: take the plain step
                 w, plain = plain, None
                 continue
             status = Status.CONVERGED

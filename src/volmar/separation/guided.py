@@ -1,4 +1,4 @@
-"""Clusters that agree with what the user knows: a cut for two, discriminants for more."""
+"""Clusters that respect known labels, links and sizes: a cut for two, else discriminants."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from volmar.separation.relabelling import MultiwaySeparationResult
 def guided_clusters(
     rows: SeparationRows, guide: Guide, labels: NDArray, *, momentum: float, **steps: Any
 ) -> SeparationResult | MultiwaySeparationResult:
-    """Return clusters of rows in memory, from given labels.
+    """Return clusters of rows in memory that the guide allows, starting from `labels`.
 
-    Two are a hyperplane that maximises Theorem 2's bound (`separation_gep`), more have linear
-    discriminants (`refine_from`). Wherever rows are labelled by scores, the guide places them.
-    Clusters of which a row is known may be of any size, others have the minimum of `rows` or, if
-    that is less, the weight that they start with.
+    Two clusters are separated by the hyperplane that maximises Theorem 2's bound
+    (`separation_gep`), more by linear discriminants (`refine_from`). The guide assigns the rows
+    given their scores. Clusters with a known row may have any size. The minimum of the others is
+    that of `rows` or the weight at the start, whichever is smaller.
     """
     start = cluster_sums(rows.z.rows, labels, guide.k)
     floors = np.minimum(np.full(guide.k, rows.min_weight), start.weight)
     floors[np.unique(guide.seeds[guide.seeds >= 0])] = 0.0
     run = _guided_split if guide.k == 2 else _guided_discriminants
-    # Where the minimum cannot be kept, no cluster is empty.
+    # If the minimum sizes cannot be met, require only that no cluster is empty.
     for limits in (floors, np.zeros(guide.k)):
         result = run(rows, guide, start, limits, momentum, steps)
         if result.history:
@@ -64,7 +64,7 @@ def _guided_discriminants(
     guide: Guide,
     start: ClusterSums,
     floors: NDArray,
-    momentum: float,  # noqa: ARG001 -- of hyperplanes
+    momentum: float,  # noqa: ARG001 -- used for two clusters only
     steps: dict[str, Any],
 ) -> MultiwaySeparationResult:
     last = np.zeros(guide.k)
@@ -73,7 +73,7 @@ def _guided_discriminants(
         source: RowSource, directions: NDArray, offsets: NDArray, before: Any
     ) -> ClusterSums:
         placed = guide.place(source.scores(directions) + offsets, last)
-        last[:] = placed.offsets  # near those of the next step
+        last[:] = placed.offsets  # a good start for the next step
         return cluster_sums(source, placed.labels, guide.k, before)
 
     return refine_from(
@@ -82,17 +82,16 @@ def _guided_discriminants(
 
 
 class GuidedScan:
-    """The best cut of a projection among the labels that a guide allows, as a scan of a GEP.
+    """Scan for `separation_gep`: the best cut of a projection among the labels a guide allows.
 
-    Rows of a unit change sides together, at the weighted mean of their projections, and those that
-    are known do not: of cuts with these in their places the best is found exactly, by a sort.
-    Limits of sizes and pairs that are apart move rows from there, and the bound is that of the
-    labels placed.
+    Rows of a unit change sides together, at the weighted mean of their projections. Known rows
+    keep their sides. The best such cut is found exactly by a sort. Size limits and cannot-link
+    pairs then move further rows, and the bound is that of the final labels.
 
     Parameters
     ----------
     guide : Guide
-        What is known of two clusters.
+        Known labels, links and size limits of two clusters.
     weights : ndarray of shape (n,), optional
         Weights of the rows.
     """
@@ -128,7 +127,7 @@ class GuidedScan:
         )
         threshold = found.threshold
         if not np.isfinite(found.kappa2):
-            # No row may change sides, or too few: the middle of the means.
+            # No allowed cut: use the midpoint of the means.
             sides = labels.astype(np.intp)
             means = np.bincount(sides, weighted, 2) / np.bincount(sides, self.weights, 2)
             threshold = float(means.mean())

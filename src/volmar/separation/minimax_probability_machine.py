@@ -1,4 +1,4 @@
-"""The minimax probability machine: the plane with the best worst-case accuracy."""
+"""The minimax probability machine: the hyperplane with the best worst-case accuracy."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from volmar.rows import (
 from volmar.separation.gep import check_reg
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
-# A gap up to this share of kappa is as good as none: a better answer predicts the same classes.
+# Relative gap of kappa that counts as converged: a smaller gap leaves the predictions unchanged.
 WORST_GAP = 1e-6
 
 # ---------------------------------------------------------------------------------- problem
@@ -56,8 +56,8 @@ WORST_GAP = 1e-6
 def class_moments(z: Standardized, positive: Any) -> list[tuple[NDArray, NDArray]]:
     """Return the mean and covariance in z of the rows of each class, the positive one first.
 
-    They are summed about the class's own mean: about that of all rows, classes far apart would
-    leave no digits for the spread within.
+    Each class is summed about its own mean. Sums about the mean of all rows would lose the
+    covariance within classes to rounding if the classes are far apart.
     """
     zero, classes = np.zeros(z.rows.n_features), (positive, ~positive)
     means = z.rows.in_one_pass(
@@ -75,9 +75,9 @@ def class_moments(z: Standardized, positive: Any) -> list[tuple[NDArray, NDArray
 def separate(
     z: Standardized, positive: Any, reg: float
 ) -> tuple[MinimaxProbabilityResult, NDArray, float]:
-    """Return the certified result in z, and w and b of the plane in the coordinates of the rows.
+    """Return the certified result in z, and w and b of the hyperplane in the rows' coordinates.
 
-    z has units in which the regulariser is reg times the identity.
+    In the units of z the regulariser is reg times the identity.
     """
     (mean1, S1), (mean2, S2) = class_moments(z, positive)
     difference = mean1 - mean2
@@ -97,17 +97,17 @@ def separate(
 
 
 def _require_regular(S: NDArray, reg: float, eps: float) -> None:
-    """Raise where S + 2 reg I is singular up to rounding: Cholesky may not notice."""
+    """Raise an error if S + 2 reg I is singular up to rounding, which Cholesky may miss."""
     noise = 4 * eps * float(np.trace(S))
-    # S is positive semidefinite: a reg above the noise needs no eigenvalue.
+    # S is positive semidefinite, so a reg above the noise needs no eigenvalue.
     if 2 * reg <= noise and eigenvalues(S, (0, 0))[0] + 2 * reg <= noise:
         raise ValueError(_singular(reg))
 
 
 def _singular(reg: float) -> str:
     return (
-        f"the covariances of the classes are singular with reg={reg:g}: features depend on each "
-        "other within the classes, or the rows are fewer than the features. Use a larger reg, "
+        f"the covariances of the classes are singular with reg={reg:g}. Features are linearly "
+        "dependent within the classes, or there are fewer rows than features. Use a larger reg, "
         "e.g. the default 0.01."
     )
 
@@ -116,99 +116,101 @@ def _singular(reg: float) -> str:
 
 
 class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
-    r"""The minimax probability machine, a binary classifier without assumed distributions.
+    r"""Minimax probability machine: a binary classifier that assumes no distributions.
 
-    Maximises over planes the probability p that both classes lie on their own sides, in the worst
-    case over *all* distributions that have the means and covariances of the classes (Lanckriet
-    et al. 2003; MSPC eqs. 1 and 2). By the multivariate Chebyshev inequality
+    Finds the hyperplane with the largest probability p that rows of both classes lie on the
+    correct side, in the worst case over *all* distributions with the means and covariances of the
+    classes (Lanckriet et al. 2003; MSPC eqs. 1 and 2). By the multivariate Chebyshev inequality
 
     .. math::
 
         \kappa = \sqrt{\frac{p}{1 - p}} = \max_w \frac{w'(\mu_1 - \mu_2)}
         {\sqrt{w'(S_1 + \lambda\Lambda) w} + \sqrt{w'(S_2 + \lambda\Lambda) w}},
 
-    where class 1 is `classes_[1]`, :math:`\lambda` is `reg` and :math:`\Lambda` the diagonal of
+    where class 1 is `classes_[1]`, :math:`\lambda` is `reg` and :math:`\Lambda` is the diagonal of
     the covariance of all training rows. With :math:`w'(\mu_1 - \mu_2) = 1` the threshold is
-    :math:`b = \kappa s_1 - w'\mu_1`, :math:`s_1` the first root above.
+    :math:`b = \kappa s_1 - w'\mu_1`, where :math:`s_1` is the first square root above.
 
     Parameters
     ----------
     reg : float, default=1e-2
-        Regulariser in units of the features' variances. The default adds a hundredth of each
-        feature's variance: little where the covariances are well determined, and enough for
-        duplicated features or fewer rows than features. On eight two-class sets the linear
-        machine's cross-validated error hardly moved between 1e-6 and 0.1, that of an RBF kernel
-        was lowest at 0.01 to 0.1. 0 needs class covariances whose sum is regular.
+        Regularisation in units of the features' variances. The default adds a hundredth of each
+        feature's variance, which changes little if the covariances are well determined, and is
+        enough for duplicated features or fewer rows than features. On eight two-class data sets,
+        the cross-validated error was nearly constant between 1e-6 and 0.1 for the linear machine,
+        and lowest from 0.01 to 0.1 for an RBF kernel. With 0, the sum of the class covariances
+        must be nonsingular.
     kernel : str or callable, default="linear"
-        "linear" for planes in X; otherwise the name of a scikit-learn kernel, a function of two
+        "linear" for a hyperplane in X, the name of a scikit-learn kernel, a function of two
         matrices, or "precomputed".
     gamma : float, str or None, default="scale"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2": a number, a
         rule or a multiple of one ("scale" is 1 / (n_features * variance of X), "rms", "4*scale"),
-        or None for scikit-learn's 1 / n_features. Other kernels have no use for it.
+        or None for scikit-learn's 1 / n_features. Other kernels ignore it.
     degree : float, default=3
         Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
-        Further arguments of a callable kernel.
+        Keyword arguments of a callable kernel.
     n_components : int, optional
         Number of landmarks of a Nyström approximation of the kernel, or of leading principal
-        components of a precomputed one. None takes the kernel exactly up to 1000 rows and 100
-        landmarks beyond; a precomputed one always exactly. The linear machine has no use for it.
+        components of a precomputed one. If None, the kernel is exact up to 1000 rows and has 100
+        landmarks beyond; a precomputed one is always exact. Ignored for kernel="linear".
     random_state : int, RandomState or None, default=None
-        Seed of the choice of landmarks; nothing else is random.
+        Random seed for the choice of landmarks; nothing else is random.
 
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
         The classes, sorted; the second is the positive one.
     coef_ : ndarray of shape (1, n_features)
-        w in the coordinates of X; 0 for constant features. Linear only.
+        w in the coordinates of X; 0 for constant features. Only for kernel="linear".
     intercept_ : ndarray of shape (1,)
-        b.
+        Offset b.
     gamma_ : float or None
         Coefficient of the kernel that was used, None for kernels without one.
     separation_probability_ : float
-        p, between 0 and 1.
+        Worst-case probability p, between 0 and 1.
     kappa_ : float
         :math:`\sqrt{p / (1 - p)}`.
     feature_map_ : KernelPCAMap or NystroemMap
-        The map from X to the features that the plane lies in. Kernels only.
+        Map from X to the kernel features. Not set for kernel="linear".
     result_ : MinimaxProbabilityResult
-        The solver's certified result, its direction in standardised coordinates.
+        Certified result of the solver; its direction is in standardised coordinates.
     n_iter_ : int
-        Cholesky factorisations taken.
+        Number of Cholesky factorisations.
     n_features_in_ : int
-        Number of features (of training rows, with kernel="precomputed").
+        Number of features (of training rows if kernel="precomputed").
 
     See Also
     --------
-    sklearn.discriminant_analysis.LinearDiscriminantAnalysis : The same for equal covariances, up
-        to the threshold.
-    sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis : For Gaussian classes.
+    sklearn.discriminant_analysis.LinearDiscriminantAnalysis : Same direction if the covariances
+        of the classes are equal.
+    sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis : Assumes Gaussian classes.
 
     Notes
     -----
-    `separation_probability_` is a plug-in bound: it would hold on new data if the sample moments
-    were the true ones, which for few rows they are not. As rows get fewer than features it goes to
-    1 for any labels. On the training rows it does hold: of each class at least a share p lies on
-    its own side, whatever `reg` is. It is a bound for both classes alike; how many rows a class
-    has does not enter.
+    `separation_probability_` is computed from sample moments. It would hold on new data if these
+    were the true moments, which is a poor approximation for few rows: with fewer rows than
+    features it approaches 1 for any labels. It does hold on the training rows for every `reg`: at
+    least a share p of each class lies on its own side. The bound is the same for both classes and
+    does not depend on their sizes.
 
-    Rescaling the features changes nothing: :math:`\lambda\Lambda` scales with them. For `reg`
-    towards 0 the same is true of any invertible linear map (MSPC, Theorem 1).
+    Rescaling the features does not change the result, because :math:`\lambda\Lambda` scales with
+    them. As `reg` tends to 0 this holds for any invertible linear map (MSPC, Theorem 1).
 
-    A kernel machine is the linear one on features whose inner products are the kernel, with
-    :math:`\Lambda = e_1 I`, :math:`e_1` the largest eigenvalue of the features' covariance: a
-    diagonal would depend on their basis. "linear" does not go that way, and differs from a
-    precomputed linear kernel by its regulariser. Weights count in the moments, not in the choice
-    of landmarks, except that rows of weight 0 are none.
+    A kernel machine is the linear machine on features whose inner products are the kernel, with
+    :math:`\Lambda = e_1 I`, where :math:`e_1` is the largest eigenvalue of the features'
+    covariance; a diagonal would depend on their basis. kernel="linear" does not use such features,
+    and differs from a precomputed linear kernel by its regulariser. Weights enter the moments, but
+    not the choice of landmarks, except that rows of weight 0 are never landmarks.
 
-    Time is O(n d^2 + d^3), memory O(d^2) beside X; with landmarks, d is their number. With more
-    features than rows it is O(n^2 d + n^3) and O(n^2), by the Gram matrix of the rows (beyond 2000
-    of them the plane is found among 100 principal directions, as in `MSPC`). A dask array
-    or DataFrame is read block by block, in a few passes whose number does not depend on n.
+    Time is O(n d^2 + d^3) and memory O(d^2) in addition to X, where d is the number of features or
+    of landmarks. With more features than rows, the Gram matrix of the rows is used, in O(n^2 d +
+    n^3) and O(n^2); beyond 2000 such rows the search is limited to 100 principal directions, as in
+    `MSPC`. A dask array or DataFrame is read block by block, in a few passes whose number does not
+    depend on n.
 
     References
     ----------
@@ -249,7 +251,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
     @one_thread()
     @explain_memory
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the plane between two classes.
+        """Fit the hyperplane between two classes.
 
         Parameters
         ----------
@@ -257,9 +259,10 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
             Rows, dense or CSR, a dask array or DataFrame, or the dense kernel matrix with
             kernel="precomputed".
         y : array of shape (n_samples,)
-            Labels of two classes; with X of dask also a dask array or Series.
+            Labels of two classes. If X is a dask collection, also a dask array or Series.
         sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice. Of dask or not, as y.
+            Weight of each row; weight 2 is the same as a duplicated row. May be a dask collection
+            like y.
 
         Returns
         -------
@@ -299,18 +302,18 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
     def _status_words(self, result: MinimaxProbabilityResult) -> str:
         if result.status is not Status.DEGENERATE:
             return (
-                f"kappa is certified to {result.gap / result.kappa:.1e} of itself only: the "
-                "covariances are nearly singular. Use a larger reg"
+                f"kappa is certified only to a relative gap of {result.gap / result.kappa:.1e}, "
+                "because the covariances are nearly singular. Use a larger reg"
             )
         return (
-            "the classes have the same mean: no plane separates them, and every row is predicted "
-            "to be of classes_[0]. Use another kernel, e.g. kernel='rbf'"
+            "the classes have the same mean, so that no hyperplane separates them. Every row is "
+            "predicted to be of classes_[0]. Use another kernel, e.g. kernel='rbf'"
         )
 
     @one_thread()
     @explain_memory
     def decision_function(self, X: ArrayLike) -> NDArray:
-        """Return w'x + b: the signed distance to the plane; the class means are 1 apart.
+        """Return w'x + b, the signed distance to the hyperplane; the class means are 1 apart.
 
         Parameters
         ----------
@@ -320,8 +323,8 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Positive for `classes_[1]`. A lazy dask array in the same blocks where X is one,
-            a Series with its index where X is a dask DataFrame.
+            Positive for `classes_[1]`. If X is a dask array, a lazy dask array in the same blocks;
+            if X is a dask DataFrame, a Series with its index.
         """
         check_is_fitted(self, "result_")
         if is_dask(X):
@@ -329,14 +332,14 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         rows: Any = check_rows(X, estimator=self, reset=False, accept_sparse=self._takes_sparse())
         with quiet():
             if self._is_linear():
-                # In float64: X may lie far from 0, where float32 has no digits for the distance.
+                # In float64, because float32 loses the distance to rounding if X lies far from 0.
                 scores = rows @ self.coef_[0] + self.intercept_[0]
             else:
                 scores = mapped_scores(self.feature_map_, rows, self._w) + self.intercept_[0]
         return finite_scores(scores, rows, self)
 
     def predict(self, X: ArrayLike) -> NDArray:
-        """Return the class of the side of the plane that each row lies on.
+        """Return the class of each row, by its side of the hyperplane.
 
         Parameters
         ----------
@@ -346,8 +349,8 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Classes. A lazy dask array in the same blocks where X is one,
-            a Series with its index where X is a dask DataFrame.
+            Classes. If X is a dask array, a lazy dask array in the same blocks; if X is a dask
+            DataFrame, a Series with its index.
         """
         if is_dask(X):
             check_is_fitted(self, "result_")
@@ -356,7 +359,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         return self.classes_[(scores > 0).astype(np.intp)]
 
     def __sklearn_tags__(self):
-        """Tell scikit-learn which input is taken, and that two classes are the limit."""
+        """Return scikit-learn's tags: the accepted input, and binary classes only."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         tags.input_tags.sparse = self._takes_sparse()
@@ -376,17 +379,17 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         if self.n_components is not None:
             check_count("n_components", self.n_components)
         if self._is_linear():
-            Kernel("linear", kernel_params=self.kernel_params)  # refuses kernel_params
+            Kernel("linear", kernel_params=self.kernel_params)  # raises an error for kernel_params
 
     def _validated_blocks(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, ...]:
-        """Return table, weights, classes and which rows belong to the second, of dask's."""
+        """Return table, weights, classes and the mask of the second class for dask collections."""
         if self._is_precomputed():
             name = f"{type(self).__name__}(kernel='precomputed')"
-            refuse_blocks(name, "the kernel matrix has a column for each row")
+            refuse_blocks(name, "the kernel matrix has one column per row")
         table, labels, weights = check_labelled_blocks(self, X, y, sample_weight, self._ask_first)
         classes = labels.distinct()[0]
         assert_all_finite(classes, input_name="y")
-        # A label for each row would look like a regression: every one is shown twice.
+        # Unique labels would look like a regression target, so each is repeated.
         self._check_binary(np.repeat(classes, 2))
         self._check_classes(classes)
         if weights is not None:
@@ -394,14 +397,14 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         return table, weights, classes, labels == classes[1]
 
     def _ask_first(self, rows: RowSource) -> None:
-        """Ask for what a fit to rows in blocks begins with, so that one pass brings it."""
+        """Request the first quantities of a fit to rows in blocks, to get them in one pass."""
         if self._is_linear():
             centered_with_moments(rows)
         elif self._scales_gamma():
             rows.mean()
 
     def _two_classes(self, y: NDArray, weights: NDArray | None) -> tuple[NDArray, NDArray]:
-        """Return the sorted classes and which rows belong to the second."""
+        """Return the sorted classes and the mask of the rows of the second."""
         self._check_binary(y)
         classes, inverse = np.unique(y, return_inverse=True)
         self._check_classes(classes)
@@ -419,15 +422,15 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
     def _check_classes(self, classes: NDArray) -> None:
         if classes.size < 2:
             raise ValueError(
-                f"y has 1 class, {classes[0]!r}, and {type(self).__name__} needs 2. Add rows of "
+                f"y has 1 class, {classes[0]!r}, but {type(self).__name__} needs 2. Add rows of "
                 "another class."
             )
 
     def _check_mass(self, classes: NDArray, mass: NDArray) -> None:
         if np.any(mass == 0):
             raise ValueError(
-                f"sample_weight is 0 for every row of class {classes[np.argmin(mass)]!r}, and "
-                f"{type(self).__name__} needs 2 classes. Give some row of it a positive weight."
+                f"sample_weight is 0 for every row of class {classes[np.argmin(mass)]!r}, but "
+                f"{type(self).__name__} needs 2 classes. Give a row of it a positive weight."
             )
 
 
@@ -437,15 +440,15 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
 def check_labelled_blocks(
     estimator: Any, X: Any, y: Any, sample_weight: Any, ask_first: Callable[[RowSource], None]
 ) -> tuple[BlockTable, RowVector, RowVector | None]:
-    """Return rows, labels and weights of dask collections, checked but for what the labels are.
+    """Return checked rows, labels and weights of dask collections; labels may have any values.
 
-    One pass tells that the entries of X are finite, and brings the different labels and what
-    `ask_first` asks the row source for. With weights, another before it sees to these and to the
-    labels.
+    One pass checks that the entries of X are finite, finds the distinct labels, and computes the
+    quantities that `ask_first` requests of the row source. With weights, an earlier pass checks
+    these and finds the distinct labels.
     """
     if y is None:
         raise ValueError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None. Give "
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None. Pass "
             "the labels of two classes."
         )
     table = check_blocks(estimator, X, reset=True)
@@ -457,7 +460,7 @@ def check_labelled_blocks(
     def ask() -> None:
         ask_first(as_rows(table, sample_weight=weights))
         values = labels.distinct()[0]
-        if weights is not None:  # so that an earlier pass has brought the values
+        if weights is not None:  # only then the values are known from an earlier pass
             class_weights(labels, weights, values[:2])
 
     try:
@@ -473,17 +476,17 @@ def check_labelled_blocks(
 
 
 def _check_order(labels: RowVector) -> None:
-    """Say so if labels cannot be sorted."""
+    """Raise an error if labels cannot be sorted."""
     try:
         labels.distinct()
     except TypeError as error:
         raise ValueError(
-            f"y holds labels that cannot be put in order ({error}): missing ones, or numbers "
-            "among strings. Drop rows without a label, and give all labels as strings or all as "
+            f"y has labels that cannot be sorted ({error}): missing labels, or numbers mixed with "
+            "strings. Drop rows without a label, and give all labels as strings or all as "
             "integers."
         ) from error
 
 
 def class_weights(labels: RowVector, weights: RowVector, classes: NDArray) -> NDArray:
-    """Return the weight of the rows of each class; `check_labelled_blocks` asked for it."""
+    """Return the weight of each class; already computed by `check_labelled_blocks`."""
     return np.array([(weights * (labels == value)).sum() for value in classes])

@@ -1,4 +1,4 @@
-"""MSPC-MPM: the minimax probability machine and its own labels, by turns."""
+"""MSPC-MPM: alternate between the minimax probability machine and the labels it predicts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from volmar.rows import Moments, RowSource, Standardized, mask_key, moments_of_s
 from volmar.separation.gep import SeparationResult, require_sides
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
-# Gap of the machines on the way: rows switch sides by more than what this leaves open.
+# Tolerance of the machines before the last one; sufficient to decide which rows switch sides.
 ROUGH = 1e-4
 
 
@@ -21,8 +21,8 @@ def separation_machine(
 ) -> tuple[MinimaxProbabilityResult, NDArray, NDArray]:
     """Solve the minimax probability problem of a cluster against the rest (MSPC eq. 3).
 
-    `part` are the moments of cluster 1 about z's centre. Returns the machine, with cluster 1 on
-    its positive side, and the means of cluster 1 and of the rest.
+    `part` are the moments of cluster 1 about the centre of z. Returns the machine, with cluster 1
+    on its positive side, and the means of cluster 1 and of the rest.
     """
     one, rest = regular_moments(z, part, reg), regular_moments(z, z.moments - part, reg)
     return machine(one, rest, reg, t=t, tol=tol), one[0], rest[0]
@@ -38,13 +38,13 @@ def regular_moments(z: Standardized, part: Moments, reg: float) -> tuple[NDArray
 def machine(
     one: tuple[NDArray, NDArray], other: tuple[NDArray, NDArray], reg: float, **options: float
 ) -> MinimaxProbabilityResult:
-    """Return the machine of two clusters from their `regular_moments`, `one` positive."""
+    """Fit the machine to two clusters, given by `regular_moments`; `one` is positive."""
     try:
         return solve_minimax_probability(one[0] - other[0], one[1], other[1], **options)
     except np.linalg.LinAlgError as error:
         raise ValueError(
             f"the covariance of a cluster is singular and reg={reg:g} is too small to fix it. Use "
-            "reg=1, at least 0.1."
+            "reg=1, or at least 0.1."
         ) from error
 
 
@@ -57,13 +57,14 @@ def separation_mpm(
     max_iter: int = 100,
     tol: float = 0.0,
 ) -> SeparationResult:
-    """Train the machine on the labels, relabel by its sign, until no row switches.
+    """Fit the machine to the labels and relabel rows by its sign, until no row switches.
 
-    The moments of cluster 1 follow the rows that switch: only those are read. The sign step is a
-    fixed-point iteration and not an ascent of the separation probability (which usually falls),
-    so that the last iterate is returned and not the one of the highest probability, which is
-    nearly the start. A labelling that comes back ends the run as a cycle; one that would empty a
-    cluster ends it before, as degenerate. `tol` is the share of switching rows at which to stop.
+    The moments of cluster 1 are updated with the rows that switch; only those are read. The sign
+    step is a fixed-point iteration and not an ascent of the separation probability, which usually
+    decreases. Therefore the last iterate is returned, and not the one with the highest
+    probability, which is close to the start. The run ends with status CYCLE if labels recur, and
+    with DEGENERATE before a step that would empty a cluster. It converges when at most a share
+    `tol` of the rows switches.
     """
     rows, total = z.rows, z.rows.total_weight
     center = z.moments.center
@@ -90,10 +91,10 @@ def separation_mpm(
             partial(_changes, rows, center, labels, proposed)
         )
         if moves <= tol and precision == ROUGH:
-            precision = 1e-9  # once more, exactly: the answer is a fixed point of the machine
+            precision = 1e-9  # repeat with full precision, for a fixed point of the exact machine
             continue
         if moves <= tol:
-            labels = proposed  # the sides of the plane that is returned
+            labels = proposed  # the sides of the returned hyperplane
             status = Status.CONVERGED
             break
         if not min_weight <= mass <= total - min_weight:
@@ -121,9 +122,9 @@ def separation_mpm(
 def _changes(
     rows: RowSource, center: NDArray, labels: Any, proposed: Any
 ) -> tuple[float, float, Any, Moments, Moments]:
-    """Return the share of the rows that switch, weight and signature of the proposed cluster 1.
+    """Return the share of rows that switch, and the changes of cluster 1.
 
-    And the moments of the rows that join it, and of those that leave it.
+    These are its weight and a key of its labels, and the moments of the rows that join and leave.
     """
     joined, left = proposed & ~labels, labels & ~proposed
     mass = proposed.sum() if rows.weights is None else (rows.weights * proposed).sum()

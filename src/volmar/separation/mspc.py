@@ -37,205 +37,214 @@ from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.two_way import TwoWaySolver, describe_split
 from volmar.solvers import Status
 
-# Minimum size of a cluster where none is given, as a share of the mean size.
+# Default minimum size of a cluster, as a share of the mean cluster size.
 DEFAULT_SHARE = 0.04
 
 
 class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
     r"""Maximin separation probability clustering (Huang et al., AAAI 2015).
 
-    Finds the hyperplane whose two sides can be told apart with the highest probability, whatever
-    their distributions are, given their means and covariances (MSPC eq. 3):
+    Finds the hyperplane that separates two clusters with the highest worst-case probability p,
+    over all distributions with the means and covariances of the clusters (MSPC eq. 3):
 
     .. math:: \max_{w, y} \kappa = \frac{|w'(\mu_1 - \mu_2)|}
               {\sqrt{w'(\Sigma_1 + \lambda\Lambda)w} + \sqrt{w'(\Sigma_2 + \lambda\Lambda)w}},
               \qquad p = \frac{\kappa^2}{1 + \kappa^2}
 
-    with :math:`\Lambda = diag(\Sigma)`, so that the features' scales do not matter.
+    with :math:`\Lambda = diag(\Sigma)`, so that the scales of the features do not matter. More
+    than two clusters are found by repeated splits, or from pairs of clusters (see `multiway`).
 
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. "auto" splits a part only where held-out rows confirm that there is
+        Number of clusters. With "auto", a part is split only if held-out rows confirm that it has
         more than one group; pure noise stays a single cluster with probability at least 1 -
-        `alpha` (see `volmar.evidence.split_test` and the tree's `p_value`). Beyond 64 MB (a
-        million rows of 8 columns) parts are tested and split by a sample of that size.
+        `alpha` (see `volmar.evidence.split_test` and the `p_value` of splits in `tree_`). Parts
+        larger than 64 MB (a million rows of 8 columns) are split on a sample of that size.
     multiway : {"recursive", "pairwise"}, default="recursive"
-        How more than two clusters are found. "recursive": the part whose split separates best is
-        split next, each split judged on held-out rows (see `tree_`); then all clusters compete for
-        all rows by the linear discriminants :math:`\mu_j' (S + \lambda\Lambda)^{-1} (x - \mu_j /
-        2)`, S the covariance within clusters, until the labels settle. With a given number of
-        clusters and init="auto" k-means is a start as well, and the better separated clusters
-        are taken (`volmar.metrics.separation_score`, with the covariance within all clusters).
-        A part of more than 20,000 rows is split by as many of them, the same ones in memory and
-        of a dask collection, and the discriminants settle on 20,000 rows before they do on all.
-        "pairwise": from k-means or given labels, the minimax probability machines of all pairs, a
-        row to the cluster whose worst rival it beats by most.
+        Method for more than two clusters. "recursive": the part whose split separates held-out
+        rows best is split next (see `tree_`). Then all clusters compete for all rows by the linear
+        discriminants :math:`\mu_j' (S + \lambda\Lambda)^{-1} (x - \mu_j / 2)`, S the covariance
+        within clusters, until the labels converge. With a given number of clusters and init="auto"
+        they also start from k-means, and the better separated clusters are kept (as measured by
+        `volmar.metrics.separation_score`, but with one covariance within all clusters). Parts of
+        more than 20,000 rows are split on a sample of 20,000, which is the same for rows in memory
+        and for dask. The discriminants converge on 20,000 rows before they continue on all rows.
+        "pairwise" starts from k-means or given labels and fits a minimax probability machine to
+        each pair of clusters. A row joins the cluster whose smallest score against another cluster
+        is largest.
     solver : {"gep", "mpm", "eig"}, default="gep"
-        "gep" maximises Theorem 2's lower bound of p, which also penalises unequal clusters, and
-        never falls. "mpm" is the paper's alternation of the minimax probability machine and its
-        own labels, a fixed-point iteration (started from "gep" where init="auto"). "eig" is the
-        paper's relaxation, which is the first principal component of the standardised rows cut
-        at its mean, for every reg.
+        "gep" maximises the lower bound on p of Theorem 2, which also penalises unequal cluster
+        sizes; no iteration lowers it. "mpm" alternates between the minimax probability machine and
+        the labels that it predicts, as in the paper. This is a fixed-point iteration; it starts
+        from the result of "gep" if init="auto". "eig" is the paper's relaxation: the first
+        principal component of the standardised rows, cut at its mean, for every `reg`.
     reg : float, optional
-        Regularisation lambda, in units of the features' variances. Small values drift to
-        splits of the noise; 0 needs regular covariances. Not given, it is 1, or 0.1 where
-        init="auto" finds no valley with 1 and one with 0.1 (see `reg_`): groups beside each
-        other in strongly correlated features. At most 1e15.
+        Regularisation :math:`\lambda` in units of the features' variances, at most 1e15. Small
+        values tend to split the noise; 0 needs nonsingular covariances. If None, 1, or 0.1 if
+        init="auto" finds a valley of the density with 0.1 but none with 1 (see `reg_`), as for
+        groups that lie side by side in strongly correlated features.
     init : {"auto", "k-means"}, array of shape (n_samples,) or fitted clusterer, default="auto"
-        "auto": single features, principal and random directions, and k-means on standardised
-        rows and on X as it is given. They are raced on halves of a sample, and ranked on the other
-        halves by the bound without `reg` and by the valley of the density at the cut. "k-means":
-        k-means on X as it is given, as in the paper. Or the labels to start from. A fitted
-        clusterer of the same columns: the clusters that it predicts are the start (of more than
-        two a start of the discriminants), and clusters keep its numbers where they match.
+        Start of the search. "auto" compares single features, principal and random directions, and
+        k-means on the standardised rows and on X. They are fitted to one half of a sample and
+        ranked on the other half, by the bound without `reg` and by the valley of the density at
+        the cut. "k-means" is k-means on X, as in the paper. An array contains the labels to start
+        from. A fitted clusterer of the same columns starts from the clusters that it predicts (one
+        more start for n_clusters > 2), and clusters that match keep its numbers.
     n_init : int, optional
-        Directions of the race with init="auto", restarts of k-means with init="k-means" and
-        with multiway="pairwise". If None, 16; with mode="paper" 1, because the paper starts from
-        one run of k-means.
+        Number of directions compared by init="auto", or of restarts of k-means with
+        init="k-means" or multiway="pairwise". If None, 16; with mode="paper" 1, as in the paper.
     kernel : str or callable, default="linear"
         "linear", the name of a scikit-learn kernel, a function of two matrices, or "precomputed".
-        Kernels other than linear are represented exactly up to 1000 rows (and precomputed), and by
-        100 landmarks beyond.
+        Other kernels than "linear" are exact up to 1000 rows (and if precomputed), and
+        approximated by 100 landmarks beyond.
     gamma : float, str or None, default="scale"
-        Coefficient of the kernel: a number, a rule or a multiple of one ("scale" is 1 /
-        (n_features * variance of X), "rms", "4*scale"), or None for scikit-learn's own.
-    degree, coef0, kernel_params
-        Further parameters of the kernel.
+        Kernel coefficient: a number, a rule or a multiple of one ("scale" is 1 / (n_features *
+        variance of X), "rms", "4*scale"), or None for scikit-learn's default.
+    degree : float, default=3
+        Degree of the polynomial kernel, at least 1.
+    coef0 : float, default=1
+        Constant of the polynomial and sigmoid kernels.
+    kernel_params : dict, optional
+        Keyword arguments of a callable kernel.
     scan : {"auto", "exact", "histogram"}, default="auto"
-        How solver="gep" looks for the best cut of a direction: among all rows, or among the edges
-        of 1024 bins, which needs no sorting. "auto" is "exact" for rows in memory and "histogram"
-        for those of a dask collection, which can be cut in no other way.
+        How solver="gep" finds the best cut along a direction: "exact" tries the cuts between all
+        rows, "histogram" the edges of 1024 bins, without sorting. "auto" is "exact" for rows in
+        memory and "histogram" for dask collections, the only choice for those.
     min_cluster_size : int, float or array of shape (n_clusters,), optional
-        Minimum size of a cluster, a count or a fraction of all rows, or one for each. Not given it
-        is 0.04 / n_clusters (of the part, where a part is split), and 1 row with mode="paper"; a
-        few far rows would otherwise make the best-separated cluster. Clusters that `fit` is given
-        labels of have no minimum then.
+        Minimum cluster size: a count, a fraction of all rows, or one value per cluster. If None,
+        the fraction 0.04 / n_clusters (and 0.02 of the part in each split), because a few outlying
+        rows could otherwise be the best separated cluster; clusters with labelled rows (see `fit`)
+        have no minimum then. If None and mode="paper", 1 row.
     max_cluster_size : int, float or array of shape (n_clusters,), optional
-        Maximum size of a cluster, a count or a fraction of the rows' weight, or one for each.
+        Maximum cluster size: a count, a fraction of the rows' weight, or one value per cluster.
     max_iter : int, optional
         Maximum number of iterations. If None, 100; with mode="paper" there is no limit.
     tol : float, optional
-        Share of rows that switch sides at which to stop; 0 goes on until none does. If None,
-        1e-3; with mode="paper" 0.
+        The fit stops once an iteration moves at most this share of the rows to another cluster;
+        0 means none. If None, 1e-3; with mode="paper" 0.
     mode : {"default", "paper"}, default="default"
-        "paper" runs the algorithms of the paper's Table 1 as printed: "mpm" and "gep" start from
-        k-means on X (init="auto" is "k-means") and alternate until no row switches; "eig" takes
-        the sign of XX'q, where the default takes that of q. `n_init`, `max_iter`, `tol` and
-        `min_cluster_size` that are not given are those of the paper. Its lambda was chosen by
-        the true labels among 1e-4, 1e-3, ..., 1e4; `reg` is 1, the middle of these, where it is
-        not given. See Notes.
+        "paper" runs the algorithms of the paper's Table 1 as printed. "mpm" and "gep" start from
+        k-means on X (also with init="auto") and alternate until no row changes clusters; "eig"
+        takes the sign of XX'q, and not of q as the default does. `n_init`, `max_iter`, `tol` and
+        `min_cluster_size` have the paper's values if None. The paper chose lambda by the true
+        labels from 1e-4, 1e-3, ..., 1e4; `reg` is 1, the middle value, if None. See Notes.
     polish : {None, "density"}, default=None
-        "density": where held-out rows show a gap along the direction of two clusters, the
-        hyperplane moves to the minimum of the density near it, if the valley is deeper there
-        (`volmar.MinimumDensityHyperplane`). Of more than two clusters the splits are polished.
+        "density": if held-out rows show a gap along the direction of two clusters, the hyperplane
+        moves to the nearby minimum of the density, provided that the valley is deeper there
+        (`volmar.MinimumDensityHyperplane`). With more than two clusters each split is polished.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto": the probability of any split too many. From 0.001,
-        for which tests take longer, to 0.5.
+        Significance level of n_clusters="auto": the probability of at least one split too
+        many. Between 0.001 and 0.5; tests take longer for small values.
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; the strongest splits are made
-        first, and a warning is given where others are left.
+        Maximum number of clusters for n_clusters="auto". The strongest splits are made first, and
+        a warning is given if others are left. If None, no limit.
     metric : {"euclidean", "cosine"}, default="euclidean"
-        "cosine": the method, `coef_` included, sees rows of unit length; sparse X of more than
-        1000 columns as text (idf, singular vectors). See the page *Embeddings and text*.
+        "cosine" scales rows to unit length before the fit (`coef_` refers to these), and treats
+        sparse X of more than 1000 columns as text (idf, singular vectors). See the page
+        *Embeddings and text*.
     text_components : int, "auto" or None, default="auto"
-        Singular vectors to which metric="cosine" reduces sparse rows. "auto": 100 for text only.
+        Number of singular vectors to which metric="cosine" reduces sparse rows. "auto" is 100 for
+        more than 1000 columns and no reduction otherwise; None is no reduction.
     views : list of column groups, optional
-        Views of each row, which count the same: slices, column numbers or names, or masks.
+        Views of each row, all of equal weight: slices, column numbers or names, or masks.
     random_state : int, RandomState or None, default=None
-        Seed of starts, sample and landmarks.
+        Random seed of starts, samples and landmarks.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest. With `classes_` its name.
+        Cluster of each training row, numbered by size: 0 is the largest. If `fit` was given labels
+        of rows, the name of the cluster (see `classes_`).
     classes_ : ndarray of shape (n_clusters,)
-        Names of the clusters; only where `fit` was given labels of rows.
+        Names of the clusters. Only if `fit` was given labels of rows.
     broken_links_ : ndarray of shape (n_pairs, 2)
-        Pairs of `cannot_link` in one cluster; only where `fit` was given any.
+        Pairs of `cannot_link` that share a cluster. Only if `fit` was given such pairs.
     tree_ : SplitTree
-        The splits, of more than two clusters or "auto", found by splitting again; not where `fit`
-        was given labels or links. Rows may have changed clusters since (`labels_`).
+        The splits, for more than two clusters or "auto" with multiway="recursive". Not set if
+        `fit` was given labels or links. Rows may have changed clusters since (see `labels_`).
     coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
-        Direction, scaled so that the clusters' means are 1 apart; of more than two clusters their
-        discriminants. Only for kernel="linear", and not for multiway="pairwise", nor for more than
-        two clusters where the splits alone are the answer (see `result_`).
+        Direction, scaled so that the means of the clusters are 1 apart; with more than two
+        clusters their discriminants. Only for kernel="linear". Not set for multiway="pairwise",
+        nor for more than two clusters if the result is the tree itself (see `result_`).
     intercept_ : ndarray of shape (1,) or (n_clusters,)
-        Offset; cluster 1 is where ``X @ coef_[0] + intercept_[0] > 0``.
+        Offset; rows with ``X @ coef_[0] + intercept_[0] > 0`` are in cluster 1.
     msp_ : float
-        Minimum separation probability of the labels, regularised: the p of eq. 3 at its best w.
-        Of two clusters only, as the next two.
+        Minimum separation probability of the labels, regularised: p of eq. 3 at the best w for
+        them. For two clusters only, like the next two.
     msp_lower_bound_ : float
-        Theorem 2's lower bound of it, the better score to compare labellings by.
+        Lower bound on `msp_` by Theorem 2. Prefer it to `msp_` for comparing labellings.
     side_probability_ : ndarray of shape (2,)
-        Worst-case probability, over all distributions with the cluster's mean and covariance,
-        that cluster 0 and cluster 1 lie on their sides of the hyperplane (Chebyshev's bound along
-        `coef_`, not regularised): about the moments of the labels found, not about the truth.
+        For each cluster, the worst-case probability of its side of the hyperplane over all
+        distributions with its mean and covariance (Chebyshev's bound along `coef_`, not
+        regularised). It describes the clusters that were found, not the true groups.
     polished_ : bool
-        Whether `polish` has moved the hyperplane.
+        Whether `polish` moved the hyperplane.
     kept_variance_ : float
-        Share of the standardised features' variance that was searched (see Notes), mostly 1.
+        Share of the variance of the standardised features in the search, usually 1 (see Notes).
     min_cluster_weight_ : float
-        Minimum weight of a cluster. NaN where clusters were found by splitting again without a
-        `min_cluster_size`: then each split has its own.
+        Minimum weight of a cluster. NaN if clusters were found by repeated splits and
+        `min_cluster_size` is None: each split has its own minimum.
     gamma_ : float or None
-        Coefficient of the kernel, None for kernels without one; not set for one cluster.
+        Kernel coefficient, None for kernels without one. Not set for one cluster.
     reg_ : float
-        The `reg` that was used; of more than two clusters that of their discriminants or machines.
+        The `reg` that was used; with more than two clusters by their discriminants or machines.
     status_ : Status
         How the solver ended.
     objective_ : float
-        What the solver minimised: minus the bound on kappa^2 ("gep"), minus p ("mpm"), minus the
-        leading eigenvalue ("eig"). Of more than two clusters minus their separation :math:`tr((R +
-        \lambda I)^{-1} B)`, or with multiway="pairwise" minus the mean p of the pairs.
+        Minimised objective: minus the bound on kappa^2 ("gep"), minus p ("mpm"), or minus the
+        leading eigenvalue ("eig"). With more than two clusters, minus their separation
+        :math:`tr((R + \lambda I)^{-1} B)`, or minus the mean p of all pairs ("pairwise").
     result_ : SeparationResult, MultiwaySeparationResult or RecursiveResult
-        The certified result; of the splits alone where "auto" finds fewer than three clusters,
-        or the discriminants would leave one below `min_cluster_size` at once.
+        The certified result. It is that of the tree itself if "auto" finds fewer than three
+        clusters, or if discriminants would make a cluster too small in their first step.
     n_iter_ : int
-        Iterations.
+        Number of iterations.
     row_map_ : RowMap or ViewMap
-        The map of rows with metric="cosine" or `views`; only then.
+        Map applied to the rows. Only with metric="cosine" or `views`.
     n_features_in_ : int
         Number of features.
     previous_clusters_ : ndarray of shape (n_clusters,)
-        Cluster of the model `init`, where that is one, that each continues; -1 for a new one.
+        If `init` is a fitted clusterer, its cluster that each cluster continues; -1 if new.
     n_samples_seen_ : int
-        Rows of all batches, after `partial_fit` only.
+        Number of rows in all batches. Only after `partial_fit`.
     batch_moments_ : BatchMoments
-        What is kept of them: weights, means and second moments, see `partial_fit`.
+        Weights, means and second moments of these rows. Only after `partial_fit`.
 
     Notes
     -----
-    `decision_function` is the signed distance to the hyperplane over that of the clusters' means;
-    of more than two clusters the discriminants, or the least distances (multiway="pairwise").
+    `decision_function` is the signed distance to the hyperplane in units of the distance between
+    the means of the clusters. With more than two clusters it returns the discriminants, or the
+    smallest score against another cluster (multiway="pairwise").
 
-    Of 20,000 dense rows or more in memory (100 a feature, if that is more) a twentieth, and 4,000
-    at least, is clustered first. Then all rows alternate until no more than `tol` switch sides.
+    With init="auto" and 20,000 dense rows or more, a sample is clustered first: 5 % of the rows
+    (up to 8 million values), at least 4,000. Then all rows alternate until `tol` is reached.
 
-    Probabilities are plug-in values of the rows that chose the split, and optimistic; use
-    `volmar.metrics.separation_score` with ``cross_fit=True``.
+    Probabilities are estimated from the same rows as the split and are therefore optimistic. Use
+    `volmar.metrics.separation_score` with ``cross_fit=True`` for an estimate on held-out rows.
 
-    *Labels and links.* With labels of some rows or links between rows (see `fit`), clusters are
-    found without them first, by `solver`, `multiway`, `scan` and `mode`. From there, or from the
-    labels as they spread along a graph of neighbours, whichever predicts held-out labels better,
-    the bound of two clusters ascends and discriminants of more alternate with labels, as without,
-    among the labels that are allowed; `reg_` stays. The fit ends after the first step where that
-    predicts more held-out labels. Rows in blocks take labels (a sample of 10,000), but no links.
+    *Labels and links.* If `fit` is given labels of some rows or links between rows, clusters are
+    first found without them, as `solver`, `multiway`, `scan` and `mode` specify. The start is
+    these clusters, or the given labels spread over a graph of neighbours if those predict held-out
+    labels better. The bound of two clusters, or the discriminants of more, then alternates with
+    the labels as usual, but only among the labels that are allowed, with the same `reg_`. It ends
+    after one step if that predicts more held-out labels. With dask, `fit` takes labels (10,000 of
+    them in a first sample) but no links.
 
     *EIG.* The relaxed labels of Theorem 3 are the leading left singular vector q of the
     standardised rows, for every `reg`. The default takes the sign of q, to which Xw* is
-    proportional; mode="paper" that of "the predict vector" XX'q, as printed.
+    proportional; mode="paper" takes that of "the predict vector" XX'q, as printed.
 
-    *Where the paper cannot run as printed.* MSPC-MPM stops before a step that would empty a
-    cluster (`status_` DEGENERATE) and where labels come back (CYCLE): its sign step is no ascent.
-    Rows of equal projection stay together. Constant features are left out.
+    *Deviations from the paper.* MSPC-MPM stops before a step that would empty a cluster
+    (`status_` DEGENERATE), and if labels recur (CYCLE): its sign step is not an ascent. Rows of
+    equal projection stay together. Constant features are ignored.
 
-    *More features than rows.* Directions lie in the span of the standardised rows: with d > n a
-    fit works with their Gram matrix, in O(n² d + n³) and without a d × d matrix, and has the same
-    answer. Of more than 2000 such rows (500 sparse ones), and where a d × d matrix does not fit in
-    memory, the hyperplane is searched among the 100 leading principal directions of the
-    standardised rows. `kept_variance_` is the share of their variance, and a warning is given
-    where the next directions are more than noise. mode="paper" always takes the whole span.
+    *More features than rows.* Directions lie in the span of the standardised rows. With d > n the
+    fit uses their Gram matrix, in O(n² d + n³) and without a d × d matrix, with the same result.
+    With more than 2000 such rows (500 if sparse), or if a d × d matrix does not fit in memory, the
+    search is limited to the 100 leading principal directions. `kept_variance_` is their share of
+    the variance, and a warning is given if the next directions are more than noise. mode="paper"
+    always searches the whole span.
 
     Examples
     --------
@@ -243,7 +252,7 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
     >>> from volmar import MSPC
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 10)) * 10.0 ** np.arange(-4, 6)
-    >>> X[:150, 2] += 0.06                     # one feature of ten has two humps
+    >>> X[:150, 2] += 0.06                     # one feature of ten is bimodal
     >>> labels = MSPC(random_state=0).fit(X).labels_
     >>> bool((labels[:150] == labels[0]).mean() > 0.95)
     True
@@ -252,7 +261,7 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
     _takes_blocks = True
     _has_first_step = True
     _may_be_nan = ("min_cluster_weight_",)
-    # The paper's Table 1: one run of k-means, and steps "until converge", which are finite.
+    # The paper's Table 1: one run of k-means, and steps "until converge" (a finite number).
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {"n_init": 16, "max_iter": 100, "tol": 1e-3},
         "paper": {"n_init": 1, "max_iter": 2**31 - 1, "tol": 0.0},
@@ -334,11 +343,11 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
 
     def _check_blocks_parameters(self) -> None:
         if self.polish is not None:
-            refuse_blocks(f"MSPC(polish={self.polish!r})", "it goes over the rows many times")
+            refuse_blocks(f"MSPC(polish={self.polish!r})", "it reads the rows many times")
         if self.multiway == "pairwise" and self.n_clusters != "auto" and self.n_clusters > 2:
             refuse_blocks(
                 f"MSPC(n_clusters={self.n_clusters!r}, multiway='pairwise')",
-                "it starts from k-means, which takes rows in memory",
+                "it starts from k-means, which needs rows in memory",
             )
 
     @property
@@ -346,22 +355,20 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         return True
 
     def _n_starts(self) -> int:
-        return 1  # the race is inside a run
+        return 1  # a run compares its own starts
 
     def _solver(self) -> TwoWaySolver:
-        """Return how two clusters are found, from the parameters of the same names."""
         return TwoWaySolver(**{one.name: self._value_of(one.name) for one in fields(TwoWaySolver)})
 
     def _minimum_share(self, n: int, k: int) -> float:
-        """Return the minimum share of a cluster, of n rows in k clusters."""
         size: Any = self.min_cluster_size
-        if size is None or np.ndim(size) > 0:  # a limit of each cluster is that of a guide
+        if size is None or np.ndim(size) > 0:  # the guide handles one limit per cluster
             return 1.0 / n if self.mode == "paper" else DEFAULT_SHARE / k
         share = float(size) / n if isinstance(size, Integral) else float(size)
         if share * k > 1.0:
             raise ValueError(
-                f"min_cluster_size={size} is more than the {n} rows have for each of {k} "
-                f"clusters. Lower it to at most {n // k}."
+                f"min_cluster_size={size} is too large for {k} clusters of {n} rows. "
+                f"Lower it to at most {n // k}."
             )
         return share
 
@@ -380,10 +387,6 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         n_rows: int | None = None,
         feature_map: Any = None,
     ) -> SeparationRows:
-        """Return the rows, or their features under the kernel, standardised.
-
-        k is given where clusters of a tree compete, `n_rows` where X is a sample of so many rows.
-        """
         solver = self._solver()
         if k is None:
             solver.check_rows(X)
@@ -426,16 +429,12 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
             return
         z, labels = rows.z, result.labels.astype(bool)
         n_second, order, sides = z.rows.in_one_pass(
-            lambda: (
-                int(labels.sum()),
-                self._order(labels, weights),
-                rows.sides(labels),
-            )
+            lambda: (int(labels.sum()), self._order(labels, weights), rows.sides(labels))
         )
         if n_second in (0, labels.size):
             raise ValueError(
-                "no hyperplane found leaves enough rows on both sides. Lower min_cluster_size "
-                f"(now {self.min_cluster_size}), or check that the rows differ."
+                "no hyperplane was found that leaves enough rows on both sides. Lower "
+                f"min_cluster_size={self.min_cluster_size}, or check that the rows differ."
             )
         result = result.renumbered(order)
         self._set_result(result)
@@ -465,9 +464,9 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         if not is_joint or result.status is not Status.DEGENERATE:
             return super()._status_words(result)
         return (
-            "another step would leave a cluster with less than min_cluster_size="
-            f"{self.min_cluster_size}, and the labels before it are kept. Lower min_cluster_size "
-            "or n_clusters"
+            "the next step would leave a cluster smaller than min_cluster_size="
+            f"{self.min_cluster_size}. The labels before that step are kept. Lower "
+            "min_cluster_size or n_clusters"
         )
 
     def _publish(self, rows: SeparationRows, result: MultiwaySeparationResult) -> None:
@@ -486,14 +485,14 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
             self.intercept_ = result.offsets - self.coef_ @ rows.z.mean
 
     def _state_loss(self, z: Standardized) -> None:
-        """Set the share of the variance that was searched, and warn where structure is left."""
+        """Set `kept_variance_`, and warn if directions left out are more than noise."""
         self.kept_variance_ = z.kept_variance
         if isinstance(z, RowSpace) and z.leaves_structure:
             warn_user(
-                f"clusters were searched in {z.lift.shape[1]} principal directions, which have "
-                f"{z.kept_variance:.0%} of the variance of the {z.kept.size} standardised "
-                "features, and the next ones are more than noise. Reduce the features first if "
-                "these may matter, with sklearn.decomposition.TruncatedSVD(300) say."
+                f"the search was limited to {z.lift.shape[1]} principal directions with "
+                f"{z.kept_variance:.0%} of the variance of {z.kept.size} standardised features. "
+                "The next directions are more than noise. If they may matter, reduce the "
+                "features first, e.g. with sklearn.decomposition.TruncatedSVD(300)."
             )
 
     def _scores(self, X: Any) -> NDArray:

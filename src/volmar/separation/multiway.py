@@ -1,4 +1,4 @@
-"""More than two clusters: starts by k-means, and leaves of a tree refined by discriminants."""
+"""More than two clusters: k-means starts, and leaves of a tree refined by discriminants."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from volmar.separation.problem import SeparatingPlanes, SeparationRows
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.starts import has_one_unit
 
-# From so many clusters on, single starts matter less: clusters are exchanged between them.
+# Number of clusters from which single starts matter less, because clusters are exchanged.
 MANY_CLUSTERS = 20
-# Rows of k-means, a start of k clusters, at least so many for each cluster, and its restarts; of
-# many clusters there are none.
-MEANS_ROWS, ROWS_A_CLUSTER, MEANS_STARTS = 4000, 40, 3
-# So many of the best separated results are searched for exchanges of clusters.
+# Sample size of the k-means starts, its minimum per cluster, and the number of runs of k-means
+# (one for many clusters).
+MEANS_ROWS, ROWS_PER_CLUSTER, MEANS_STARTS = 4000, 40, 3
+# Number of best separated results that are searched for exchanges of clusters.
 N_EXCHANGED = 3
-# Share of its rows that each cluster of "auto" keeps where all compete for all rows.
+# Minimum share of its rows that each cluster of "auto" must keep when clusters compete for rows.
 KEPT = 0.8
-# Regularisation with which starts are compared: that of `volmar.metrics.separation_score`.
+# Regularisation for comparing starts, as in `volmar.metrics.separation_score`.
 JUDGED_REG = 0.1
 
 
 def k_means_labels(
     X: Any, k: int, weights: NDArray | None, *, n_init: int, seed: int, chosen: Any = None
 ) -> NDArray:
-    """Return the labels of k-means; with few different rows some of the k may be missing.
+    """Return the labels of k-means; with few distinct rows some clusters may be missing.
 
-    `chosen` are the rows that the centres are found from, all if it is None.
+    The centres are fitted to the `chosen` rows, or to all rows if None.
     """
     model = KMeans(k, n_init=n_init, random_state=seed)
     with warnings.catch_warnings():
-        # The caller counts the clusters itself.
+        # The caller counts the clusters.
         warnings.simplefilter("ignore", ConvergenceWarning)
         if chosen is None:
             return model.fit_predict(X, sample_weight=weights)
@@ -55,14 +55,14 @@ def k_means_labels(
 
 
 def k_means_starts(rows: SeparationRows, k: int, seed: int) -> list[NDArray]:
-    """Return the labels of k-means on the rows as they are given, and on standardised rows.
+    """Return the labels of k-means on the rows as given, and on the standardised rows.
 
-    Centres are those of a sample. A start with fewer than k clusters is left out, and so is the
-    second where all features have one unit.
+    The centres are fitted to a sample. A start with fewer than k clusters is omitted, and so is
+    the second start if all features have the same scale.
     """
     z, weights = rows.z, rows.z.rows.weights
     rng = np.random.default_rng(seed)
-    chosen = drawn_rows(z.rows.n_rows, weights, max(MEANS_ROWS, ROWS_A_CLUSTER * k), rng)
+    chosen = drawn_rows(z.rows.n_rows, weights, max(MEANS_ROWS, ROWS_PER_CLUSTER * k), rng)
     seed = int(rng.integers(2**31 - 1))
     n_init = MEANS_STARTS if k < MANY_CLUSTERS else 1
     starts: list[NDArray] = []
@@ -77,7 +77,7 @@ def k_means_starts(rows: SeparationRows, k: int, seed: int) -> list[NDArray]:
 
 
 class Refined(NamedTuple):
-    """Clusters that their discriminants give back, and whether these have the rows' own units.
+    """Refined clusters, and whether they were regularised in the user's units.
 
     See `regularized_by`.
     """
@@ -96,13 +96,13 @@ def refine_leaves(
     seed: int | None = None,
     **ends: Any,
 ) -> Refined | None:
-    """Let all clusters compete for all rows by their discriminants, and take the best start.
+    """Let all clusters compete for all rows by their discriminants; return the best result.
 
-    The first of `starts` are the leaves of a tree, whose numbers the clusters get. With `keeps`
-    the leaves are the answer where one would lose many of its rows; where they are, None is
-    returned. With a `seed` the search is wider: discriminants are regularised in the rows' own
-    units as well (`regularized_by`), clusters that become too small are replaced
-    (`settle_clusters`), and of the best separated results clusters are exchanged
+    The first of `starts` are the leaves of a tree; clusters are numbered like them. Returns None
+    if no start has a valid step, or with `keeps` if a leaf would lose many of its rows: then the
+    leaves are the answer. With a `seed` the search is wider: discriminants are also regularised in
+    the user's units (`regularized_by`), clusters that become too small are replaced
+    (`settle_clusters`), and clusters of the best separated results are exchanged
     (`exchange_clusters`).
     """
     z, leaves = rows.z, starts[0]
@@ -132,14 +132,14 @@ def refine_leaves(
             if other is not result:
                 found.append(Refined(other, own))
                 ranked.append((score(other), len(found) - 1))
-    # Of equals the first: the leaves come before other starts.
+    # Ties go to the first result: the leaves come before other starts.
     best = found[max(ranked, key=lambda one: (one[0], -one[1]))[1]]
     matched = _matched(leaves, best.result.labels, z.rows.weights, k)
     return best._replace(result=best.result.renumbered(matched))
 
 
 def has_own_units(z: Standardized) -> bool:
-    """Return whether own units are others than those of z, and its coordinates are columns."""
+    """Return whether the columns of z are features whose scales in the user's units differ."""
     return not isinstance(z, RowSpace) and not has_one_unit(z)
 
 
@@ -148,10 +148,10 @@ def regularized_by(
 ) -> RegularizedCorrelation:
     r"""Return :math:`R + \lambda\Lambda` for discriminants, in z.
 
-    :math:`\Lambda` is the variance of each feature, the identity in z, as the paper has it. In own
-    units it is the mean of these variances for all features: in z :math:`\bar v / v_j`, with v the
-    variances. Columns of one unit, such as pixels or the coordinates of an embedding, may have
-    small variances because they hold little, and are not magnified then.
+    As in the paper, :math:`\Lambda` is the variance of each feature, the identity in z. With
+    `in_own_units` it is the mean of these variances v for all features, which in z is
+    :math:`\bar v / v_j`. Then columns with a common unit and a small variance are not magnified;
+    pixels or coordinates of an embedding may have one because they contain little information.
     """
     if not in_own_units:
         return RegularizedCorrelation(z.correlation, reg)
@@ -162,22 +162,22 @@ def regularized_by(
 
 
 def _are_kept(labels: NDArray, refined: NDArray, k: int) -> bool:
-    """Whether each of k clusters still has most of its rows, and few others."""
+    """Return whether each of k clusters keeps most of its rows and gains few others."""
     both = np.bincount(labels[labels == refined], minlength=k)
     larger = np.maximum(np.bincount(labels, minlength=k), np.bincount(refined, minlength=k))
     return bool((both >= KEPT * larger).all())
 
 
 def _matched(leaves: NDArray, labels: NDArray, weights: NDArray | None, k: int) -> NDArray:
-    """Return for each of k leaves of the tree the cluster that has most of its rows."""
+    """Match leaves of the tree to clusters so that they share the most rows in total."""
     shared = np.bincount(leaves * k + labels, weights, minlength=k * k).reshape(k, k)
     return linear_sum_assignment(shared, maximize=True)[1]
 
 
 def hyperplane_in_valley(z: Standardized, split: CellSplit, reg: float) -> SeparationResult:
-    """Return the result of a hyperplane that lies in a valley, and not at the bound's best.
+    """Convert a hyperplane in a valley of the density, not at the optimum of the bound.
 
-    The bound prefers clusters of equal size, and would leave a small one.
+    The bound prefers clusters of equal size, and would move away from a small cluster.
     """
     normal = split.coef_[0]
     w = z.direction(normal)
@@ -198,7 +198,7 @@ def refine_on_all(
     found: Refined,
     **ends: Any,
 ) -> tuple[MultiwaySeparationResult, ClusterSums]:
-    """Go on with discriminants of a sample on all rows: one pass for the start, and one a step."""
+    """Continue from discriminants of a sample with all rows: a pass to start, and one per step."""
     best = found.result
     coefficients = sampled.z.coefficients(best.directions)
     offsets = best.offsets + (rows.z.mean - sampled.z.mean) @ coefficients
@@ -209,16 +209,16 @@ def refine_on_all(
     result, sums = refine_from(rows.z, matrix, start, min_weight=rows.min_weight, **ends)
     if result.history:
         return result, sums
-    # No step holds: the discriminants of the sample, in z of all rows.
+    # No valid step: return the discriminants of the sample, in z of all rows.
     return replace(best, labels=start.labels, directions=directions, offsets=offsets), start
 
 
 class LargestDiscriminant:
-    """The cluster of rows by the largest of k discriminants, as a function that can travel."""
+    """Assigns rows to the largest of k discriminants; a class, so that dask can pickle it."""
 
     def __init__(self, planes: SeparatingPlanes):
         self.planes = planes
 
     def __call__(self, X: Any) -> NDArray:
-        """Return the clusters of rows, dense or CSR."""
+        """Return the clusters of dense or CSR rows."""
         return np.argmax(self.planes(X), axis=1)

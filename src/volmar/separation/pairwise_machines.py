@@ -1,4 +1,4 @@
-"""Pairwise machines: MSPC-MPM for k clusters from a start."""
+"""MSPC-MPM for k clusters: a minimax probability machine for each pair."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from volmar.rows import Standardized
 from volmar.separation.mpm import ROUGH, machine, regular_moments
-from volmar.separation.problem import SeparationRows, least_scores
+from volmar.separation.problem import SeparationRows, smallest_scores
 from volmar.separation.relabelling import (
     MultiwaySeparationResult,
     Step,
@@ -26,19 +26,18 @@ def pairwise_machines(
     reg: float,
     **ends: Any,
 ) -> MultiwaySeparationResult:
-    r"""Alternate the minimax probability machines of all pairs of clusters and their labels.
+    r"""Alternate between the minimax probability machines of all pairs of clusters and labels.
 
-    The machine of clusters i and j (MSPC eq. 3) has :math:`f_{ij}(z) = w_{ij}'z - b_{ij}`, in
-    units of the distance between the two means along w, positive for i, and a row
-    goes to the cluster whose worst rival it beats by most, :math:`\arg\max_i \min_j f_{ij}`. With
-    two clusters this is the iteration of MSPC-MPM. `relabel_until_settled` takes `ends`, and says
-    how it ends.
+    The machine of clusters i and j (MSPC eq. 3) has the score :math:`f_{ij}(z) = w_{ij}'z -
+    b_{ij}`, positive for i, in units of the distance between the two means along w. A row joins
+    the cluster :math:`\arg\max_i \min_j f_{ij}`. With two clusters this is the iteration of
+    MSPC-MPM. `ends` are passed to `relabel_until_settled`, which describes how the run ends.
     """
     pairs = np.array(list(combinations(range(k), 2)))
 
     def step(labels: NDArray) -> Step:
         directions, offsets, mean = _machines(z, labels, k, reg, pairs)
-        scores = least_scores(z.scores(directions) + offsets, pairs, k)
+        scores = smallest_scores(z.scores(directions) + offsets, pairs, k)
         new = np.argmax(scores, axis=1)
         sizes = np.bincount(new, z.rows.weights, k)
         moves = float(np.mean(new != labels))
@@ -50,7 +49,7 @@ def pairwise_machines(
 def _machines(
     z: Standardized, labels: NDArray, k: int, reg: float, pairs: NDArray
 ) -> tuple[NDArray, NDArray, float]:
-    """Return directions (p, m) and offsets (m,) of all pairs, and the mean probability."""
+    """Return directions (p, m), offsets (m,) and the mean probability of all pairs."""
     center = z.moments.center
     parts = [regular_moments(z, z.rows.moments(labels == j, center=center), reg) for j in range(k)]
     directions, offsets, probabilities = [], [], []
@@ -66,21 +65,21 @@ def _machines(
 def machines_from_start(
     rows: SeparationRows, k: int, seed: int, solver: TwoWaySolver, min_cluster_size: Any
 ) -> MultiwaySeparationResult:
-    """Start from k-means or given labels, and let the machines of all pairs settle."""
+    """Run `pairwise_machines` from k-means or given labels."""
     z = rows.z
     labels = solver.start_labels(rows, k, seed)
     found = np.count_nonzero(np.bincount(labels, z.rows.weights, minlength=k))
     if found < k:
         raise ValueError(
-            f"the start has rows of positive weight in {found} of n_clusters={k} clusters: X "
-            "has too few different rows. Lower n_clusters."
+            f"the start has only {found} of n_clusters={k} clusters with rows of positive "
+            "weight, because X has too few different rows. Lower n_clusters."
         )
     result = pairwise_machines(
         z, labels, k, solver.usual_reg, min_weight=rows.min_weight, **solver.steps
     )
     if not result.history:
         raise ValueError(
-            f"the start leaves a cluster below min_cluster_size={min_cluster_size}. "
+            f"the first step leaves a cluster below min_cluster_size={min_cluster_size}. "
             "Lower it, lower n_clusters, or give other labels as init."
         )
     return result

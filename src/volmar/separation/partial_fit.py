@@ -1,4 +1,4 @@
-"""`MSPC.partial_fit`: clusters of batches of rows, re-estimated from their moments."""
+"""`MSPC.partial_fit`: clusters of batches of rows, updated from accumulated moments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from volmar.separation.problem import SeparationRows
 from volmar.separation.tree import SeparationTree
 from volmar.solvers import Status
 
-# What is needed of parameters: batches are clustered by linear discriminants of moments.
+# Required values of parameters: batches are clustered by linear discriminants of moments.
 NEEDED = {
     "kernel": "linear",
     "multiway": "recursive",
@@ -38,7 +38,7 @@ NEEDED = {
 
 
 class BatchSeparation(SeparationTree):
-    """What `MSPC` does with rows that come in batches."""
+    """Base class of `MSPC` that implements `partial_fit`."""
 
     n_features_in_: int
     n_samples_seen_: int
@@ -48,7 +48,7 @@ class BatchSeparation(SeparationTree):
     def _publish_sides(
         self, rows: SeparationRows, result: Any, sides: tuple[Moments, Moments]
     ) -> None:
-        """Set what was fitted to two clusters, from the moments of cluster 0 and of cluster 1."""
+        """Set the fitted attributes of two clusters, from the moments of clusters 0 and 1."""
 
     @one_thread()
     @explain_memory
@@ -60,33 +60,32 @@ class BatchSeparation(SeparationTree):
     ) -> Self:
         """Update the clusters with a batch of rows.
 
-        The first batch is clustered as `fit` does (a model of `fit` begins again, with a
-        warning: its rows are gone). Of every batch the weight, the mean and the
-        second moments of all rows and the weight and mean of each cluster are added to those of
-        the batches before, with the clusters that the present discriminants give to its rows. The
-        discriminants of the sums take their place: of two clusters the hyperplane of MSPC-GEP
-        for these moments, cut in the middle between the means. Rows are not kept.
+        The first batch is clustered by `fit`. A model that was fitted by `fit` starts again with a
+        warning, because its rows were not kept. Each later batch is assigned to clusters by the
+        current discriminants. Its moments are added to those of the earlier batches: weight, mean
+        and second moments of all rows, and weight and mean of each cluster. The discriminants are
+        then computed again from the sums. For two clusters they are the hyperplane of MSPC-GEP for
+        these moments, cut midway between the means. Rows are not kept.
 
-        A batch of n rows costs O(n d²), and an update of k clusters O(d³ + k d²), whatever the
-        number of rows before. Earlier rows stay in the cluster that they were given, so that the
-        result depends on the order of the batches; the first one should have a few hundred rows
-        of all clusters.
+        A batch of n rows costs O(n d²) and an update of k clusters O(d³ + k d²), independent of
+        the number of earlier rows. Earlier rows are not reassigned, so the result depends on the
+        order of the batches. The first batch should have a few hundred rows from all clusters.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            A batch of rows, dense or CSR, in memory; of one row or more after the first.
+            Batch of rows in memory, dense or CSR. Later batches may have a single row.
         y : ignored
-            For compatibility with scikit-learn.
+            Present for compatibility with scikit-learn.
         sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
+            Weight of each row; weight 2 is the same as a duplicated row.
 
         Returns
         -------
         self
-            `labels_` and `result_` are those of the last batch, `n_samples_seen_` counts the rows
-            of all. Cluster numbers stay as they are, whatever the sizes become. `tree_` is that
-            of the first batch, and is dropped with the second; `min_cluster_size` holds in the
+            `labels_` and `result_` refer to the last batch, `n_samples_seen_` to all batches.
+            Cluster numbers do not change, even if the order of the sizes does. `tree_` describes
+            the first batch and is removed with the second. `min_cluster_size` applies to the
             first batch only.
 
         Examples
@@ -106,7 +105,7 @@ class BatchSeparation(SeparationTree):
             return self
         if hasattr(self, "result_"):
             warn_user(
-                "this model was fitted by fit, which keeps no moments: partial_fit begins again "
+                "this model was fitted by fit, which keeps no moments. partial_fit starts again "
                 "with this batch. Use partial_fit from the first batch on, or "
                 "MSPC(..., init=model).partial_fit(X) to start from the clusters of a model."
             )
@@ -120,19 +119,17 @@ class BatchSeparation(SeparationTree):
 
     def _check_batches(self, X: Any) -> None:
         if is_dask(X):
-            refuse_blocks(
-                "MSPC.partial_fit", "a batch is rows in memory, and fit takes all blocks"
-            )
+            refuse_blocks("MSPC.partial_fit", "a batch must be in memory; use fit for all blocks")
         if not isinstance(self.n_clusters, Integral) or int(self.n_clusters) < 2:
             raise ValueError(
-                f"n_clusters={shown(self.n_clusters)} must be a number, at least 2, for "
+                f"n_clusters={shown(self.n_clusters)} must be an integer of at least 2 for "
                 "partial_fit. Find it with fit on a sample."
             )
         for name, needed in NEEDED.items():
             if getattr(self, name) != needed:
                 raise ValueError(
-                    f"{name}={shown(getattr(self, name))} has no partial_fit, which adds up "
-                    f"moments of rows. Use {name}={needed!r}, or fit."
+                    f"partial_fit does not support {name}={shown(getattr(self, name))}, because "
+                    f"it keeps only moments of rows. Use {name}={needed!r}, or fit."
                 )
 
     def _begin(self, X: Any, sample_weight: Any) -> None:
@@ -142,7 +139,7 @@ class BatchSeparation(SeparationTree):
         require_memory(
             (4.0 if k > 2 else 6.0) * 8 * d**2,
             f"the second moments of {d} columns",
-            "Reduce the columns first, with sklearn.decomposition.TruncatedSVD(100) say.",
+            "Reduce the columns first, e.g. with sklearn.decomposition.TruncatedSVD(100).",
         )
         weights = check_sample_weight(sample_weight, rows.shape[0])
         with quiet():
@@ -151,23 +148,23 @@ class BatchSeparation(SeparationTree):
         if not moments.weight.min() > 0:
             found = int(np.count_nonzero(moments.weight))
             raise ValueError(
-                f"the first batch of {rows.shape[0]} rows has {found} of n_clusters={k} clusters. "
-                "Begin with a larger batch, or lower n_clusters."
+                f"the first batch of {rows.shape[0]} rows has only {found} of n_clusters={k} "
+                "clusters. Start with a larger batch, or lower n_clusters."
             )
-        if not hasattr(self, "reg_"):  # clusters of a tree alone
+        if not hasattr(self, "reg_"):  # the result is the tree itself
             splits = [node.model for node in self.tree_.splits()]
             found_regs = [model.reg_ for model in splits if hasattr(model, "reg_")]
             self.reg_ = min(found_regs, default=self._solver().usual_reg)
         self.batch_moments_, self.n_samples_seen_ = moments, moments.n_rows
 
     def _add_batch(self, X: Any, sample_weight: Any) -> None:
-        """Add a batch; the model stays as it is where that fails."""
+        """Add a batch; the model is unchanged if that fails."""
         before = self.batch_moments_
         k = before.weight.size
         if int(self.n_clusters) != k:
             raise ValueError(
-                f"n_clusters={self.n_clusters}, and the batches so far have {k} clusters. Set it "
-                "back, or begin with a clone."
+                f"n_clusters={self.n_clusters} differs from the {k} clusters of earlier batches. "
+                f"Set n_clusters={k}, or start with a clone of the model."
             )
         rows = self._validate(X, reset=False)
         weights = check_sample_weight(sample_weight, rows.shape[0])
@@ -191,7 +188,7 @@ class BatchSeparation(SeparationTree):
         vars(self).update(vars(new))
 
     def _set_moments(self, moments: BatchMoments) -> None:
-        """Estimate the clusters from moments."""
+        """Update the fitted attributes from moments."""
         z, reg = moments.standardized(), float(self.reg_)
         rows: Any = SeparationRows(None, z.rows, standardized, reg, None, self.min_cluster_weight_)
         rows.z = z

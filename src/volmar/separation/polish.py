@@ -1,4 +1,4 @@
-"""A last step of MSPC: the minimum density hyperplane near its own, where there is a gap."""
+"""Last step of MSPC: move its hyperplane to a nearby minimum of the density."""
 
 from __future__ import annotations
 
@@ -20,40 +20,41 @@ from volmar.separation.two_groups import both_sides, mean_differences
 from volmar.solvers.hyperplane_density import HyperplaneDensity
 from volmar.solvers.minimum_density import MinimumDensityResult, descend
 
-# Both halves of the rows must show a gap at this level.
+# Significance level at which both halves of the rows must show a gap.
 LEVEL = 0.01
-# How much wider than the cut the slab of the density is, in standard deviations.
+# Distance beyond the cut up to which the density is searched, in standard deviations.
 SLACK = 0.1
-# Share of the smaller side that may change sides: with more it is another split.
+# Maximum share of the smaller side that may change sides; beyond it the split is another one.
 NEAR = 0.2
-# Halves may have a singular correlation where the whole has not.
-LEAST_REG = 1e-3
-# When the descent ends.
+# Minimum regularisation, because the correlation matrix of half of the rows may be singular.
+MIN_REG = 1e-3
+# End of the descent.
 MAX_ITER, TOL = 200, 1e-6
 
 
 def check_polish(model: Any) -> None:
-    """Refuse a polish that there is not, and parameters of `MSPC` that have none."""
+    """Raise an error for an unknown `polish`, or for parameters that exclude it."""
     if model.polish is None:
         return
     check_choice("polish", model.polish, ["density"])
     for name, without in (("mode", "paper"), ("multiway", "pairwise")):
         if getattr(model, name) == without:
             raise ValueError(
-                f"polish={model.polish!r} has no meaning with {name}={without!r}. Leave out one "
-                "of the two."
+                f"polish={model.polish!r} cannot be combined with {name}={without!r}. Leave out "
+                "one of the two."
             )
 
 
 def polished(
     polish: str | None, rows: SeparationRows, result: SeparationResult, seed: int
 ) -> SeparationResult:
-    """Return the minimum density hyperplane near that of a result, or the result.
+    """Return the minimum density hyperplane near that of a result, or the result itself.
 
-    It stays as it is without a `polish`, where held-out rows show no gap along its direction
-    (`has_gap`), and where the other has no deeper valley, leaves less than the minimum weight on
-    a side, or is another split: a fifth of the smaller side has changed sides. The new labels have
-    their own bound; `residuals` are those of the density.
+    The result is unchanged if `polish` is None, or if held-out rows show no gap along its
+    direction (`has_gap`). It is also unchanged if the new hyperplane has no deeper valley, leaves
+    less than the minimum weight on a side, or is a different split: more than a fifth of the
+    smaller side has changed sides. The bound is computed again for the new labels; `residuals` are
+    those of the density.
     """
     if polish is None or not has_gap(rows, result, seed):
         return result
@@ -75,11 +76,11 @@ def polished(
 
 
 def has_gap(rows: SeparationRows, result: SeparationResult, seed: int) -> bool:
-    """Whether held-out rows have more than one mode along the direction of a result.
+    """Return whether held-out rows have more than one mode along the direction of a result.
 
-    Rows of the fit would always show one where there are many features. So the direction is
-    estimated from half of a sample, by the labels of the result, and the other half tested
-    (`volmar.evidence.hump_test`), and the other way round: both must show a gap.
+    With many features, the rows of the fit would always show a gap. Therefore the direction is
+    estimated from one half of a sample, by the labels of the result, and tested on the other half
+    (`volmar.evidence.hump_test`), and vice versa. Both tests must show a gap.
     """
     rng = np.random.default_rng(seed)
     sample, chosen = start_rows(rows.X, rows.z, rng)
@@ -88,7 +89,7 @@ def has_gap(rows: SeparationRows, result: SeparationResult, seed: int) -> bool:
     is_first = rng.permutation(numbers.size) < numbers.size // 2
     first = is_first[copies]  # copies of a row go to the same half
     return all(
-        _p_value(sample, labels, learn, max(result.reg, LEAST_REG), rng) <= LEVEL
+        _p_value(sample, labels, learn, max(result.reg, MIN_REG), rng) <= LEVEL
         for learn in (first, ~first)
     )
 
@@ -100,7 +101,10 @@ def _smaller(share: float) -> float:
 def _p_value(
     sample: StartRows, labels: NDArray, learn: NDArray, reg: float, rng: np.random.Generator
 ) -> float:
-    """Return the p-value of one mode of the other rows, along the direction of these."""
+    """Return the p-value of unimodality of the held-out rows along a direction.
+
+    The direction is that of the `learn` rows and their labels.
+    """
     Z, sides = sample.Z[learn], labels[learn][:, None]
     if not both_sides(sides).all():
         return 1.0
@@ -118,7 +122,7 @@ def _separation(
     problem: HyperplaneDensity,
     unit: float,
 ) -> SeparationResult:
-    """Return a minimum density hyperplane as a result of MSPC, with the bound of its labels."""
+    """Convert a minimum density hyperplane to a result of MSPC, with the bound of its labels."""
     z = rows.z
     w, threshold = found.normal, found.threshold * unit
     labels = z.scores(w) > threshold

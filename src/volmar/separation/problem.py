@@ -1,4 +1,4 @@
-"""The rows of a separation problem, as all starts see them, and scores by separating planes."""
+"""The rows of a separation problem, shared by all starts, and scores by hyperplanes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from volmar.separation.gep import RegularizedCorrelation, mean_difference
 
 @dataclass(eq=False)
 class SeparationRows:
-    """Rows in units of their standard deviations, with what does not depend on the labels.
+    """Rows in units of their standard deviations, and quantities that do not depend on labels.
 
-    X are the rows, or their features under the kernel whose `feature_map` it is, and `source` the
-    same. `scaling` (`standardized`, `exactly_standardized` or `evenly_scaled`) gives them their
-    units, `min_weight` is the minimum weight of a cluster, and `reg` the regularisation where no
-    race chooses one.
+    X are the rows, or their kernel features by `feature_map`, and `source` provides passes over
+    them. `scaling` (`standardized`, `exactly_standardized` or `evenly_scaled`) computes their
+    units, `min_weight` is the minimum weight of a cluster, and `reg` the regularisation unless
+    the race of starts chooses one.
     """
 
     X: Any
@@ -42,22 +42,22 @@ class SeparationRows:
     reg: float
     feature_map: Any
     min_weight: float
-    #: Rows on one side of the cut by which the moments were summed, and their moments.
+    #: Mask of the rows on one side of the first cut, and their moments (see `cut_first`).
     _first_cut: tuple[NDArray, Moments] | None = None
 
     @cached_property
     def z(self) -> Standardized:
-        """The rows, standardised: a pass, unless `cut_first` was it."""
+        """The standardised rows: one pass, unless `cut_first` has been called."""
         return self._standardized()
 
     @cached_property
     def regularized(self) -> RegularizedCorrelation:
-        """R + reg I."""
+        """Factorised R + reg I, with the `reg` of these rows."""
         return RegularizedCorrelation(self.z.correlation, self.reg)
 
     @property
     def given(self) -> Any:
-        """Rows in the units of the user, for k-means: only distances count."""
+        """Rows in the user's units for k-means: any coordinates with the same distances."""
         if self.scaling is exactly_standardized or not isinstance(self.z, RowSpace):
             return self.X
         return self.z.own_units
@@ -77,13 +77,13 @@ class SeparationRows:
         return self.min_weight / self.source.total_weight
 
     def with_reg(self, reg: float) -> RegularizedCorrelation:
-        """Return R + reg I: the one there is, where it has this `reg`."""
+        """Return R + reg I, factorised; reused if `reg` is that of these rows."""
         if reg == self.reg:
             return self.regularized
         return RegularizedCorrelation(self.z.correlation, reg)
 
     def sampled(self, numbers: NDArray) -> SeparationRows:
-        """Return rows by their numbers as a problem of its own, all of weight 1."""
+        """Return a separate problem of the rows with these numbers, all of weight 1."""
         source = DenseRows(self.X[numbers])
         min_weight = self.min_share * numbers.size
         return replace(self, X=source.X, source=source, min_weight=min_weight, _first_cut=None)
@@ -91,9 +91,9 @@ class SeparationRows:
     def cut_first(self, planes: SeparatingPlanes) -> tuple[Any, NDArray]:
         """Return labels by a hyperplane, and the difference of the means of its sides in z.
 
-        Of dense rows in memory it takes one pass that sums the moments of both sides, which brings
-        the units of the rows, too; moments of other labels later (`sides`) then take the rows that
-        differ only.
+        For dense rows in memory, a single pass sums the moments of both sides and computes the
+        units of the rows. Moments of other labels (`sides`) then need only the rows whose labels
+        differ.
         """
         normal = planes.coefficients
         threshold = float(normal @ planes.mean) + planes.threshold
@@ -108,7 +108,7 @@ class SeparationRows:
         return labels, self.z.difference_of_means(part)
 
     def sides(self, labels: Any) -> tuple[Moments, Moments]:
-        """Return the moments of the labelled rows and of the others: at most one pass."""
+        """Return the moments of the rows with label True and of the others: at most one pass."""
         z = self.z
         if self._first_cut is not None:
             first, part = self._first_cut
@@ -125,7 +125,7 @@ class SeparationRows:
         z = self.scaling(self.source, known)
         if z.kept.size == 0:
             raise ValueError(
-                f"all {self.X.shape[0]} rows of X are the same, there is nothing to separate. "
+                f"all {self.X.shape[0]} rows of X are the same, so there is nothing to separate. "
                 "Check that X was loaded correctly."
             )
         return z
@@ -133,11 +133,11 @@ class SeparationRows:
 
 @dataclass(frozen=True)
 class SeparatingPlanes:
-    """Hyperplanes in the coordinates of the data, or of features of the `feature_map`.
+    """Hyperplanes in the coordinates of the data, or of the features of `feature_map`.
 
-    Rows less `mean`, times the `coefficients` (d,) or (d, m), are cut at `threshold`, and scores
-    are in units of `unit`. `pairs` (m, 2) are the two clusters that each direction separates; None
-    for a direction a cluster, or one.
+    The scores are ``((X - mean) @ coefficients - threshold) / unit``, with `coefficients` of shape
+    (d,) or (d, m). `pairs` (m, 2) are the two clusters that each direction separates; None if
+    there is a single direction, or one per cluster.
     """
 
     mean: NDArray
@@ -148,7 +148,7 @@ class SeparatingPlanes:
     feature_map: Any = None
 
     def __call__(self, X: Any) -> NDArray:
-        """Return the scores of rows, dense or CSR: (n,), or (n, k) of more than two clusters."""
+        """Return the scores of dense or CSR rows: (n,), or (n, k) for k > 2 clusters."""
         if self.feature_map is not None:
             scores = mapped_scores(self.feature_map, X, self.coefficients)
             scores = scores - (self.mean @ self.coefficients).astype(scores.dtype)
@@ -159,17 +159,17 @@ class SeparatingPlanes:
         scores /= scores.dtype.type(self.unit)
         if self.pairs is None:
             return scores
-        return least_scores(scores, self.pairs, int(self.pairs.max()) + 1)
+        return smallest_scores(scores, self.pairs, int(self.pairs.max()) + 1)
 
 
 def planes_of(rows: SeparationRows, w: NDArray, threshold: Any, **more: Any) -> SeparatingPlanes:
-    """Return the planes of directions w of standardised rows."""
+    """Return the hyperplanes of directions w of standardised rows."""
     z, features = rows.z, rows.feature_map
     return SeparatingPlanes(z.mean, z.coefficients(w), threshold, feature_map=features, **more)
 
 
 def check_features(X: Any) -> None:
-    """Refuse features of a kernel whose squares do not fit their dtype."""
+    """Raise an error if squares of kernel features overflow or underflow their dtype."""
     try:
         check_magnitude(X)
     except ValueError as error:
@@ -179,10 +179,10 @@ def check_features(X: Any) -> None:
         ) from error
 
 
-def least_scores(scores: NDArray, pairs: NDArray, k: int) -> NDArray:
-    """Return for each row and cluster the least of its scores against the others, (n, k)."""
-    least = np.full((scores.shape[0], k), np.inf, dtype=scores.dtype)
+def smallest_scores(scores: NDArray, pairs: NDArray, k: int) -> NDArray:
+    """Return (n, k) the minimum score of each row and cluster against the other clusters."""
+    smallest = np.full((scores.shape[0], k), np.inf, dtype=scores.dtype)
     for column, (one, other) in zip(scores.T, pairs, strict=True):
-        np.minimum(least[:, one], column, out=least[:, one])
-        np.minimum(least[:, other], -column, out=least[:, other])
-    return least
+        np.minimum(smallest[:, one], column, out=smallest[:, one])
+        np.minimum(smallest[:, other], -column, out=smallest[:, other])
+    return smallest

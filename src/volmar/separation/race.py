@@ -1,4 +1,4 @@
-"""The race of starts: directions learnt on one half of a sample, ranked on the other."""
+"""The race of starts: directions fitted to one half of a sample and ranked on the other."""
 
 from __future__ import annotations
 
@@ -30,36 +30,38 @@ from volmar.separation.two_groups import (
     normal_group_directions,
 )
 
-# With fewer rows there are no halves: directions are ranked on the rows that they come from.
-FEWEST_ROWS = 16
-# Alternations of all starts, with so many rows of the half (more where these are few for the
-# features) and judged by as many; then of the best of them, so many, with all rows.
+# Minimum number of rows for halves; fewer rows both fit and rank the directions.
+MIN_ROWS = 16
+# First, this number of alternations of all starts on this number of rows of the half (more if
+# there are many features), ranked on as many rows. Then the number of best directions that go on,
+# and their number of alternations on all rows of the half.
 FIRST_ROUNDS, FIRST_ROWS, N_KEPT, MORE_ROUNDS = 2, 800, 4, 4
-# Starts as they are must be so much better: what many features agree on is preferred to one.
+# Factor by which an unchanged start must be better. Splits on which many features agree are
+# preferred to a split of one feature.
 AS_IT_IS = 3.0
-# At this depth of the valley at the cut nothing else is looked for, not in the other half either.
+# Depth of the valley at the cut from which the race ends at once, without the other half.
 CLEAR = 0.5
-# Where there is none: steps of EM with this regularisation, then alternations with `SMALL_REG`.
-# Both need rows that are not few for their features.
+# Without such a valley, and with enough rows per feature: regularisation and steps of EM, which
+# alternations with `SMALL_REG` follow.
 EM_REG, EM_STEPS = 0.03, 20
-# The regularisations to choose from where none is given, and how much better the smaller one must
-# be: it also fits more of the noise.
+# The regularisations to choose from if none is given, and the factor by which the smaller one must
+# be better, because it also fits more noise.
 REG, SMALL_REG, HANDICAP = 1.0, 0.1, 1.5
-# A run has lost the split that it started from if its direction has less than this of the score.
+# A run has lost the split of its start if its direction has less than this share of the score,
 KEPT = 0.5
-# It has not where the projections on the two are correlated by at least this.
+# unless the projections on the two directions have at least this correlation.
 SAME = 0.99
-# The whole race finds at most so many times the score of its first half, most likely.
-MOST_GAIN = 10.0
-# Halves may have a singular correlation where the whole has not.
-LEAST_REG = 1e-3
+# Largest likely ratio of the final score of the race to the score after its first half.
+MAX_GAIN = 10.0
+# Minimum regularisation, because the correlation matrix of half of the rows may be singular.
+MIN_REG = 1e-3
 
 
 class Winner(NamedTuple):
-    """The direction w that held-out rows prefer, and the `reg` that it was found with.
+    """The direction w with the highest score on held-out rows, and the `reg` of its fit.
 
-    It was ranked by `score` (see `held_out_scores`); `kappa2` is Theorem 2's bound on kappa^2
-    along it on held-out rows, not regularised, and `depth` that of the valley at its cut there.
+    `score` is that of `held_out_scores`, `kappa2` Theorem 2's bound on kappa^2 along w, not
+    regularised, and `depth` the depth of the valley at the cut. All three are of held-out rows.
     """
 
     w: NDArray
@@ -70,7 +72,7 @@ class Winner(NamedTuple):
 
 
 class _Half(NamedTuple):
-    """Rows to learn from, those of the other half, and where the first may start."""
+    """Rows to fit directions to, held-out rows to rank them, and the starts."""
 
     rows: StartRows
     held_out: StartRows
@@ -88,25 +90,25 @@ def race(
     hurdle: float = 0.0,
     n_halves: int = 2,
 ) -> Winner:
-    """Alternate from many directions on each half of the rows; return what the other prefers.
+    """Alternate from many directions on each half of the rows; return the best on the other.
 
     The alternation is that of `separation_gep`: it maximises the regularised bound on the rows of
-    its half. All directions of a half go through its rows together, as matrix products. Which of
-    the local optima is taken is decided by held-out rows, by the bound without the regulariser and
-    the valleys of the density (`held_out_scores`): the regularised bound of the same rows prefers
-    halves of the noise to small groups, and rises with every direction that fits noise.
+    its half. All directions of a half are updated together, as matrix products. Held-out rows
+    choose among the local optima, by the bound without the regulariser and by the valleys of the
+    density (`held_out_scores`). The regularised bound of the same rows would prefer halves of the
+    noise to small groups, and it increases with every direction that fits noise.
 
-    Where no direction has a clear valley, and there are rows enough, directions of two normal
-    groups with one covariance are tried as well (`normal_group_directions`): groups beside each
-    other in strongly correlated features are hidden from the others.
+    If no direction has a clear valley and there are enough rows, directions of two normal groups
+    with a common covariance are tried as well (`normal_group_directions`). They can find groups
+    that lie side by side in strongly correlated features, which the other starts miss.
 
-    Without a `reg` it is 1, or 0.1 where only that finds a valley. `numbers` (n,) tells which row
-    each row of the sample is; copies of a row go to the same half. Raises `PostponedSplitError`
-    after the first half, where the race is unlikely to have a score of `hurdle`. With `n_halves`
-    of 1 directions are learnt on one half only, in half of the time.
+    If `reg` is None it is 1, or 0.1 if only 0.1 finds a valley. `numbers` (n,) identifies the
+    original row of each row of the sample; copies of a row go to the same half. Raises
+    `PostponedSplitError` after the first half if the race is unlikely to reach a score of
+    `hurdle`. With `n_halves=1` directions are fitted to one half only, in half of the time.
     """
     rng = np.random.default_rng(seed)
-    first = REG if reg is None else max(reg, LEAST_REG)
+    first = REG if reg is None else max(reg, MIN_REG)
     halves, found = [], []
     for learn, judge in _halves(rows, rng, numbers)[:n_halves]:
         correlation = np.asarray(learn.Z.T @ learn.Z, dtype=np.float64) / len(learn.Z)
@@ -134,8 +136,8 @@ def race(
 
 
 def _check_promise(found: list[Winner | None], hurdle: float) -> None:
-    """Raise `PostponedSplitError` where the race is unlikely to have a score of `hurdle`."""
-    promise = MOST_GAIN * max((one.score for one in found if one is not None), default=np.inf)
+    """Raise `PostponedSplitError` if the race is unlikely to reach a score of `hurdle`."""
+    promise = MAX_GAIN * max((one.score for one in found if one is not None), default=np.inf)
     if promise < hurdle:
         raise PostponedSplitError(promise)
 
@@ -150,10 +152,10 @@ def separation_by_race(
     hurdle: float = 0.0,
     n_halves: int = 2,
 ) -> SeparationResult:
-    """Race directions on a sample of the rows; the best goes on with all of them.
+    """Race directions on a sample of the rows, and continue from the best with all rows.
 
-    `gep` is `separation_gep` of all rows, from R + reg I and a direction. `numbers` tells which
-    rows are copies of one row, and `hurdle` and `n_halves` are those of `race`.
+    `gep` is `separation_gep` of all rows, from R + reg I and a direction. Equal `numbers` mark
+    copies of a row. `hurdle` and `n_halves` are those of `race`.
     """
     sample, chosen = start_rows(rows.X, rows.z, np.random.default_rng(seed))
     share, R = rows.min_share, rows.z.correlation
@@ -179,8 +181,9 @@ def is_lost(
 ) -> bool:
     """Return whether a run from the direction `start` ended at one that separates much less.
 
-    The regularised objective of all rows need not have an optimum where the winner of the race
-    is: groups beside each other in correlated features are no optimum with a large `reg`.
+    The regularised objective of all rows need not have an optimum near the winner of the race.
+    For example, a split between groups side by side in correlated features is not an optimum
+    with a large `reg`.
     """
     W = np.column_stack([start, end])
     products = W.T @ (correlation @ W)
@@ -192,7 +195,7 @@ def is_lost(
 
 
 def is_deeper(rows: StartRows, one: SeparationResult, other: SeparationResult) -> bool:
-    """Return whether the cut of a result lies in a valley that is as deep as that of another."""
+    """Return whether the valley at the cut of one result is at least as deep as at the other."""
     W = np.column_stack([one.w, other.w])
     ordered = np.sort((rows.dithered @ W.astype(rows.Z.dtype)).T, axis=1).astype(np.float64)
     depth = valleys_at(ordered, np.array([one.threshold, other.threshold])).depth
@@ -202,9 +205,9 @@ def is_deeper(rows: StartRows, one: SeparationResult, other: SeparationResult) -
 def _halves(
     rows: StartRows, rng: np.random.Generator, numbers: NDArray | None
 ) -> list[tuple[StartRows, StartRows]]:
-    """Return the pairs of rows to learn from and rows to judge by, in random order."""
+    """Return pairs of rows to fit and rows to rank directions, each in random order."""
     n = len(rows.Z)
-    if n < FEWEST_ROWS:
+    if n < MIN_ROWS:
         return [(rows, rows)]
     if numbers is None:
         order = rng.permutation(n)
@@ -229,7 +232,7 @@ def _taken(rows: StartRows, numbers: NDArray) -> StartRows:
 
 
 def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | None:
-    """Alternate on the half, rank on the other, and again with the better ones."""
+    """Alternate on one half and rank on the other; then repeat with the best directions."""
     regularized = half.regularized
     if reg != regularized.reg:
         regularized = RegularizedCorrelation(regularized.correlation, reg)
@@ -240,15 +243,15 @@ def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | Non
     if best is not None and best.depth >= CLEAR:
         return best
     W = W[:, order[:N_KEPT]]
-    # The alternation may leave a split that it had found.
+    # Keep the best direction unchanged too: the alternation may lose its split.
     W = np.hstack([_alternated(Z, regularized, W, min_share, MORE_ROUNDS), W[:, :1]])
     return _ranked(half, W, reg, min_share)[0]
 
 
 def _as_they_are(half: _Half, reg: float, min_share: float) -> Winner | None:
-    """Rank some starts as they are.
+    """Rank the starts that may be the answer without an alternation.
 
-    The alternation adds the noise of all features to a direction that was one of them.
+    The alternation adds the noise of all features to a start that is a single feature.
     """
     alone = half.starts.directions[:, half.starts.stands_alone]
     best, _ = _ranked(half, alone, reg, min_share)
@@ -258,7 +261,7 @@ def _as_they_are(half: _Half, reg: float, min_share: float) -> Winner | None:
 def _alternated(
     Z: NDArray, regularized: RegularizedCorrelation, W: NDArray, min_share: float, n_rounds: int
 ) -> NDArray:
-    """Alternate good labels for directions and the best directions for these labels."""
+    """Alternate between good labels of each direction and the best direction for these labels."""
     for _ in range(n_rounds):
         masks = _best_masks(Z, regularized, W, min_share)
         W = regularized.solve(mean_differences(Z, masks[:, both_sides(masks)]))
@@ -268,11 +271,11 @@ def _alternated(
 def _ranked(
     half: _Half, W: NDArray, reg: float, min_share: float, some: slice = slice(None)
 ) -> tuple[Winner | None, NDArray]:
-    """Rank directions on the held-out rows, or some of them: the best, and the order of all."""
+    """Rank directions on (some) held-out rows; return the best, and the order of all."""
     if W.shape[1] == 0:
         return None, np.empty(0, dtype=np.int64)
     held_out = half.held_out.dithered[some]
-    # The paper's Lambda is the variance of each feature; one reg for all that are compared.
+    # The paper's Lambda is the variance of each feature. All directions have the same reg here.
     ridge = REG * half.held_out.variances(W, some)
     judged = held_out_scores(held_out @ W.astype(held_out.dtype), min_share, ridge)
     order = np.argsort(-judged.score, kind="stable")
@@ -285,7 +288,7 @@ def _ranked(
 def _best_masks(
     Z: NDArray, regularized: RegularizedCorrelation, W: NDArray, min_share: float
 ) -> NDArray:
-    """Return the labels of a good cut along each direction; all False where there is none."""
+    """Return the labels of a good cut along each direction; all False without a valid cut."""
     P = Z @ W.astype(Z.dtype, copy=False)
     variances = np.maximum(np.einsum("ij,ij->j", W, regularized.correlation @ W), 0.0)
     ridge = regularized.reg * np.einsum("ij,ij->j", W, W)

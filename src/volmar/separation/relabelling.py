@@ -1,4 +1,4 @@
-"""Labels of k clusters that their own directions give back."""
+"""Fixed-point iteration for k clusters: directions from labels, and labels from directions."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from volmar.solvers import Result, Status
 
 @dataclass(frozen=True, repr=False)
 class MultiwaySeparationResult(Result):
-    r"""Clusters that their own linear discriminants give back.
+    r"""Clusters that are a fixed point of their linear discriminants.
 
     Attributes
     ----------
     objective : float
         Minus the separation :math:`tr((R + \lambda I)^{-1} B)` of the clusters, with B the
-        covariance of their means: minus :math:`R^2` of Theorem 2, where there are two. Of
-        pairwise machines minus the mean of their probabilities.
+        covariance of their means (for two clusters minus :math:`R^2` of Theorem 2). For pairwise
+        machines minus the mean of their probabilities.
     residuals : mapping
         "moves": share of the rows that the last step relabelled.
     labels : ndarray of shape (n,)
-        Clusters.
+        Cluster of each row.
     directions : ndarray of shape (p, m)
-        Directions in z.
+        Directions in the standardised coordinates z.
     offsets : ndarray of shape (m,)
-        Constants of the scores.
+        Constants that are added to the projections.
     pairs : ndarray of shape (m, 2)
-        Where each direction parts two clusters: the one on its positive side and the other one.
-        Empty where there is a direction for each cluster.
+        If each direction separates two clusters, the cluster on its positive side and the other
+        one. Empty if there is one direction per cluster.
     """
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -50,10 +50,10 @@ class MultiwaySeparationResult(Result):
 
 
 class Step(NamedTuple):
-    """Directions and offsets learnt from labels, what they are worth, and their own labels.
+    """Directions and offsets fitted to labels, their objective `value`, and the new labels.
 
-    `weights` (k,) are those of the clusters of these labels, `moves` is the share of the rows that
-    are relabelled, and `key` the same for the same labels.
+    `weights` (k,) are the weights of the new clusters, `moves` is the share of relabelled rows,
+    and `key` is equal for equal labels.
     """
 
     directions: NDArray
@@ -75,14 +75,13 @@ def relabel_until_settled(
     pairs: NDArray | None = None,
     keeps_best: bool = False,
 ) -> MultiwaySeparationResult:
-    """Repeat a step from its own labels, none of whose clusters are empty, until they settle.
+    """Repeat `step` from nonempty clusters until it relabels at most a share `tol` of the rows.
 
-    A fixed-point iteration, not a descent: labels that come back end it, and so does a step that
-    would leave a cluster with less than `min_weight`, one for all or one each. At most a share
-    `tol` of the rows is relabelled by the last step. The last labels that hold are returned, with
-    the directions that give them; without a step that holds, `history` is empty and the labels are
-    those of the start. With `keeps_best` a run that does not settle returns the step whose
-    directions have the largest value.
+    This is a fixed-point iteration, not a descent. It also ends if labels recur, or before a step
+    that would leave a cluster with less than `min_weight` (one value, or one per cluster). The
+    labels of the last valid step are returned with the directions that give them. If no step is
+    valid, `history` is empty and the labels are those of the start. With `keeps_best`, a run that
+    does not converge returns the step with the largest value.
     """
     seen: set[bytes] = set()
     history: list[float] = []

@@ -1,4 +1,4 @@
-"""Clusters of rows in blocks of which some have known labels: from a sample to all rows."""
+"""Clusters of rows in blocks with some known labels: first of a sample, then of all rows."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from volmar.separation.gep import (
 )
 from volmar.separation.problem import SeparatingPlanes, SeparationRows
 
-# Rows that are drawn for the sample, and at most so many with a label beside them.
-DRAWN_ROWS, MOST_SEEDS = 20_000, 10_000
+# Number of rows drawn for the sample, and maximum number of additional rows with a label.
+DRAWN_ROWS, MAX_SEEDS = 20_000, 10_000
 
 
 class SeededSample(NamedTuple):
-    """Rows of a sample, their weights and seeds."""
+    """Rows of a sample, their weights, and their seeds: known labels, -1 if unknown."""
 
     X: Any
     weights: NDArray | None
@@ -42,15 +42,15 @@ class SeededSample(NamedTuple):
 
 
 def seeded_sample(X: Any, weights: Any, seeds: Any, n_classes: int, seed: int) -> SeededSample:
-    """Return rows drawn at random, and the first rows with a label, of each class at least one.
+    """Return random rows and the first rows with a label, at least one of each class.
 
-    X and `seeds` (-1 where unknown) lie in blocks. A few passes, and two more for each class that
-    the first `MOST_SEEDS` labels do not have.
+    X and `seeds` (-1 if unknown) are in blocks. Takes a few passes, and two more for each class
+    that is missing among the first `MAX_SEEDS` labels.
     """
     n_known = int((seeds >= 0).sum())
-    known = (seeds >= 0).first_beyond(np.arange(min(n_known, MOST_SEEDS)))
+    known = (seeds >= 0).first_beyond(np.arange(min(n_known, MAX_SEEDS)))
     chosen = [drawn_rows(X.shape[0], weights, DRAWN_ROWS, np.random.default_rng(seed)), known]
-    if n_known > MOST_SEEDS:
+    if n_known > MAX_SEEDS:
         missing = np.setdiff1d(np.arange(n_classes), seeds[known])
         chosen += [(seeds == c).first_beyond(np.arange(1)) for c in missing]
     rows = np.unique(np.concatenate(chosen))
@@ -66,10 +66,10 @@ def seeded_clusters(
     momentum: float,
     **steps: Any,
 ) -> Any:
-    """Go on from the planes of a sample, and their result, with all rows.
+    """Continue from the hyperplanes of a sample and their result `found` with all rows.
 
-    Seeded rows have their labels in all sums. Where no step holds, or max_iter=0, the planes are
-    those of the sample.
+    Seeded rows keep their labels in all sums. If no step is valid, or max_iter=0, the hyperplanes
+    of the sample are returned.
     """
     z, k = rows.z, max(np.shape(planes.coefficients)[1:], default=2)
     regularized = rows.with_reg(rows.reg)
@@ -112,17 +112,17 @@ def _seeded_split(
 
 
 class SeededScan:
-    """The best cut between bins of a projection, with seeded rows on their sides, as a scan.
+    """Scan for `separation_gep`: the best cut between bins, with seeded rows on their sides.
 
-    What is below every cut is in the first bin, and what is above in the last: as
-    `histogram_scan`, with the sums of the others in between. Two passes.
+    Like `histogram_scan`, but seeded rows of cluster 0 count in the first bin, below every cut,
+    and those of cluster 1 in the last bin. Takes two passes.
 
     Parameters
     ----------
     z : Standardized
         The rows.
     seeds : vector over the rows
-        0 or 1, -1 where not known.
+        Known cluster of each row, 0 or 1; -1 if unknown.
     """
 
     def __init__(self, z: Standardized, seeds: Any):
@@ -141,7 +141,7 @@ class SeededScan:
             return ScanCut(labels, 0.0, -np.inf, 0.0)
         direction = z.of_rows(w)
         bins = bin_sums(self.free, direction, edges[0], edges[-1], N_BINS)
-        bins = bins._replace(  # sums of a pass are kept for who asks again
+        bins = bins._replace(  # copies, because the sums of a pass are cached
             weight=bins.weight.copy(), scores=bins.scores.copy(), vectors=bins.vectors.copy()
         )
         for side, place in ((0, 0), (1, -1)):

@@ -1,4 +1,4 @@
-"""Where to start: directions that need no labels, and how well they separate held-out rows."""
+"""Start directions that need no labels, and scores of their separation on held-out rows."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.two_groups import mean_differences, two_means
 from volmar.separation.wide_columns import WideColumns, wide_columns
 
-# Fewer rows for a feature are few.
+# Rows per feature below which rows count as few.
 ROWS_PER_FEATURE = 10
-# Share of neighbouring values that differ, for a feature to be continuous; float32 has ties.
+# Share of adjacent sorted values that must differ in a continuous feature; float32 has ties.
 CONTINUOUS = 0.99
-# Features whose standard deviations differ by less than this share have one unit.
+# Maximum relative difference of the standard deviations of features with a common scale.
 ONE_UNIT = 1e-3
-# Rows to rank features by, and for a rough 2-means: so many entries, within these limits.
-FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 125, 400, 16_000
-# Up to so many features their principal directions are computed exactly.
+# Minimum and maximum number of rows to rank features and for a rough 2-means, and the number of
+# entries that sets it between these limits.
+MIN_ROWS, MAX_ROWS, MAX_ENTRIES = 125, 400, 16_000
+# Maximum number of features for exact principal directions.
 EXACT_UP_TO = 64
-# Starts of 2-means: sides of principal directions, and pairs of rows.
+# Number of starts of 2-means: sides of principal directions, and pairs of rows.
 N_PRINCIPAL, N_PAIRS = 3, 2
-# Mass of the valleys that a flat density has by chance, of any number of rows: simulated means are
-# 0.001 to 0.005 from 50 to 8,000 rows.
+# Mass of the valleys that samples of a flat density have at random. Simulated means are 0.001 to
+# 0.005 for 50 to 8,000 rows.
 FLAT = 0.003
-# Of more columns than rows, so many for each one that is taken are looked at closely.
+# With more columns than rows, number of candidate columns per selected column.
 CANDIDATES = 16
-# Weight of the regularised bound, which decides where there is no valley.
+# Weight of the regularised bound, which decides if there is no valley.
 REGULARIZED = 0.1
 
 
 class StartRows(NamedTuple):
-    """Centred rows to find starts in, in units of the features' standard deviations `scale`.
+    """Centred rows for finding starts, in units of the features' standard deviations `scale`.
 
-    `dithered` are the same with noise of the width of each column's resolution; `scale` is in the
-    units of the user over a power of two, and None where all are the same. Of more columns than
-    rows, Z are the rows in a basis of their span, and `wide` has the columns.
+    `dithered` are the same rows with noise of the width of each column's resolution. `scale` is in
+    the user's units divided by a power of two, and None if all are equal. With more columns than
+    rows, Z are the rows in a basis of their span, and `wide` gives access to the columns.
     """
 
     Z: NDArray
@@ -55,7 +56,7 @@ class StartRows(NamedTuple):
     def variances(self, W: NDArray, some: slice = slice(None)) -> NDArray:
         """Return w' diag(S) w for each column of W, S the covariance of the dithered features.
 
-        Estimated from some of the rows.
+        The slice `some` selects the rows for the estimate.
         """
         noisy = self.dithered[some]
         if self.wide is None:
@@ -65,14 +66,14 @@ class StartRows(NamedTuple):
 
     @property
     def are_few(self) -> bool:
-        """Whether there are few rows for each feature."""
+        """Whether there are fewer than `ROWS_PER_FEATURE` rows per feature."""
         return len(self.Z) < ROWS_PER_FEATURE * self.Z.shape[1]
 
 
 def start_rows(X: Any, z: Standardized, rng: np.random.Generator) -> tuple[StartRows, NDArray]:
-    """Return a sample of the rows to find starts in, by weight, and the numbers of its rows.
+    """Return a sample of the rows for finding starts, drawn by weight, and its row numbers.
 
-    They are float32, where rows are not few for their features: starts need no more digits.
+    The sample is float32 if there are enough rows per feature: starts need no more precision.
     """
     n = z.rows.n_rows
     chosen = drawn_by_weight(n, z.rows.weights, sample_size(n, z.kept.size), rng)
@@ -81,7 +82,7 @@ def start_rows(X: Any, z: Standardized, rng: np.random.Generator) -> tuple[Start
         wide = wide_columns(z, chosen)
         Z = z.T[chosen]
         return StartRows(Z, wide.dithered(Z, rng), scale, wide), chosen
-    # Of weighted rows some are drawn twice, of others all may be.
+    # Weighted rows are drawn with replacement; without weights the sample may be all rows.
     Z = z.transform(take_rows(X, chosen) if z.rows.weights is None else X[chosen])
     if len(Z) >= 2 * ROWS_PER_FEATURE * Z.shape[1]:
         Z = Z.astype(np.float32, copy=False)
@@ -96,10 +97,10 @@ def has_one_unit(z: Standardized) -> bool:
 
 
 class HeldOut(NamedTuple):
-    """What held-out rows show along k directions: `score` ranks them, -inf without a cut.
+    """Scores of k directions on held-out rows: `score` ranks them, -inf without an allowed cut.
 
-    `kappa2` is Theorem 2's bound on kappa^2, not regularised; `depth` how much lower the density
-    is at the cut than at the lower of the modes beside it, as a share of that.
+    `kappa2` is Theorem 2's bound on kappa^2, not regularised. `depth` is the relative depth of the
+    valley at the cut: one minus the density there over that of the lower of the adjacent modes.
     """
 
     score: NDArray
@@ -110,17 +111,19 @@ class HeldOut(NamedTuple):
 def held_out_scores(projections: NDArray, min_share: float, ridge: NDArray | float) -> HeldOut:
     r"""Score directions by the projections (n, k) of held-out rows.
 
-    :math:`\kappa^2 \sqrt{v} + \kappa_\lambda^2 / 10`, with v the mass of the valleys of the
-    density, beyond what a flat one has by chance, and :math:`\kappa^2`, :math:`\kappa_\lambda^2`
-    Theorem 2's bound of the best cut without and with the regulariser, which adds `ridge` to the
-    variance along each direction. With r the share of the smaller side and :math:`\delta` the
-    distance of the means in standard deviations within the sides, :math:`\kappa^2 = r \delta^2 /
-    2`: a twentieth of the rows 8 standard deviations away has 1.6, less than a cut through the
-    middle of a normal density, 1.75. The valley tells them apart. Without one the regularised
-    bound prefers what many features agree on.
+    The score is :math:`\kappa^2 \sqrt{v} + \kappa_\lambda^2 / 10`. Here v is the mass of the
+    valleys of the density beyond the random valleys of a flat density, and :math:`\kappa^2` and
+    :math:`\kappa_\lambda^2` are Theorem 2's bound of the best cut without and with the
+    regulariser, which adds `ridge` to the variance along each direction.
 
-    The rows are dithered: a column of two values is separated without any variance left, and would
-    win against every split that many features agree on.
+    With r the share of the smaller side and :math:`\delta` the distance of the means in standard
+    deviations within the sides, :math:`\kappa^2 = r \delta^2 / 2`. A small cluster of 5 % of the
+    rows at a distance of 8 standard deviations has 1.6, less than the 1.75 of a cut through the
+    middle of a normal density. The valley distinguishes the two. Without a valley, the regularised
+    bound prefers splits on which many features agree.
+
+    The rows must be dithered. A column with two values has no variance within the sides, and would
+    otherwise win against every split on which many features agree.
     """
     ordered = np.sort(projections.T, axis=1).astype(np.float64, copy=False)
     variances = ordered.var(axis=1)
@@ -134,10 +137,10 @@ def held_out_scores(projections: NDArray, min_share: float, ridge: NDArray | flo
 
 
 class Starts(NamedTuple):
-    """Directions (p, m) to start from, and which of them may be the answer as they are.
+    """Directions (p, m) to start from; `stands_alone` marks possible answers without alternation.
 
     These are continuous features, and the difference of the means of 2-means in the user's units.
-    A feature with ties has gaps of its own.
+    A feature with ties has gaps between its values, which are not valleys between groups.
     """
 
     directions: NDArray
@@ -145,7 +148,7 @@ class Starts(NamedTuple):
 
 
 def sample_size(n_rows: int, n_features: int) -> int:
-    """Rows of the race: 20 a feature, at least 4000, and no more than an eighth beyond that."""
+    """Return the sample size of the race: 20 rows per feature up to an eighth, at least 4000."""
     return min(n_rows, max(4000, min(20 * n_features, n_rows // 8)))
 
 
@@ -156,16 +159,16 @@ def start_directions(
     rng: np.random.Generator,
     min_share: float,
 ) -> Starts:
-    """Return directions to race, about `n_starts`.
+    """Return at most `n_starts` directions for the race.
 
-    Single features, the quarter of them that show two groups best by themselves; leading
-    principal directions, half of them; the difference of the means of 2-means on standardised
-    rows, and on those in the user's units where these differ, there also as it is; and random
-    directions (R + reg I)^-1 g, which are what random labels would give.
+    A quarter are the single features that show two groups best, and half are leading principal
+    directions. Others are discriminants of 2-means on the standardised rows and, if the scales of
+    the features differ, on the rows in the user's units, there also the difference of the means
+    itself. The rest are random directions (R + reg I)^-1 g, as random labels would give.
     """
     p = rows.Z.shape[1]
     quarter = max(1, n_starts // 4)
-    n_few = int(np.clip(MOST_ENTRIES // p, FEWEST_ROWS, MOST_ROWS))
+    n_few = int(np.clip(MAX_ENTRIES // p, MIN_ROWS, MAX_ROWS))
     few = slice(None, None, max(1, len(rows.Z) // n_few))
     values, noisy = rows.Z, rows.dithered[few]
     if rows.wide is not None:
@@ -197,12 +200,12 @@ def start_directions(
     stands_alone = np.zeros(directions.shape[1], dtype=bool)
     stands_alone[means.shape[1] : means.shape[1] + best.size] = is_continuous
     stands_alone[: means.shape[1]] = rows.scale is not None
-    most = max(n_starts, 1)
-    return Starts(directions[:, :most], stands_alone[:most])
+    limit = max(n_starts, 1)
+    return Starts(directions[:, :limit], stands_alone[:limit])
 
 
 def _means_labels(Z: NDArray, directions: NDArray, rng: np.random.Generator) -> NDArray:
-    """Return the labels of 2-means as a column; none where all rows are the same."""
+    """Return the labels of 2-means as a column; no column if all rows are equal."""
     Z = Z - Z.mean(axis=0)
     one, other = Z[rng.integers(0, len(Z), (2, N_PAIRS))]
     between = np.hstack([directions[:, :N_PRINCIPAL], (one - other).T])
@@ -213,9 +216,9 @@ def _means_labels(Z: NDArray, directions: NDArray, rng: np.random.Generator) -> 
 
 
 def _leading(correlation: NDArray, k: int, rng: np.random.Generator) -> NDArray:
-    """Return k leading eigenvectors, roughly where there are many features: they only start.
+    """Return k leading eigenvectors, approximate for many features, since they are only starts.
 
-    Their signs are left as they come: a cut has the same rows on its two sides.
+    Their signs are arbitrary: they do not change the two sides of a cut.
     """
     p = correlation.shape[0]
     if p <= EXACT_UP_TO:

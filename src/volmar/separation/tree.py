@@ -1,4 +1,4 @@
-"""More than two clusters of MSPC: splits of splits, then discriminants that compete."""
+"""More than two clusters of MSPC: repeated splits, then competing discriminants."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.seeded_blocks import seeded_clusters, seeded_sample
 from volmar.separation.two_way import TwoWaySolver, cross_fit_probability
 
-# Rows on which halves are cross-fitted at most: the probability is known to a hundredth or two.
+# Maximum number of rows for cross-fitting; the error of the probability is then 0.01 to 0.02.
 CROSS_FIT_ROWS = 4000
-# What is known of a split into two, for a tree that has no other.
+# Attributes of a split that are also set on the model if the tree has only this split.
 OF_A_SPLIT = (
     "coef_",
     "intercept_",
@@ -64,7 +64,7 @@ OF_A_SPLIT = (
 
 
 class SeparationTree(KernelMixin, WeightedClusterer):
-    """What `MSPC` does to find more than two clusters, or their number."""
+    """Base class of `MSPC` that finds more than two clusters, or the number of clusters."""
 
     _postpones = True
     _hurdle: float = 0.0
@@ -77,11 +77,11 @@ class SeparationTree(KernelMixin, WeightedClusterer):
 
     @abstractmethod
     def _solver(self) -> TwoWaySolver:
-        """Return how two clusters are found."""
+        """Return the solver for two clusters, from the parameters of the same names."""
 
     @abstractmethod
     def _minimum_share(self, n: int, k: int) -> float:
-        """Return the minimum share of a cluster, of n rows in k clusters."""
+        """Return the minimum share of a cluster, for n rows in k clusters."""
 
     @abstractmethod
     def _problem(
@@ -93,21 +93,21 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         n_rows: int | None = None,
         feature_map: Any = None,
     ) -> SeparationRows:
-        """Return the rows, or their features under the kernel, standardised.
+        """Return the standardised rows, or their standardised kernel features.
 
-        k is given where clusters of a tree compete, `n_rows` where X is a sample of so many rows.
+        k is given if clusters of a tree compete, and `n_rows` if X is a sample of that many rows.
         """
 
     @abstractmethod
     def _publish_clusters(
         self, rows: SeparationRows, result: MultiwaySeparationResult, reg: float
     ) -> None:
-        """Set what was fitted to k clusters with discriminants or machines."""
+        """Set the fitted attributes of k clusters with discriminants or machines."""
 
     def _fit_tree(self, X: Any, weights: Any, steps: Iterable[int]) -> GrownTree:
-        """Split, and split again; then let all clusters compete for all rows.
+        """Split repeatedly; then let all clusters compete for all rows.
 
-        Many rows are refined on a sample first, and then from there all of them.
+        With many rows, clusters are refined on a sample first, and then on all rows.
         """
         n = X.shape[0]
         self.min_cluster_weight_ = self._minimum_in_tree(n, weights)
@@ -162,13 +162,13 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         return grown
 
     def _guided_params(self, free: Any) -> dict[str, Any]:
-        """Return the regularisation of the free clusters, or the smallest of their splits."""
+        """Return the smallest regularisation of the model without guidance and of its splits."""
         models = [node.model for node in free.tree_.splits()] if hasattr(free, "tree_") else []
         regs = [model.reg_ for model in [free, *models] if hasattr(model, "reg_")]
         return {"reg": min(regs)} if regs else {}
 
     def _fit_seeded_blocks(self, X: Any, weights: Any, seeds: Seeds, /) -> None:
-        """Fit a sample with most of the labels, and go on from there with all rows."""
+        """Fit a sample with known labels, and continue from there with all rows."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         names, numbers = seeds
         sample = seeded_sample(X, weights, numbers, names.size, seed)
@@ -185,7 +185,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         else:
             model = silent_clone(self).set_params(n_clusters=classes.size, reg=few.reg_)
             model.n_features_in_ = X.shape[1]
-            model._guide = replace(guide, k=classes.size)  # numbers of clusters stay
+            model._guide = replace(guide, k=classes.size)  # keeps the numbers of the clusters
             planes, result = few._planes, few.result_
             rows = model._problem(X, weights, classes.size, feature_map=planes.feature_map)
             momentum, steps = 0.0 if self.mode == "paper" else 1.0, self._solver().steps
@@ -198,9 +198,9 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         self.labels_ = lazy_vector(labels)
 
     def _refit_root(self, X: Any, weights: Any) -> None:
-        """Fit the only split of a tree to all rows, from where it is in a sample of them.
+        """Fit the only split of a tree to all rows, starting from the split of a sample.
 
-        A hyperplane that lies in a valley, and not at the bound's best, stays where it is.
+        A hyperplane in a valley of the density, not at an optimum of the bound, is not moved.
         """
         root, solver = self.tree_.root, self._solver()
         sampled, planes = root.model, root.model._planes
@@ -237,9 +237,9 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         self.tree_.sizes = tuple(node.n_rows for node in root.children)
 
     def _minimum_in_tree(self, n: int, weights: NDArray | None) -> float:
-        """Return the minimum weight of a cluster; NaN where `min_cluster_size` is not given."""
+        """Return the minimum weight of a cluster; NaN without a single `min_cluster_size`."""
         if not isinstance(self.n_clusters, str):
-            self._minimum_share(n, self.n_clusters)  # refuses what no labels could hold
+            self._minimum_share(n, self.n_clusters)  # raises an error if no labels could meet it
         size: Any = self.min_cluster_size
         if size is None or np.ndim(size) > 0:
             return float("nan")
@@ -247,10 +247,11 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         return float(count) if weights is None else count / n * float(weights.sum())
 
     def _smallest_leaf(self, n: int, weights: Any) -> float:
-        """Return the weight that a leaf must have to be one of a given number of clusters.
+        """Return the minimum weight of a leaf for a given number of clusters.
 
-        Without a `min_cluster_size` each split has its own minimum, a share of its part, and many
-        clusters would be single rows of small parts. 0 for "auto", whose splits are tested.
+        If `min_cluster_size` is None, each split has its own minimum, a share of its part. With
+        many clusters some would then be single rows of small parts. Returns 0 for "auto", whose
+        splits are tested.
         """
         is_chosen = self.min_cluster_size is not None or self._solver().mode == "paper"
         if isinstance(self.n_clusters, str) or is_chosen:
@@ -263,7 +264,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
             share = self._cluster_floor / part.weight
             if share > 0.5:
                 raise ValueError(
-                    f"{part.X.shape[0]} rows are too few for two clusters of at least "
+                    f"a part of {part.X.shape[0]} rows is too small for two clusters of at least "
                     f"{self._cluster_floor:.3g} rows each. Lower min_cluster_size or n_clusters."
                 )
             own = self._minimum_share(part.X.shape[0], 2)
@@ -272,7 +273,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         if share > 0.5:
             raise ValueError(
                 f"min_cluster_size={self.min_cluster_size} is more than half of the weight of "
-                f"{part.X.shape[0]} rows. Lower it."
+                f"a part of {part.X.shape[0]} rows. Lower min_cluster_size."
             )
         return share
 
@@ -280,7 +281,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         return super()._fit_part(part, min_cluster_size=self._minimum_in_part(part), **params)
 
     def _of_part(self, part: PartRows) -> dict[str, Any]:
-        """Of many clusters the splits are one of several starts: races are on one half only."""
+        """With many clusters, splits are one of several starts: races use one half only."""
         is_one_start = not isinstance(self.n_clusters, str) and self.n_clusters >= MANY_CLUSTERS
         return super()._of_part(part) | ({"_n_halves": 1} if is_one_start else {})
 
@@ -301,7 +302,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         return model
 
     def _split_probability(self, model: Any, X: Any, weights: NDArray | None) -> float:
-        """Cross-fit, without a race: each half is judged by a hyperplane from the other half."""
+        """Return the held-out bound of the race, or else cross-fit two halves of the rows."""
         raced = float(model.result_.held_out_bound)
         if np.isfinite(raced):
             return raced
@@ -319,14 +320,14 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         )
 
     def _split_worth(self, model: Any, probability: float) -> float:
-        """Return the held-out score: a part without a valley is split after those with one."""
+        """Return the held-out score: parts with a valley are split before parts without one."""
         score = getattr(model.result_, "held_out_score", np.nan)
         return float(score) if np.isfinite(score) else probability
 
     # ------------------------------------------------------------------ prediction
 
     def _predicted(self, X: Any) -> NDArray[np.int64]:
-        """Return the clusters of rows in memory, k scores of a tile of rows at a time."""
+        """Return the clusters of rows in memory, with the scores of one tile of rows at a time."""
         check_is_fitted(self, "result_")
         if not isinstance(self.result_, MultiwaySeparationResult):
             return super()._predicted(X)

@@ -1,4 +1,4 @@
-"""Two groups from many starts at once: by 2-means, or as normal groups with one covariance."""
+"""Two groups from many starts at once: 2-means, or normal groups with a common covariance."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from scipy.special import expit
 
 from volmar.separation.gep import RegularizedCorrelation
 
-# Steps of 2-means, and the share of labels that may still change at the end.
+# Maximum number of steps of 2-means, and the share of changed labels at which it ends.
 MAX_STEPS, SETTLED = 8, 0.002
-# Shares of a group, and what is left of the variance within groups, are kept from 0.
-LEAST_SHARE, LEAST_WITHIN = 1e-6, 1e-6
+# Lower limits of the share of a group, and of the share of the variance within groups.
+MIN_SHARE, MIN_WITHIN = 1e-6, 1e-6
 LARGEST_LOGIT = 30.0
-# After so many steps of EM only the starts that explain most go on, so many of them.
-FIRST_STEPS, MOST_KEPT = 6, 8
+# Number of steps of EM for all starts, and the number of starts that continue afterwards: those
+# with the largest explained variance.
+FIRST_STEPS, MAX_KEPT = 6, 8
 
 
 def two_means(Z: NDArray, masks: NDArray) -> NDArray:
-    r"""Return the labels with the smallest sum of squares that a few steps of k-means lead to.
+    r"""Return the labels with the smallest sum of squares after a few steps of k-means.
 
     With the rows centred and the shares :math:`r_0 + r_1 = 1`, the means are :math:`\mu_1 = r_0 D`
-    and :math:`\mu_0 = -r_1 D` for :math:`D = \mu_1 - \mu_0`, so that a row is nearer to the second
-    where :math:`z'D > (r_0 - r_1) |D|^2 / 2`. All starts, the columns of `masks`, go through the
-    rows together. Of shape (n, 0) where every start has all rows on one side.
+    and :math:`\mu_0 = -r_1 D` for :math:`D = \mu_1 - \mu_0`. A row is therefore nearer to
+    :math:`\mu_1` if :math:`z'D > (r_0 - r_1) |D|^2 / 2`. All starts, the columns of `masks`, are
+    updated together. The result has shape (n, 0) if every start has all rows on one side.
     """
     masks = masks[:, both_sides(masks)]
     for _ in range(MAX_STEPS):
@@ -43,22 +44,22 @@ def two_means(Z: NDArray, masks: NDArray) -> NDArray:
 
 
 def _means_of(Z: NDArray, masks: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """Return the differences of the means, their squared lengths, and the shares."""
+    """Return the differences of the means, their squared lengths, and the masked shares."""
     D, share = _differences_and_shares(Z, masks)
     return D, np.einsum("ij,ij->j", D, D), share
 
 
 def both_sides(masks: NDArray) -> NDArray:
-    """Return which columns have rows on both sides.
+    """Return a mask of the columns that have rows on both sides.
 
-    Counted by a product, several times as fast as a reduction of such narrow arrays.
+    Counting by a product is several times as fast as a reduction of such narrow arrays.
     """
     sizes = np.ones(len(masks)) @ masks
     return np.asarray((sizes > 0) & (sizes < len(masks)))
 
 
 def mean_differences(Z: NDArray, masks: NDArray) -> NDArray:
-    """Return the mean of the masked rows less that of the others, for each column of `masks`.
+    """Return the mean of the masked rows minus that of the others, per column of `masks`.
 
     Masks may be memberships between 0 and 1.
     """
@@ -79,29 +80,29 @@ def normal_group_directions(
 ) -> NDArray:
     r"""Return the discriminants (p, m) of two normal groups after some steps of EM.
 
-    Labels of a cut stick to their direction: nearly every cut through the middle of the noise is a
-    fixed point of the alternation. Memberships (n, m), the starts, do not. With the whole
-    covariance R fixed, the model has the shares and the difference D of the means only. The
-    discriminant is :math:`w = R^{-1} D`; with :math:`m = D'w` the variance along it within the
-    groups is :math:`m (1 - r_0 r_1 m)`, so that the logit of a row's membership is
+    Hard labels tend to keep their direction: nearly every cut through the middle of noise is a
+    fixed point of the alternation. Soft `memberships` (n, m), the starts, do not. With the total
+    covariance R fixed, the parameters are the shares and the difference D of the means. The
+    discriminant is :math:`w = R^{-1} D`. With :math:`m = D'w`, the variance along it within the
+    groups is :math:`m (1 - r_0 r_1 m)`, and the logit of a row's membership is
 
     .. math:: \frac{w'z - \tfrac12 (r_0 - r_1) m}{1 - r_0 r_1 m} + \log\frac{r_1}{r_0}.
 
-    A step is a solve and two products with the centred rows Z, for all starts together.
+    A step takes a solve and two products with the centred rows Z for all starts together.
     """
     w = np.empty((Z.shape[1], memberships.shape[1]))
     q = memberships.astype(Z.dtype)
     for step in range(n_steps):
         D, share = _differences_and_shares(Z, q)
-        share = np.clip(share, LEAST_SHARE, 1.0 - LEAST_SHARE)
+        share = np.clip(share, MIN_SHARE, 1.0 - MIN_SHARE)
         w = regularized.solve(D)
         explained = share * (1.0 - share) * np.einsum("ij,ij->j", D, w)
-        if step == FIRST_STEPS and w.shape[1] > MOST_KEPT:
-            kept = np.argsort(-explained, kind="stable")[:MOST_KEPT]
+        if step == FIRST_STEPS and w.shape[1] > MAX_KEPT:
+            kept = np.argsort(-explained, kind="stable")[:MAX_KEPT]
             share, D, w, explained = share[kept], D[:, kept], w[:, kept], explained[kept]
         if step == n_steps - 1:
             break
-        within = np.maximum(1.0 - explained, LEAST_WITHIN)
+        within = np.maximum(1.0 - explained, MIN_WITHIN)
         middle = 0.5 * (1.0 - 2.0 * share) * explained / (share * (1.0 - share))
         constant = np.log(share / (1.0 - share)) - middle / within
         q = Z @ (w / within).astype(Z.dtype)

@@ -1,4 +1,4 @@
-"""The hyperplane of two clusters: start, solver, and what the split is worth."""
+"""The hyperplane of two clusters: start, solver, and separation probabilities."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from volmar.separation.race import REG, separation_by_race
 from volmar.separation.starts import sample_size
 from volmar.solvers import Status
 
-# From `LONG` times the rows of the race on, a share 1 / `COARSE` of the rows is clustered first,
-# with at most so many entries: rows in blocks are brought together for it.
-LONG, COARSE, MOST_ENTRIES = 5, 20, 1 << 23
+# With at least `LONG` times the rows of the race, a share 1 / `COARSE` of the rows is clustered
+# first, with at most `MAX_ENTRIES` entries, because rows in blocks are collected in memory for it.
+LONG, COARSE, MAX_ENTRIES = 5, 20, 1 << 23
 
 
 @dataclass(frozen=True)
 class TwoWaySolver:
-    """A start and a solver; the attributes are parameters of `MSPC`."""
+    """Start and solver of two clusters; the attributes are parameters of `MSPC`."""
 
     solver: str
     reg: float | None
@@ -59,31 +59,31 @@ class TwoWaySolver:
 
     @property
     def usual_reg(self) -> float:
-        """The regularisation where no race chooses one."""
+        """The given `reg`, or the default if the race of starts does not choose one."""
         return REG if self.reg is None else float(self.reg)
 
     @property
     def races(self) -> bool:
-        """Whether starts are raced."""
+        """Whether several starts are compared by a race."""
         return isinstance(self.init, str) and self.init == "auto" and self.mode == "default"
 
     @property
     def steps(self) -> dict[str, Any]:
-        """When an alternation ends."""
+        """Parameters that end an alternation."""
         return {"max_iter": self.max_iter, "tol": self.tol}
 
     def check_rows(self, X: Any) -> None:
-        """Refuse rows in blocks where the start or the scan needs them in memory."""
+        """Raise an error for rows in blocks if the start or the scan needs them in memory."""
         if self.scan == "exact" and self.solver == "gep":
-            require_in_memory(X, "MSPC(scan='exact')", "rows in blocks are not sorted")
+            require_in_memory(X, "MSPC(scan='exact')", "rows in blocks cannot be sorted")
         if isinstance(self.init, str) and not self.races and self.solver != "eig":
-            why = "k-means takes rows in memory"
+            why = "k-means needs rows in memory"
             require_in_memory(X, "MSPC with a start by k-means", why)
 
     def solve(
         self, rows: SeparationRows, seed: int, *, hurdle: float = 0.0, n_halves: int = 2
     ) -> SeparationResult:
-        """Return the hyperplane and its labels; a race may be shorter (see `race`)."""
+        """Return the hyperplane and its labels; `race` describes `hurdle` and `n_halves`."""
         if self.solver == "eig":
             found = separation_eig(rows.z, unscaled=self.mode == "paper")
             return replace(found, reg=self.usual_reg)
@@ -103,11 +103,10 @@ class TwoWaySolver:
         )
 
     def _raced(self, rows: SeparationRows, seed: int, **race: Any) -> SeparationResult:
-        """Race starts; the best goes on with all rows.
+        """Race starts, and continue from the best with all rows.
 
-        Of many rows it goes on with a twentieth of them first. What is left to do with all is the
-        pass that the moments take, which in memory sums those of the two sides, and a scan or a
-        few.
+        With many rows, 5 % of them are clustered first. All rows then need only the pass for the
+        moments (in memory for those of both sides), and one scan or a few.
         """
         first = self._first_of_sample(rows, seed, **race)
         if first is None:
@@ -124,19 +123,19 @@ class TwoWaySolver:
     def _first_of_sample(
         self, rows: SeparationRows, seed: int, **race: Any
     ) -> tuple[SeparationResult, SeparatingPlanes] | None:
-        """Return what is found in a sample of many rows, or None.
+        """Return the result and hyperplane of a sample of many rows.
 
-        There is none of few rows, nor where no cut of the sample is allowed.
+        Returns None if there are few rows, or if no cut of the sample is allowed.
         """
         n, d = rows.X.shape
         size = sample_size(n, d)
         if has_sparse_rows(rows.source) or is_wide(rows.source) or n < LONG * size:
             return None
         rng = np.random.default_rng(seed)
-        size = max(size, min(n // COARSE, MOST_ENTRIES // d))
+        size = max(size, min(n // COARSE, MAX_ENTRIES // d))
         chosen = drawn_by_weight(n, rows.source.weights, size, rng)
         few = rows.sampled(chosen)
-        # The same scan for rows in memory and in blocks; the last cut of rows in memory is exact.
+        # The same scan for rows in memory and in blocks; only the last cut in memory is exact.
         coarse = self if self.scan == "exact" else replace(self, scan="histogram")
         try:
             found = separation_by_race(
@@ -148,16 +147,16 @@ class TwoWaySolver:
                 chosen,
                 **race,
             )
-        except ValueError:  # all rows of the sample are the same, say
+        except ValueError:  # e.g. all rows of the sample are equal
             return None
         return (found, planes_of(few, found.w, found.threshold)) if found.history else None
 
     def solve_from(
         self, rows: SeparationRows, w: NDArray, threshold: float, reg: float
     ) -> SeparationResult:
-        """Go on from a hyperplane that is near the answer, by the scan that rows in blocks have.
+        """Continue from a hyperplane near the answer, with the scan for rows in blocks.
 
-        So all rows have the same labels in memory and in blocks; scan="exact" is kept.
+        Rows thus have the same labels in memory and in blocks, unless scan="exact".
         """
         if self.solver == "eig":
             return replace(separation_eig(rows.z, unscaled=self.mode == "paper"), reg=reg)
@@ -167,7 +166,7 @@ class TwoWaySolver:
         return replace(self, scan=scan)._gep(rows, rows.with_reg(reg), w)
 
     def start_labels(self, rows: SeparationRows, k: int, seed: int) -> Any:
-        """Return the labels of k clusters to start from: those given, or of k-means."""
+        """Return the labels of k clusters to start from: given labels, or those of k-means."""
         if not isinstance(self.init, str):
             return given_start("init", self.init, rows.X, k)
         X = rows.scaled if self.races else rows.given
@@ -205,9 +204,9 @@ def cross_fit_probability(
     *,
     pairwise: bool,
 ) -> float:
-    """Return how well halves of the rows are separated, each by a hyperplane of the other.
+    """Return the mean separation of two halves of the rows, each by a hyperplane of the other.
 
-    `prepare` makes of rows and weights what the solver takes.
+    `prepare` converts rows and weights to the input of the solver.
     """
     n = X.shape[0]
     order = np.random.default_rng(seed).permutation(n)
@@ -232,10 +231,10 @@ def separation_eig(z: Standardized, *, unscaled: bool = False) -> SeparationResu
     """Cut the first principal component of the standardised rows at zero (Theorem 3).
 
     The relaxed q of MSPC eq. 6 is the leading left singular vector of X Lambda^-1/2 for *every*
-    reg > 0, because s / (s + reg) grows with s: the regularisation has no effect, and q is the
-    first principal component of the standardised rows. It costs one eigenvector of the correlation
-    matrix. `unscaled` thresholds XX'q as the paper did instead of q: the paper takes it for the
-    same; it is not, and it depends on the features' scales.
+    reg > 0, because s / (s + reg) increases with s. The regularisation has no effect, and q is the
+    first principal component of the standardised rows, computed from one eigenvector of the
+    correlation matrix. With `unscaled`, XX'q is thresholded instead of q, as in the paper. The
+    paper treats the two as equal, but they are not, and XX'q depends on the features' scales.
     """
     p = z.size
     values, vectors = eigenpairs(z.correlation, (max(p - 2, 0), p - 1))
@@ -260,11 +259,11 @@ def separation_eig(z: Standardized, *, unscaled: bool = False) -> SeparationResu
 
 
 class SplitDescription(NamedTuple):
-    """Probabilities of a split, and the distance of the means along w, `unit`.
+    """Probabilities of a split, and the distance `unit` of the means along w.
 
-    `side_probability` (2,) is Chebyshev's bound on the probability that cluster 0, and cluster 1,
-    lies on its side, `msp` p of MSPC eq. 3 at the best direction for the labels, regularised, and
-    `msp_lower_bound` Theorem 2's lower bound of it.
+    `side_probability` (2,) is Chebyshev's bound on the probability that each cluster lies on its
+    side. `msp` is the regularised p of MSPC eq. 3 at the best direction for the labels, and
+    `msp_lower_bound` is Theorem 2's lower bound on it.
     """
 
     unit: float
@@ -281,7 +280,7 @@ def describe_split(
 ) -> SplitDescription:
     """Return the separation probabilities of a hyperplane and its labels.
 
-    `sides` are the moments of cluster 0 and of cluster 1, about z's centre.
+    `sides` are the moments of cluster 0 and of cluster 1 about the centre of z.
     """
     w = result.w
     means, variances = [], []

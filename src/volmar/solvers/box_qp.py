@@ -1,4 +1,7 @@
-"""Concave quadratic maximisation over a box, perhaps on the unit sphere: a saddle's inner half."""
+"""Concave quadratic maximisation over a box, optionally on the unit sphere.
+
+This is the inner maximum of the saddle problems.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,20 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from volmar.solvers.sphere_solve import solve_on_sphere
 
+# Maximum number of active sets that are guessed, and of Newton steps for eta.
 MAX_SETS = 12
 MAX_NEWTON = 60
-# Multiples of the largest diagonal entry, added to the diagonal of a nearly singular H in turn.
+# Multiples of the largest diagonal entry that are added in turn to a nearly singular H.
 PATH = (1e1, 1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-9, 1e-12)
-# Changes of one row at a time: from a solution nearby, with at most this share of the rows free,
-# and before L-BFGS is cheaper.
+# Changes of one row at a time: their maximum number from a nearby solution, the maximum share of
+# free rows in that case, and the number of changes beyond which L-BFGS is cheaper.
 FEW_CHANGES, NEAR, MAX_CHANGES = 100, 0.25, 300
-# Of the largest diagonal entry, what makes a singular block definite.
+# Share of the largest diagonal entry that is added to make a singular block definite.
 RIDGE = 1e-13
-# Rows up to which a block is factorised: of a dense H, whose blocks are often nearly singular, and
-# of a sparse one.
+# Maximum number of rows for factorising a block of a dense H, whose blocks are often nearly
+# singular, and of a sparse H.
 DIRECT_UP_TO, DIRECT_UP_TO_SPARSE = 3000, 300
-# Share of the entries of a vector that are not zero, below which a product takes these alone.
+# Share of nonzero entries of a vector below which a product uses only these entries.
 FEW = 0.25
 
 
@@ -34,9 +38,9 @@ FEW = 0.25
 class BoxPoint:
     """A maximiser of ``2 1'a - a'(H - eta I)a`` over ``0 <= a <= C``.
 
-    `eta`, the multiplier of |a| = 1, is never positive, and 0 where the norm is free; `value` is
-    ``2 1'a - a'(H - eta I)a - eta``, and `slack` the maximum by which it can be below that over
-    the box (by the Frank-Wolfe gap: the objective is concave).
+    `eta` is the multiplier of |a| = 1; it is at most 0, and 0 if the norm is free. `value` is
+    ``2 1'a - a'(H - eta I)a - eta``, and `slack` bounds its distance to the maximum over the box,
+    by the Frank-Wolfe gap of the concave objective.
     """
 
     a: NDArray
@@ -46,9 +50,9 @@ class BoxPoint:
 
 
 class BoxQP:
-    """Solves box programs for a sequence of similar matrices H, each started from the last.
+    """Solver of box programs for a sequence of similar matrices H, with warm starts.
 
-    With `unit_norm`, eta is found such that |a| = 1; otherwise it is zero.
+    With `unit_norm`, eta is chosen such that |a| = 1; otherwise it is zero.
     """
 
     def __init__(self, n: int, C: float, *, unit_norm: bool):
@@ -59,9 +63,9 @@ class BoxQP:
         self._eta = -np.sqrt(n) if unit_norm else 0.0
 
     def solve(self, H: Any, *, tol: float = 1e-12) -> BoxPoint:
-        """Maximise for the symmetric positive semi-definite H, dense or sparse.
+        """Return the maximiser for a symmetric positive semi-definite H, dense or sparse.
 
-        `tol` is the relative residual of systems with a free eta.
+        `tol` is the relative residual of the linear systems if eta is free.
         """
         if not self.unit_norm:
             self._a = self._maximise(H, 0.0)
@@ -70,12 +74,12 @@ class BoxQP:
         return self._certified(H)
 
     def maximiser(self, H: Any, eta: float) -> NDArray:
-        """Return the maximiser over the box for a given eta, below all eigenvalues of H."""
+        """Return the maximiser over the box for an eta below all eigenvalues of H."""
         self._a = self._maximise(H, eta)
         return self._a
 
     def slope(self, H: Any, eta: float, a: NDArray) -> float:
-        """Return half the derivative of |a|^2 by eta at the maximiser a."""
+        """Return half the derivative of |a|^2 with respect to eta at the maximiser a."""
         free = (a > 0) & (a < self.C)
         if not free.any():
             return 0.0
@@ -89,10 +93,10 @@ class BoxQP:
     # ------------------------------------------------------------------ the multiplier
 
     def _on_sphere(self, H: Any, tol: float) -> bool:
-        """Guess which ends hold, solve for the rest and eta at once, and guess again.
+        """Guess the active bounds, solve for the other entries and eta, and repeat.
 
-        Say whether that ended in the maximiser; it does not where eta would not be negative, and
-        where guesses do not settle.
+        Returns whether the maximiser was found. It is not found if eta would not be negative, or
+        if the active bounds do not converge.
         """
         a, eta = self._a, min(self._eta, 0.0)
         shifted = a + 1 - _product(H, a) + eta * a
@@ -121,10 +125,10 @@ class BoxQP:
         return False
 
     def _find_eta(self, H: Any, tol: float) -> None:
-        """Newton's method on 1/|a(eta)| = 1, which is nearly linear in eta, with a bracket.
+        """Solve 1/|a(eta)| = 1, which is nearly linear in eta, by a bracketed Newton method.
 
-        H is positive semi-definite, so that every eta below zero has a maximiser; where |a| is
-        below 1 even at zero, eta stays there.
+        H is positive semi-definite, so every eta below zero has a maximiser. If |a| is below 1
+        even at eta = 0, eta is 0.
         """
         low, high = -np.inf, np.inf
         eta = min(self._eta, 0.0)
@@ -155,11 +159,11 @@ class BoxQP:
     # ------------------------------------------------------------------ the box
 
     def _maximise(self, H: Any, eta: float) -> NDArray:
-        """Guess which ends hold, and where guesses do not settle, change them one at a time.
+        """Find the active bounds by guessing or, if that fails, by changing one at a time.
 
-        Guesses wander where H is nearly singular, as that of a wide kernel is. Far from the
-        solution single changes are too many. With a multiple of the identity added to H guesses
-        settle, and the sets change little from one multiple to the next.
+        Guesses may not converge if H is nearly singular, as for a wide kernel, and far from the
+        solution too many single changes are needed. With a multiple of the identity added to H
+        guesses converge, and the active bounds change little from one multiple to the next.
         """
         a = self._by_active_sets(H, eta, self._a)
         if a is None and np.count_nonzero((self._a > 0) & (self._a < self.C)) <= NEAR * self.n:
@@ -174,7 +178,7 @@ class BoxQP:
         return self._by_projection(H, eta) if a is None else a
 
     def _by_active_sets(self, H: Any, eta: float, start: NDArray) -> NDArray | None:
-        """Primal-dual active set: guess which ends hold, solve for the rest, guess again."""
+        """Primal-dual active set method: guess the active bounds, solve for the rest, repeat."""
         a, unit = start, float(H.diagonal().max()) - eta or 1.0
         n_seen: set[bytes] = set()
         gradient = 1 - _product(H, a) + eta * a
@@ -183,7 +187,7 @@ class BoxQP:
             lower, upper = guess <= 0, guess >= self.C
             key = np.packbits([lower, upper]).tobytes()
             if key in n_seen:
-                return None  # a cycle: nothing forbids it
+                return None  # the method may cycle
             n_seen.add(key)
             free = ~(lower | upper)
             a = np.where(upper, self.C, 0.0)
@@ -201,10 +205,10 @@ class BoxQP:
         return None
 
     def _by_single_changes(self, H: Any, eta: float, n_changes: int) -> NDArray | None:
-        """Primal active set, one row at a time; None if that takes more changes.
+        """Primal active set method, one row at a time; None if `n_changes` are not enough.
 
-        The value never falls: free rows go to their maximum, or as far as the box lets the first
-        of them; there, the row that would gain most by leaving its end is let go.
+        The value never decreases. Free rows move to their maximum, or until the first of them
+        reaches a bound. At a maximum, the row that gains most from leaving its bound is freed.
         """
         a = np.clip(self._a, 0.0, self.C)
         free = (a > 0) & (a < self.C)
@@ -235,9 +239,9 @@ class BoxQP:
     def _towards_maximum(
         self, H: Any, eta: float, a: NDArray, gradient: NDArray, free: NDArray
     ) -> tuple[NDArray, int | None]:
-        """Return how to move the free rows to their maximum, or to the first end that one meets.
+        """Return the step of the free rows to their maximum, or to the first bound on the way.
 
-        With the number of that row.
+        Also returns the number of the row that reaches a bound, or None.
         """
         change = np.zeros(self.n)
         rows = np.flatnonzero(free)
@@ -255,7 +259,7 @@ class BoxQP:
         return change, int(rows[first])
 
     def _by_projection(self, H: Any, eta: float) -> NDArray:
-        """L-BFGS on the box, where no active set settles."""
+        """Maximise by L-BFGS on the box, if no active set method converges."""
 
         def negative(a: NDArray) -> tuple[float, NDArray]:
             image = H @ a - eta * a
@@ -305,12 +309,12 @@ class BoxQP:
 
 
 def _rounding(largest: float, a: NDArray) -> float:
-    """Return the rounding of a gradient: no entry of H is beyond the largest of its diagonal."""
+    """Return the rounding error of a gradient; no entry of H exceeds its largest diagonal."""
     return max(1e-13, float(np.finfo(np.float64).eps * largest * a.sum()))
 
 
 def _product(H: Any, x: NDArray) -> NDArray:
-    """Return H x, from the rows of H where x is not zero if these are few."""
+    """Return H x, using only the rows of H with nonzero x if these are few."""
     if not sparse.issparse(H):
         rows = np.flatnonzero(x)
         if rows.size < FEW * x.size:

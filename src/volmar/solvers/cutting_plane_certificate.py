@@ -1,4 +1,4 @@
-"""The cuts of a margin problem, and the certificate of any point on them.
+"""The cuts of a margin problem, and the certificate of any candidate solution.
 
 The problem and its duals are stated in `volmar.solvers.cutting_plane_qp`, which solves it.
 """
@@ -14,7 +14,7 @@ from scipy.linalg.lapack import dpstrf
 
 from volmar.solvers.result import Certificate
 
-# Relative distance to a Gram matrix up to which G may be one in single precision.
+# Maximum relative distance of G to a Gram matrix, which allows for single precision.
 _GRAM_TOLERANCE = 1e-4
 _ROUNDING = 1e-15
 
@@ -38,7 +38,7 @@ class CertifiedPoint(NamedTuple):
 
 
 class WorkingSet:
-    """The cuts with G factored, the scales of the problem and the certificate of any candidate."""
+    """The cuts with factorised G and the scales of the problem; certifies candidates."""
 
     def __init__(
         self,
@@ -55,25 +55,25 @@ class WorkingSet:
         self.s, self.m, self.C = s, m, float(C)
         self.adaptive = threshold == "adaptive"
         self.relative = self.adaptive and balance == "relative"
-        # A box of width zero and cuts blind to t alike leave t without effect: it is set to 0.
+        # t has no effect if the box has width zero or no cut depends on t. Then it is set to 0.
         self.s_max = float(np.abs(s).max())
         self.tau = float(tau) if self.s_max > 0 else 0.0
         self.g, self.F, self.defect = _factor(G)
-        # The cut on which the adaptive dual's constraint is easiest to meet.
+        # The cut for which the constraint of the adaptive dual is easiest to satisfy.
         reach = m - self.tau * np.abs(s) if self.relative else m
         self.best_cut = int(reach.argmax())
         self.reach = float(reach[self.best_cut])
-        # Size of the weights: one cut alone, at the constraint or at the minimum of the dual.
+        # Scale of the weights: that of a single cut, at the constraint or the optimum of the dual.
         m_max = float(m.max())
         if self.adaptive:
             self.unit = 1.0 / m_max if m_max > 0 else 1.0
         else:
             self.unit = m_max / self.g if 0 < m_max < C * self.g else C
-        # What one cut alone contributes to the objective: the measure where all else vanishes.
+        # Contribution of a single cut to the objective: the scale if all other terms vanish.
         self.size = self.g * self.unit**2 or self.tau * self.s_max * self.unit or 1.0
 
     def smallest_bounded_penalty(self) -> float:
-        """Smallest C at which the adaptive dual is feasible: 1 over the largest mean reach."""
+        """Return the smallest C for which the adaptive dual is feasible: 1 / the largest reach."""
         reach = self.reach
         if self.C * reach < 1.0 and self.relative:
             # m'l - tau |s'l| is linear on either side of s'l = 0, so its maximum over the simplex
@@ -86,12 +86,12 @@ class WorkingSet:
         return 1.0 / reach if reach > 0 else math.inf
 
     def certify(self, weights: np.ndarray, rho: float, t: float) -> CertifiedPoint:
-        """Move a candidate to a feasible pair and compare its primal and dual values."""
+        """Convert a candidate to a feasible primal and dual pair, and compare their values."""
         s, m, C, tau = self.s, self.m, self.C, self.tau
         weights = self._dual_feasible(np.maximum(weights, 0.0))
         total, reach, pull = float(weights.sum()), float(m @ weights), float(s @ weights)
         if abs(pull) <= _ROUNDING * self.s_max * total:
-            pull = 0.0  # what is left is rounding, which an idle, very wide box would magnify
+            pull = 0.0  # rounding, which a very wide, inactive box would magnify
         coordinates = weights @ self.F
         scores = self.g * (self.F @ coordinates)
         energy = 0.5 * self.g * float(coordinates @ coordinates)
@@ -112,7 +112,7 @@ class WorkingSet:
             lower_bound -= tau * abs(pull)
         size = self.size + energy + C * xi + box * abs(pull)
         size += rho if self.adaptive else abs(reach)
-        # The products add up to the duality gap, so none of them may hide in the sum.
+        # The products sum to the duality gap. They are checked one by one, as signs may cancel.
         products = (
             float((weights * (xi - margins)).max()),
             xi * (C - total),
@@ -131,7 +131,7 @@ class WorkingSet:
         )
 
     def certificate(self, weights: np.ndarray, rho: float, t: float) -> Certificate:
-        """Compute objective, duality gap and residuals of a solution from the cuts."""
+        """Return objective, duality gap and residuals of a solution, computed from the cuts."""
         point = self.certify(weights, rho, t)
         gap = max(point.objective - point.lower_bound, 0.0)
         return Certificate(point.objective, {**point.residuals, "gram": self.defect}, gap)
@@ -144,10 +144,10 @@ class WorkingSet:
             reach = float(self.m @ weights)
             if self.relative:
                 reach -= self.tau * abs(float(self.s @ weights))
-            most = self.C * self.reach
-            if reach < 1.0 - 10 * _ROUNDING and most > 1.0 + 1e-6:
-                # The reach is concave: a step towards C times the best cut satisfies both.
-                step = (1.0 - reach) / (most - reach)
+            largest = self.C * self.reach
+            if reach < 1.0 - 10 * _ROUNDING and largest > 1.0 + 1e-6:
+                # The reach is concave, so a step towards C times the best cut satisfies both.
+                step = (1.0 - reach) / (largest - reach)
                 weights *= 1.0 - step
                 weights[self.best_cut] += step * self.C
             elif 0.0 < reach < 1.0:
@@ -155,10 +155,10 @@ class WorkingSet:
         return weights
 
     def without_rounding_slack(self, point: CertifiedPoint) -> CertifiedPoint:
-        """Trade a slack that is rounding, times C, for a change in rho or the weights.
+        """Remove a slack due to rounding by a small change of rho or of the weights.
 
-        Scores known to 1e-16 leave xi of that size, which C = 1e8 makes visible. Lowering
-        rho (adaptive) or stretching w and t (fixed) by as little removes it.
+        Scores with errors of 1e-16 give a slack xi of that size, which C = 1e8 makes visible. A
+        slightly smaller rho (adaptive), or slightly longer w and t (fixed), removes it.
         """
         weights, t, rho = point.weights, point.t, point.rho
         if self.adaptive:
@@ -182,16 +182,16 @@ def _check(
     if m.ndim != 1 or n == 0 or s.shape != m.shape or G.shape != (n, n):
         raise ValueError(
             f"G, s and m must have the shapes (n_cuts, n_cuts), (n_cuts,) and (n_cuts,), got "
-            f"{G.shape}, {s.shape} and {m.shape}; pass one row for each cut, and at least one."
+            f"{G.shape}, {s.shape} and {m.shape}. Pass one row per cut, and at least one cut."
         )
     if not math.isfinite(float(G.sum()) + float(s.sum()) + float(m.sum())):
         raise ValueError(
-            "G, s and m must be finite, got NaN or infinity; check the data's scores."
+            "G, s and m must be finite, got NaN or infinity. Check the scores of the data."
         )
     if not 0.0 < C < math.inf:
         raise ValueError(f"C must be a positive finite number, got {C!r}.")
     if not 0.0 <= tau < math.inf:
-        raise ValueError(f"tau must be a finite number of at least 0, got {tau!r}; 0 fixes t = 0.")
+        raise ValueError(f"tau must be a finite number of at least 0, got {tau!r}. 0 fixes t = 0.")
     if threshold not in ("adaptive", "fixed"):
         raise ValueError(f"threshold must be 'adaptive' or 'fixed', got {threshold!r}.")
     if balance not in ("absolute", "relative"):
@@ -199,7 +199,7 @@ def _check(
 
 
 def _factor(G: np.ndarray) -> tuple[float, np.ndarray, float]:
-    """Scale g and factor F with G = g F F', and the relative error of that."""
+    """Return g and F with G = g F F', and the relative error of this factorisation."""
     g = float(G.diagonal().max())
     n = G.shape[0]
     if g <= 0:
@@ -211,14 +211,14 @@ def _factor(G: np.ndarray) -> tuple[float, np.ndarray, float]:
         F[pivots - 1] = (packed * _lower_triangle(n))[:, :rank]
         defect = float(np.abs(F @ F.T - scaled).max())
         if defect > 1e-12:
-            # Rounded before it came here, and indefinite: eigenvectors lose no more than that.
+            # G was rounded and is indefinite. Eigenvectors add no further error.
             values, vectors = np.linalg.eigh(scaled)
             F = vectors * np.sqrt(np.maximum(values, 0.0))
             defect = float(np.abs(F @ F.T - scaled).max())
     if defect > _GRAM_TOLERANCE:
         raise NotAGramMatrixError(
-            "G must be the Gram matrix of the cuts, symmetric and positive semi-definite; got one "
-            f"that is {defect:.1e} of its largest diagonal entry away. Pass G = A @ A.T."
+            "G must be the Gram matrix of the cuts, symmetric and positive semi-definite. Its "
+            f"relative distance to such a matrix is {defect:.1e}. Pass G = A @ A.T."
         )
     return g, F, defect
 

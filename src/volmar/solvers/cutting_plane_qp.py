@@ -1,4 +1,4 @@
-"""The small quadratic programme inside every cutting-plane margin method."""
+"""The quadratic programme over a working set of cuts in cutting-plane margin methods."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 from volmar.solvers.cutting_plane_certificate import CertifiedPoint, WorkingSet
 from volmar.solvers.result import Result, Status
 
-# Weights of the proximal term, in the order tried. The first serves nearly every working set; the
-# others are for the rare one on which daqp's active set cycles or the proximal steps are short.
+# Weights of the proximal term, in the order tried. The first suffices for nearly every working
+# set. The others are needed if the active set of daqp cycles or the proximal steps are too short.
 _RIDGES = (1e-4, 1e-3, 1e-2, 1e-5, 1e-1)
 _MAX_PROXIMAL_STEPS = 30
 # Relative residual at which the search ends, and the largest that still counts as solved.
 _TARGET, _ACCEPTED = 1e-10, 1e-6
-# Weight of the slack above which this one is tried first: xi = 0 here is xi = 0 above it.
+# A larger weight of the slack is first replaced by this: if xi = 0 here, it is 0 there too.
 _HIGH_WEIGHT = 1e6
 _INFINITE = 1e30  # in daqp
 
@@ -35,22 +35,22 @@ class CuttingPlaneResult(Result):
     rho : float
         Margin; 1 for the fixed threshold.
     xi : float
-        Slack: the smallest with which (w, rho, t) satisfies every cut of the working set.
+        Smallest slack with which (w, rho, t) satisfies every cut of the working set.
     t : float
         Mean score, inside the balance box.
     lower_bound : float
-        Dual value at `weights`: no feasible point has a smaller objective.
+        Dual value at `weights`. No feasible point has a smaller objective.
     ridge : float
-        Weight of the proximal term that led here. It leaves no bias.
+        Weight of the proximal term that was used. It does not bias the solution.
     reason : str
-        Where `status` is not CONVERGED, what happened and what to do.
+        If `status` is not CONVERGED, the cause and a remedy.
 
     Notes
     -----
-    `residuals` holds ``primal_feasibility``, ``dual_feasibility``, ``complementarity`` and
-    ``duality_gap``, each relative to the size of what it compares, and under ``gram`` the relative
-    distance between G and the Gram matrix that the solution belongs to (rounding, where G is one).
-    `objective`, `lower_bound` and `gap` are in the units of the problem.
+    `residuals` contains ``primal_feasibility``, ``dual_feasibility``, ``complementarity`` and
+    ``duality_gap``, each relative to the size of the terms compared. ``gram`` is the relative
+    distance between G and the Gram matrix of the solution (rounding errors, if G is a Gram
+    matrix). `objective`, `lower_bound` and `gap` are in the units of the problem.
     """
 
     _solution = ("weights", "rho", "t")
@@ -74,7 +74,7 @@ def solve_cutting_plane_qp(
     threshold: Literal["adaptive", "fixed"] = "adaptive",
     balance: Literal["absolute", "relative"] = "absolute",
 ) -> CuttingPlaneResult:
-    r"""Solve the margin problem on a working set of cuts, with multipliers and certificate.
+    r"""Solve the margin problem on a working set of cuts, with multipliers and a certificate.
 
     With cuts :math:`(a_k, s_k, m_k)` and :math:`G = A A^\top` the adaptive problem (SKMMC eq. 11,
     centred) is
@@ -85,7 +85,7 @@ def solve_cutting_plane_qp(
         \quad\text{s.t.}\quad \rho m_k - \langle w, a_k \rangle - t s_k \le \xi,
         \quad |t| \le \tau \ \text{ or }\ |t| \le \tau \rho,
 
-    and the fixed one (SKMMC eq. 7 and 37) has :math:`\rho = 1` and no :math:`-\rho`. With
+    and the fixed problem (SKMMC eq. 7 and 37) has :math:`\rho = 1` and no :math:`-\rho`. With
     :math:`w = A^\top \lambda` the duals over :math:`\lambda \ge 0`,
     :math:`1^\top \lambda \le C` maximise
 
@@ -98,7 +98,7 @@ def solve_cutting_plane_qp(
     Parameters
     ----------
     G : ndarray of shape (n_cuts, n_cuts)
-        Gram matrix of the cuts, of any scale, singular or not.
+        Gram matrix of the cuts; may have any scale and be singular.
     s : ndarray of shape (n_cuts,)
         Coefficient of the mean score t in each cut.
     m : ndarray of shape (n_cuts,)
@@ -106,25 +106,25 @@ def solve_cutting_plane_qp(
     C : float
         Weight of the slack, positive.
     tau : float, default=0.0
-        Half width of the balance box; 0 fixes t = 0.
+        Half-width of the balance box; 0 fixes t = 0.
     threshold : {"adaptive", "fixed"}, default="adaptive"
-        Whether rho is a variable or 1.
+        Whether rho is a variable ("adaptive") or 1 ("fixed").
     balance : {"absolute", "relative"}, default="absolute"
-        Whether tau bounds the size of t or of t / rho: the same where rho is 1.
+        Whether tau bounds abs(t) or abs(t) / rho. The two are equal if rho is 1.
 
     Returns
     -------
     CuttingPlaneResult
-        UNBOUNDED where the adaptive dual has no feasible point, so that rho may grow for ever.
+        The status is UNBOUNDED if the adaptive dual has no feasible point: rho has no limit then.
 
     Notes
     -----
     daqp solves the primal in (rho, xi, t, v), where v are the coordinates of w in a pivoted
-    Cholesky factor of G: a singular G needs no regularisation, and the multipliers of the cuts are
-    the weights. Only rho, xi and t lack curvature. They take proximal steps, whose fixed point is
-    the exact solution, from zero, so that small values come out where they are not unique (C = 1).
-    Nothing is divided by a multiplier; SKMMC's eq. 24 for rho is 0/0 wherever rho and xi are
-    positive.
+    Cholesky factor of G. Hence a singular G needs no regularisation, and the multipliers of the
+    cuts are the weights. Only rho, xi and t lack curvature. They take proximal steps, whose
+    fixed point is the exact solution. These start from zero, which selects small values if the
+    solution is not unique (C = 1). There is no division by a multiplier; SKMMC's eq. 24 for rho is
+    0/0 if rho and xi are positive.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def solve_cutting_plane_qp(
             objective=float("nan"),
             status=Status.FAILED,
             weights=np.zeros(cuts.m.size),
-            reason="daqp solved none of the proximal problems; rescale the data",
+            reason="daqp could not solve any of the proximal problems; rescale the data",
         )
     solved = best.worst <= _ACCEPTED
     return CuttingPlaneResult(
@@ -168,7 +168,9 @@ def solve_cutting_plane_qp(
         t=best.t,
         lower_bound=best.lower_bound,
         ridge=best_ridge,
-        reason="" if solved else f"the residual stays at {best.worst:.1e}; rescale the data",
+        reason=""
+        if solved
+        else f"the residual does not fall below {best.worst:.1e}; rescale the data",
     )
 
 
@@ -183,12 +185,12 @@ def _unbounded(cuts: WorkingSet, needed: float) -> CuttingPlaneResult:
         status=Status.UNBOUNDED,
         weights=np.zeros(cuts.m.size),
         rho=float("inf"),
-        reason=f"rho grows without limit at C = {cuts.C:.6g} on this working set: {remedy}",
+        reason=f"rho is unbounded at C = {cuts.C:.6g} on this working set: {remedy}",
     )
 
 
 def _candidates(cuts: WorkingSet) -> Iterator[tuple[CertifiedPoint, float, int]]:
-    """Certified candidates with the ridge and the number of steps each took, best guess first."""
+    """Yield certified candidates, each with its ridge and number of steps, most likely first."""
     scales = _score_scales(cuts)
     slack_weight = min(cuts.C / cuts.unit, _HIGH_WEIGHT)
     for ridge in _RIDGES:
@@ -205,13 +207,13 @@ def _candidates(cuts: WorkingSet) -> Iterator[tuple[CertifiedPoint, float, int]]
 
 
 def _score_scales(cuts: WorkingSet) -> tuple[float, ...]:
-    """Sizes that the scores <w, a_k> + t s_k may have at the solution."""
+    """Return possible sizes of the scores <w, a_k> + t s_k at the solution."""
     if not cuts.adaptive:
         return (max(float(cuts.m.max()), 0.0) or 1.0,)
     by_cuts = cuts.g * cuts.unit
     if cuts.relative:
         return (by_cuts or 1.0,)
-    # A wide box may be idle, and then the cuts set the scale, or be what limits rho.
+    # A wide box may be inactive, so that the cuts set the scale, or it may limit rho.
     by_box = cuts.tau * cuts.s_max
     if by_box <= by_cuts or by_cuts == 0.0:
         return (max(by_box, by_cuts) or 1.0,)
@@ -221,10 +223,10 @@ def _score_scales(cuts: WorkingSet) -> tuple[float, ...]:
 def _proximal_steps(
     cuts: WorkingSet, scale: float, ridge: float, slack_weight: float
 ) -> tuple[np.ndarray, float, float, int] | None:
-    """Weights, rho and t of the primal at a weight of the slack, and the number of steps.
+    """Return weights, rho and t of the primal for a weight of the slack, and the number of steps.
 
-    In units of `scale` for scores and `cuts.unit` for weights every column of the programme has
-    entries of at most about 1.
+    In units of `scale` for scores and `cuts.unit` for weights, the entries of every column of the
+    programme are at most about 1.
     """
     s, m, F, unit = cuts.s, cuts.m, cuts.F, cuts.unit
     adaptive, with_t = cuts.adaptive, cuts.tau > 0
@@ -270,7 +272,7 @@ def _proximal_steps(
     while steps < _MAX_PROXIMAL_STEPS:
         steps += 1
         if steps % 5 == 0:
-            # Near-ties of the cuts in m make long ways for rho and xi: lengthen the steps.
+            # If cuts have nearly equal m, rho and xi need many steps: lengthen the steps.
             curvature[:n_free] *= 0.1
             hessian = np.diag(curvature)
         proximal = curvature[:n_free]

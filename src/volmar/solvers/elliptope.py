@@ -1,13 +1,13 @@
-"""The elliptope saddle problem behind hard-label maximum volume and the first margin clustering.
+"""The elliptope saddle problem of hard-label maximum volume and of margin clustering.
 
-Both papers' semi-definite programs (JMLR eq. 13 and 22) are one convex problem over correlation
-matrices M (positive semi-definite, ones on the diagonal):
+The semi-definite programs of both papers (JMLR eq. 13 and 22) are the same convex problem over
+correlation matrices M (positive semi-definite, with ones on the diagonal):
 
     min_{M, eta} max_{0 <= a <= C}  2 1'a - a'(reg Q o M - eta I)a - eta
 
-with eta free (the norm of a is then 1; volume) or zero (margin). Here M = VV' with unit rows and
-as few columns as a solution can need, the inner maximum is a box program, and a dual point that
-comes with it bounds how far the value is from the optimum.
+with eta free (then a has norm 1; volume) or zero (margin). Here M = VV', where V has unit rows and
+few columns. The inner maximum is a box program, and a dual point bounds the distance of the value
+to the optimum.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from volmar.solvers.result import Result, Status
 
 # Maximum number of columns of V: solutions have few, and more slow the descent.
 MAX_RANK = 12
-# Products with Q that smooth the start.
+# Number of products with Q that smooth the start.
 SMOOTHING = 10
-# Iterations between certificates.
+# Iterations between certificates, and in the first round.
 ROUND = 50
 FIRST_ROUND = 20
-# Mean violation of the balance, relative to n, below which M is taken for balanced.
+# Mean violation of the balance, relative to n, below which M counts as balanced.
 BALANCED = 1e-3
-# Smoothing of the inner maximum, of the mean diagonal of Q: at first, and from round to round.
+# Smoothing of the inner maximum: at first, relative to the mean diagonal of Q, and its decay.
 SMOOTH_FIRST = 0.2
 SMOOTH_DECAY = 0.2
-# Iterations between certificates with smoothing, where L-BFGS needs its memory.
+# Iterations between certificates with smoothing; shorter rounds would discard L-BFGS's memory.
 SMOOTH_ROUND = 250
-# Iterations that a round of none counts for.
+# Iterations charged for a round that makes none.
 IDLE = 10
-# Rounds that the same smoothing may take.
+# Maximum number of rounds with the same smoothing.
 PATIENCE = 5
-# Share of the iterations that the problem without its balance may take.
+# Maximum share of the iterations for the problem without its balance.
 FREE_SHARE = 0.2
-# Relative residual of the inner maximum during a descent, which errs by its square in the value,
-# and for certificates.
+# Relative residual of the inner maximum during a descent, and for certificates. The error of the
+# value is its square.
 DESCENT_TOL, EXACT_TOL = 1e-10, 1e-12
-# Iterations that tighten a bound, on a linear objective.
+# Iterations on a linear objective to tighten a bound.
 POLISH = 200
 
 
@@ -67,25 +67,26 @@ class ElliptopeResult(Result):
     factor : ndarray of shape (n, r)
         V, with unit rows: M = VV'.
     a : ndarray of shape (n,)
-        Inner maximiser.
+        Maximiser of the inner problem.
     eta : float
-        Multiplier of ``|a| = 1``; zero where it was not asked for.
+        Multiplier of ``|a| = 1``; zero without this constraint.
     lower_bound : float
-        Dual value: no feasible M is below it, nor is M = VV' itself, which may miss the balance
-        by ``residuals["balance"]``.
+        Dual value: a lower bound on the value of every feasible M, and of M = VV' itself, which
+        may violate the balance by ``residuals["balance"]``.
     balance_multipliers : ndarray of shape (n,)
-        Multipliers s of ``|M1| <= balance`` that the bound was found with, all the same where
-        their mean is bounded; zero where there is no such constraint.
-
+        Multipliers s of ``|M1| <= balance`` in the dual point of the bound, all equal if the mean
+        is bounded; zero without such a constraint.
     bound_a, bound_y : ndarray of shape (n,)
-        The dual point of the bound besides: a in the box, and y with Diag(y) above G.
+        Other parts of this dual point: a in the box, and y with Diag(y) above G.
     bound_rest : ndarray of shape (n, n) or None
-        Z - aa' of the dual point, where eta may be positive (see `solve_elliptope_barrier`); None
-        where Z = aa'.
+        Z - aa' of the dual point if eta may be positive (see `solve_elliptope_barrier`); None if
+        Z = aa'.
 
-    `residuals` has "relative gap", the gap over the smaller of ``|objective|`` and ``a'|Q|a``,
-    what M can change of it; "inner", what the inner maximisation may have missed, over the same;
-    and "balance", the mean violation of the balance over n.
+    Notes
+    -----
+    `residuals` contains "relative gap", the gap divided by the smaller of ``|objective|`` and
+    ``a'|Q|a`` (the part of it that depends on M); "inner", the possible error of the inner
+    maximum, divided by the same; and "balance", the mean violation of the balance divided by n.
     """
 
     _solution: ClassVar[tuple[str, ...]] = (
@@ -118,7 +119,7 @@ def solve_elliptope_saddle(
     max_iter: int = 1000,
     random_state: int = 0,
 ) -> ElliptopeResult:
-    r"""Minimise over correlation matrices M the inner maximum of the module's saddle problem.
+    r"""Minimise the inner maximum of the saddle problem over correlation matrices M.
 
     .. math:: \min_{M \succeq 0,\, M_{ii} = 1,\, 1'M1 \le n b} \; \min_\eta \;
               \max_{0 \le a \le C} \; 2 \cdot 1'a - a'(\gamma Q \circ M - \eta I)a - \eta
@@ -126,59 +127,59 @@ def solve_elliptope_saddle(
     **Primal.** M = VV' with unit rows; L-BFGS on V, with the gradient
     :math:`-2 \gamma (Q \circ aa') V` of the value at the inner maximiser a (Danskin). With
     :math:`\sqrt{2m}` columns for m constraints, a point that satisfies the second-order conditions
-    is a global minimum (Burer and Monteiro); at most 12 are used, and the gap shows whether they
-    were enough. The balance is held by an augmented Lagrangian.
-    With eta zero and a nearly singular Q the inner maximum is all but kinked: the problem is
-    solved without its balance first, whose M may be balanced and whose bound holds in any case,
-    and then with :math:`\epsilon |a|^2` taken off the inner maximum, for a falling
+    is a global minimum (Burer and Monteiro). At most 12 columns are used, and the gap shows
+    whether they were sufficient. The balance is enforced by an augmented Lagrangian.
+    With eta zero and a nearly singular Q the inner maximum is nearly nonsmooth. Then the problem
+    is solved first without its balance: its M may be balanced, and its bound holds in any case.
+    After that, :math:`\epsilon |a|^2` is subtracted from the inner maximum, for decreasing
     :math:`\epsilon`.
 
-    **Dual.** For any a in the box (of norm 1, where eta is free), any s and any y with
+    **Dual.** For any a in the box (of norm 1 if eta is free), any s and any y with
     :math:`Diag(y) \succeq G = \gamma Q \circ aa' - (s1' + 1s')/2`,
 
     .. math:: 2 \cdot 1'a - 1'y - b \|s\|_1
 
-    is below the optimum: swap the order of minimum and maximum, and bound the maximum of
-    :math:`\langle G, M \rangle` over correlation matrices by its dual. With
+    is a lower bound on the optimum. It follows from swapping minimum and maximum, and from the
+    dual of the maximum of :math:`\langle G, M \rangle` over correlation matrices. With
     :math:`y = diag(G M)`, raised by the largest eigenvalue of G - Diag(y), the bound is tight at
-    the optimum; where it is not yet, L-BFGS on :math:`\langle G, M \rangle` alone finds a better
-    y. Where the mean of row sums is bounded, s is the augmented Lagrangian's or the one that
-    leaves the least gradient, whichever bounds better. The best bound of all rounds is kept. The
-    gap adds what the inner maximisation may have missed.
+    the optimum. Before that, L-BFGS on :math:`\langle G, M \rangle` alone finds a better y. If the
+    mean of the row sums is bounded, s is the multiplier of the augmented Lagrangian or that with
+    the smallest gradient, whichever gives the better bound. The best bound of all rounds is kept.
+    The gap includes the possible error of the inner maximum.
 
     Parameters
     ----------
     Q : ndarray or sparse matrix of shape (n, n)
-        Symmetric, positive semi-definite: a *similarity*. (With a Laplacian the relaxation
-        returns a maximum cut.) Of a sparse Q, M is only ever needed on its pattern.
+        Symmetric, positive semi-definite *similarity* matrix. (With a Laplacian the relaxation
+        returns a maximum cut.) For a sparse Q, M is computed only on its sparsity pattern.
     reg : float, default=1
-        :math:`\gamma`. Eta is held at zero or below. Where a large reg would push it above, the
-        problem turns into making Q o M as definite as can be, M has full rank and says little of
-        clusters; status is then DEGENERATE and a shorter than 1. `solve_elliptope_barrier` solves
-        it all the same.
+        Weight :math:`\gamma`. Eta is limited to values of at most zero. If a large reg would make
+        it positive, the problem reduces to making Q o M as definite as possible: M then has full
+        rank and contains little information about clusters. In that case the status is DEGENERATE
+        and a is shorter than 1. `solve_elliptope_barrier` solves such problems.
     C : float, default=1
-        Upper end of the box. With eta free, at least 1/sqrt(n), and from 1 on without effect.
+        Upper limit of the box. With eta free, at least 1/sqrt(n); values above 1 have no effect.
     unit_norm : bool, default=True
         Whether eta is free (JMLR eq. 13) or zero (eq. 22).
     balance : float, optional
-        b; no constraint if not given.
+        Bound b on the row sums of M. If None, there is no such constraint.
     row_balance : bool, default=False
-        Whether b bounds the size of each of M's row sums, ``|M1| <= b``, which has n multipliers
-        and converges slowly, or their mean, which has one. For b = 0 they are the same, and the
-        rows are bounded.
+        Whether b bounds the absolute value of each row sum of M, ``|M1| <= b``, which has n
+        multipliers and converges slowly, or only their mean, which has one multiplier. For b = 0
+        the two are equivalent, and each row sum is bounded.
     tol : float, default=1e-6
-        Relative gap to stop at: over the smaller of the value and what M can change of it.
+        Relative gap at which to stop (see "relative gap" in `ElliptopeResult`).
     max_iter : int, default=1000
-        Maximum number of iterations of L-BFGS, all rounds together.
+        Maximum number of iterations of L-BFGS in all rounds together.
     random_state : int, default=0
-        Seed of the start.
+        Random seed of the start.
 
     Returns
     -------
     ElliptopeResult
-        `status` is MAX_ITER where `tol` was not reached; the gap is certified all the same. (For
-        more than 2,000 rows, up to Lanczos missing the largest eigenvalue of G - Diag(y), which
-        it finds from a random start.)
+        `status` is MAX_ITER if `tol` was not reached; the gap is still certified. (With more than
+        2,000 rows, this assumes that Lanczos finds the largest eigenvalue of G - Diag(y) from a
+        random start.)
 
     Examples
     --------
@@ -197,11 +198,11 @@ def solve_elliptope_saddle(
     V = saddle.start(rank, random_state)
     run = _Run(saddle, tol, max_iter)
     if not unit_norm:
-        # Without its balance the problem is easy, and no balanced M is below it.
+        # Without its balance the problem is easy, and its bound holds for every balanced M.
         saddle.holds_balance = False
         run.rounds(V, max(int(FREE_SHARE * max_iter), min(FIRST_ROUND, max_iter)))
         saddle.holds_balance = balance is not None
-        # With a multiplier a row, what takes time is these, which long rounds hardly update.
+        # With one multiplier per row, long rounds would update the multipliers too rarely.
         if balance is None or not saddle.by_rows:
             saddle.smoothing = SMOOTH_FIRST * float(saddle.Q.diagonal().mean())
     run.rounds(V, max_iter)
@@ -210,7 +211,7 @@ def solve_elliptope_saddle(
 
 @dataclass(frozen=True)
 class _Primal:
-    """An M with its inner maximum, and what its gap is measured against."""
+    """An M with its inner maximum, its violation and the scale of its gap."""
 
     V: NDArray
     point: BoxPoint
@@ -226,7 +227,7 @@ class _Primal:
 
 
 class _Run:
-    """Rounds of descent. The best M and the best bound need not be of the same round."""
+    """Rounds of descent. The best M and the best bound may come from different rounds."""
 
     def __init__(self, saddle: _Saddle, tol: float, max_iter: int):
         self.saddle, self.tol, self.max_iter = saddle, tol, max_iter
@@ -236,16 +237,16 @@ class _Run:
         self.bound, self.dual = -np.inf, DualPoint(*np.zeros((3, saddle.n)))
 
     def rounds(self, V: NDArray, up_to: int) -> NDArray:
-        """Descend until the gap is closed, nothing moves or so many iterations are spent."""
+        """Descend until the gap is closed, nothing changes, or `up_to` iterations are used."""
         saddle = self.saddle
         while not self.is_over and self.spent < up_to:
-            # A short first round: where eta is not negative nothing further is worth the time.
+            # The first round is short: if eta is not negative, the run ends there.
             is_first = self.spent == 0
             length = SMOOTH_ROUND if saddle.smoothing else FIRST_ROUND if is_first else ROUND
             V, used = minimise_over_unit_rows(
                 saddle.value_and_gradient, V, min(length, up_to - self.spent)
             )
-            # A round that moves nothing has its certificate to pay for.
+            # A round without iterations still has the cost of its certificate.
             self.spent += max(used, min(IDLE, up_to - self.spent) if saddle.smoothing else 1)
             if not is_first:
                 saddle.update_multipliers(V)
@@ -262,7 +263,7 @@ class _Run:
         if bound > self.bound:
             self.bound, self.dual = bound, dual
         self.history.append(now.value)
-        # Before M is balanced it may ask for more than a balanced one will.
+        # Before M is balanced, eta may be nonnegative although it is not for a balanced M.
         hopeless = self._is_degenerate(now) and now.violation <= BALANCED
         if self.best is None or hopeless or self._merit(now) <= self._merit(self.best):
             self.best = now
@@ -270,7 +271,7 @@ class _Run:
         return bound
 
     def _smooth_less(self, now: _Primal, bound: float) -> None:
-        """Smooth less once the gap is mostly what smoothing makes of it, or does not close."""
+        """Reduce the smoothing once the gap is mostly due to it, or does not decrease."""
         self.patience -= 1
         of_smoothing = self.saddle.smoothing * float(now.point.a @ now.point.a)
         if now.gap(bound) <= 3 * of_smoothing or self.patience <= 0:
@@ -286,7 +287,7 @@ class _Run:
         return bool(gap <= self.tol * primal.reference and primal.violation <= self.tol)
 
     def _is_degenerate(self, primal: _Primal) -> bool:
-        """Whether eta would not be negative."""
+        """Return whether eta would not be negative."""
         return self.saddle.unit_norm and bool(abs(np.linalg.norm(primal.point.a) - 1) > 1e-6)
 
     def result(self) -> ElliptopeResult:
@@ -318,7 +319,7 @@ class _Run:
 
 
 class _Saddle(ElliptopeProblem):
-    """The problem, with the state of its augmented Lagrangian and of its inner solver."""
+    """The problem with the state of its augmented Lagrangian and of its inner solver."""
 
     def __init__(self, Q: Any, **parameters: Any):
         super().__init__(Q, **parameters)
@@ -327,14 +328,15 @@ class _Saddle(ElliptopeProblem):
         self.penalty = 1.0 / self.n if self.by_rows else 1.0 / self.n**2
         self.last_violation = np.inf
         self.holds_balance, self.smoothing = self.balance is not None, 0.0
-        # The inner maximum without smoothing, for the value.
+        # Solver of the inner maximum without smoothing, for the value.
         self.exact = self.inner if self.unit_norm else BoxQP(self.n, self.C, unit_norm=False)
-        # What M can change of the value: L-BFGS sees (value - offset) / scale, or it would stop on
-        # the rounding of a large constant (small reg, small C). Both are set at the start.
+        # Scale of the part of the value that depends on M. L-BFGS minimises (value - offset) /
+        # scale; otherwise it would stop early because of rounding of a large constant (small reg,
+        # small C). Both are set at the start.
         self.scale, self.offset = 1.0, 0.0
 
     def start(self, rank: int, seed: int) -> NDArray:
-        """Random directions, smoothed and centred, so that similar rows start alike."""
+        """Return random rows, smoothed and centred, so that similar rows have similar starts."""
         noise = np.random.default_rng(seed).standard_normal((self.n, rank))
         noise /= np.linalg.norm(noise)
         smooth = noise
@@ -351,7 +353,7 @@ class _Saddle(ElliptopeProblem):
     # ------------------------------------------------------------------ the primal
 
     def _inner(self, V: NDArray, tol: float = EXACT_TOL) -> BoxPoint:
-        """Solve for the inner maximum with smoothing times |a|^2 taken off it."""
+        """Solve for the inner maximum minus smoothing times |a|^2."""
         H = self.weighted(V)
         if self.smoothing and self.is_sparse:
             H = H + self.smoothing * sparse.identity(self.n, format="csr")
@@ -367,7 +369,7 @@ class _Saddle(ElliptopeProblem):
         if self.holds_balance:
             sums = V @ V.sum(axis=0)
             plus, minus = self._pull(sums)
-            # One multiplier for all rows counts once.
+            # A single multiplier for all rows counts once.
             size = float(plus @ plus + minus @ minus) / (1 if self.by_rows else self.n)
             value += size / (2 * self.penalty)
             t = plus - minus
@@ -375,7 +377,7 @@ class _Saddle(ElliptopeProblem):
         return value, gradient
 
     def _gradient(self, V: NDArray, a: NDArray) -> NDArray:
-        """Return -2 reg (Q o aa') V, from the rows where a is not zero."""
+        """Return -2 reg (Q o aa') V, computed from the rows with nonzero a."""
         rows = np.flatnonzero(a)
         if self.is_sparse:
             return -2 * self.reg * a[:, None] * (self.Q @ (a[:, None] * V))
@@ -390,7 +392,7 @@ class _Saddle(ElliptopeProblem):
         return gradient
 
     def _pull(self, sums: NDArray) -> tuple[NDArray, NDArray]:
-        """Multipliers that the augmented Lagrangian would take at these row sums of M."""
+        """Return the multipliers of the augmented Lagrangian for these row sums of M."""
         if not self.by_rows:
             above = sums.sum() - self.n * self.balance
             return np.maximum(self.s_plus + self.penalty * above, 0.0), self.s_minus
@@ -399,7 +401,7 @@ class _Saddle(ElliptopeProblem):
         return plus, minus
 
     def update_multipliers(self, V: NDArray) -> None:
-        """Take the multipliers over, and weigh the constraint more where it lags behind."""
+        """Update the multipliers, and increase the penalty if the violation decreases slowly."""
         if not self.holds_balance:
             return
         self.s_plus, self.s_minus = self._pull(V @ V.sum(axis=0))
@@ -412,13 +414,13 @@ class _Saddle(ElliptopeProblem):
     # ------------------------------------------------------------------ the dual
 
     def measured(self, V: NDArray) -> _Primal:
-        """Value, violation and reference of M, all recomputed."""
+        """Return M with its value, violation and reference, all recomputed."""
         point = self.exact.solve(self.weighted(V))
         reference = gap_reference(point.value, self.change(point.a))
         return _Primal(V, point, self.violation(V) / self.n, reference)
 
     def lower_bound(self, primal: _Primal, so_far: float, tol: float) -> tuple[float, DualPoint]:
-        """Return a bound and its point, tightened where it does not close the gap."""
+        """Return a bound and its dual point, tightened if it does not close the gap."""
         s = self.scale * (self.s_plus - self.s_minus)
         V, a = primal.V, primal.point.a
         if self.smoothing:
@@ -435,8 +437,8 @@ class _Saddle(ElliptopeProblem):
     def _nearest_multiplier(self, V: NDArray, a: NDArray) -> float:
         """Return the multiplier of 1'M1 with which V is nearest to stationary.
 
-        That of the augmented Lagrangian errs by the penalty times what the descent still changes
-        of 1'M1, and eigenvalues of G by up to n times as much.
+        The multiplier of the augmented Lagrangian has an error of the penalty times the remaining
+        change of 1'M1, and the error of the eigenvalues of G is up to n times as large.
         """
         sums = V.sum(axis=0)
         pull = sums - V * (V @ sums)[:, None]
@@ -444,7 +446,7 @@ class _Saddle(ElliptopeProblem):
         return max(-0.5 * float(np.sum(pull * self._gradient(V, a))) / size, 0.0) if size else 0.0
 
     def _tightened(self, V: NDArray, a: NDArray, s: NDArray) -> NDArray:
-        """Maximise <G, M> for a fixed a, which gives the best y for it."""
+        """Maximise <G, M> for a fixed a, which gives the best y for this a."""
         scale = self.scale
 
         def linear(W: NDArray) -> tuple[float, NDArray]:

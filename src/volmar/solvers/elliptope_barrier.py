@@ -1,9 +1,9 @@
-r"""The elliptope saddle problem whatever the sign of eta, by a barrier over all of M.
+r"""The elliptope saddle problem for any sign of eta, by a barrier method over the full M.
 
-With a large weight the multiplier eta of `volmar.solvers.elliptope` is not negative: it is bounded
-by the smallest eigenvalue of reg Q o M, and the maximiser a may be shorter than 1. Such an M has
-full rank, and the value is kinked where that eigenvalue is multiple. So M itself is the variable
-here, and logarithmic barriers keep M and reg Q o M - eta I positive definite.
+With a large weight the multiplier eta of `volmar.solvers.elliptope` is not negative. It is then
+bounded by the smallest eigenvalue of reg Q o M, and the maximiser a may be shorter than 1. Such an
+M has full rank, and the value is not smooth if that eigenvalue is multiple. Therefore M itself is
+the variable here, and logarithmic barriers keep M and reg Q o M - eta I positive definite.
 """
 
 from __future__ import annotations
@@ -20,84 +20,84 @@ from volmar.solvers.elliptope import ElliptopeResult
 from volmar.solvers.elliptope_problem import largest_eigenvalue, unit_rows
 from volmar.solvers.result import Status
 
-# Rows up to which n x n matrices are multiplied thousands of times.
+# Maximum number of rows, because n x n matrices are multiplied thousands of times.
 MAX_ROWS = 500
-# The barrier at first, and from one centre to the next.
+# First weight of the barriers, and its decay from one centre to the next.
 FIRST, DECAY = 1.0, 0.2
-# Newton decrement, over n times the barrier, at which a centre on the way is near enough; over the
-# barrier, from which on the dual point of the last centre may be feasible, and where it is exact.
+# Newton decrements at which to stop, in units of the barrier weight: for intermediate centres
+# (times n), for trying the dual point of the last centre, and for treating that centre as exact.
 ON_THE_WAY, AT_THE_END, EXACT = 0.1, 0.02, 1e-10
-# Share of the gap asked for that two barriers of n rows each leave at the last centre.
+# Share of the requested gap that the two barriers of n rows may leave at the last centre.
 SHARE = 0.9
-# Relative residual of a Newton system, products for it, and products for each iteration asked for.
+# Relative residual of a Newton system, maximum products for it, and products per `max_iter`.
 SYSTEM_TOL, MAX_PRODUCTS, PRODUCTS_PER_ITERATION = 0.03, 3000, 100
-# Rows up to which Newton systems, of n (n - 1) / 2 unknowns, are factorised: always, and where
-# conjugate gradients needed more products than a factorisation costs, n^3 / 200.
+# Maximum number of rows for factorising Newton systems, of n (n - 1) / 2 unknowns: always, and if
+# conjugate gradients needed more products than the cost of a factorisation, n^3 / 200.
 ALWAYS_DIRECT, DIRECT_UP_TO, COST = 40, 100, 200
-# Rows of such a matrix that are made at a time.
+# Number of rows of such a matrix that are computed at a time.
 BLOCK = 256
-# Share of the merit below which a decrement is rounding.
+# Share of the merit below which a decrement counts as rounding.
 ROUNDING = 1e-13
-# Shortest step.
+# Shortest step of the line search.
 MIN_STEP = 1e-6
-# The norm of a, and steps for the multiplier that belongs to it.
+# Tolerance of the trace, and maximum number of steps for the multiplier of this constraint.
 NORM_TOL, MAX_ROOT = 1e-9, 100
 
 
 class _Centre(NamedTuple):
-    """M with the maximum of the barrier problem: a, eta, the inverse of S = H - eta I, values."""
+    """M with the solution of the inner barrier problem; `inverse` is that of S = H - eta I."""
 
     M: NDArray
     H: NDArray
     a: NDArray
     eta: float
     inverse: NDArray
-    value: float  # without barriers, an upper bound of the optimum
-    slack: float  # what the inner maximum may have missed
+    value: float  # without barriers, an upper bound on the optimum
+    slack: float  # possible error of the inner maximum
     merit: float  # with barriers
 
 
 def solve_elliptope_barrier(
     Q: Any, *, reg: float = 1.0, C: float = 1.0, tol: float = 1e-5, max_iter: int = 1000
 ) -> ElliptopeResult:
-    r"""Minimise over correlation matrices M and eta the inner maximum, for any weight.
+    r"""Minimise the inner maximum over correlation matrices M and eta, for any weight.
 
     .. math:: \min_{M \succeq 0,\, M_{ii} = 1} \; \min_{\eta \le \lambda_{min}(\gamma Q \circ M)}
               \; \max_{0 \le a \le C} \; 2 \cdot 1'a - a'(\gamma Q \circ M - \eta I)a - \eta
 
-    which is JMLR eq. 13: its semi-definite constraint bounds eta.
+    This is JMLR eq. 13, whose semi-definite constraint bounds eta.
 
     **Dual.** The minimum over eta is :math:`\max_{a, Z} 2 \cdot 1'a - \gamma \langle Q \circ M,
-    Z \rangle` over :math:`Z \succeq aa'`, tr Z = 1. So for any such a and Z and any y with
-    :math:`Diag(y) \succeq \gamma Q \circ Z`, :math:`2 \cdot 1'a - 1'y` is below the optimum. Where
-    eta is below that eigenvalue, Z = aa' and this is the dual of `solve_elliptope_saddle`.
+    Z \rangle` over :math:`Z \succeq aa'`, tr Z = 1. Hence :math:`2 \cdot 1'a - 1'y` is a lower
+    bound on the optimum for any such a and Z and any y with :math:`Diag(y) \succeq \gamma Q \circ
+    Z`. If eta is below that eigenvalue, Z = aa' and this is the dual of `solve_elliptope_saddle`.
 
     **Centres.** With barriers :math:`-\epsilon \log\det(\gamma Q \circ M - \eta I) - \epsilon
     \log\det M` the conditions of a minimum are :math:`Z = aa' + \epsilon (\gamma Q \circ M - \eta
-    I)^{-1}`, tr Z = 1, and :math:`Diag(y) - \gamma Q \circ Z = \epsilon M^{-1}`: a point of the
-    dual, :math:`2 n \epsilon` below the value. Eta follows from tr Z = 1, a from a box program,
-    and M by Newton's method on its off-diagonal entries, with conjugate gradients or, up to 100
-    rows, a Cholesky factor. The diagonal of Q adds a constant, which is taken off.
+    I)^{-1}`, tr Z = 1, and :math:`Diag(y) - \gamma Q \circ Z = \epsilon M^{-1}`. These give a dual
+    point with a gap of :math:`2 n \epsilon`. Eta follows from tr Z = 1, a from a box program, and
+    M from Newton's method on its off-diagonal entries, with conjugate gradients or, up to 100
+    rows, a Cholesky factorisation. The constant due to the diagonal of Q is removed first.
 
     Parameters
     ----------
     Q : ndarray or sparse matrix of shape (n, n)
-        Symmetric; at most 500 rows.
+        Symmetric matrix of at most 500 rows.
     reg : float, default=1
-        :math:`\gamma`.
+        Weight :math:`\gamma`.
     C : float, default=1
-        Upper end of the box, at least 1/sqrt(n); from 1 on without effect.
+        Upper limit of the box, at least 1/sqrt(n); values above 1 have no effect.
     tol : float, default=1e-5
-        Gap to stop at, relative to the larger of the objective's size and 1. (The excess of the
-        objective over the constant :math:`-\gamma \min_i Q_{ii}` is 2 or more: Z = I/n.)
+        Gap at which to stop, relative to the larger of abs(objective) and 1. (The objective
+        exceeds the constant :math:`-\gamma \min_i Q_{ii}` by at least 2, by the bound of Z = I/n.)
     max_iter : int, default=1000
-        A hundredth of the maximum number of products with the Hessian.
+        Maximum number of products with the Hessian, divided by 100.
 
     Returns
     -------
     ElliptopeResult
-        With `bound_rest`, Z - aa' of the bound. `status` is MAX_ITER where `tol` was not reached;
-        the gap is certified all the same.
+        Includes `bound_rest`, Z - aa' of the bound. `status` is MAX_ITER if `tol` was not reached;
+        the gap is still certified.
 
     Examples
     --------
@@ -112,15 +112,15 @@ def solve_elliptope_barrier(
     n = len(Q)
     if n > MAX_ROWS:
         raise ValueError(
-            f"the barrier method is for at most {MAX_ROWS} rows, got {n}. Lower reg, so that "
-            "`solve_elliptope_saddle` has the solution."
+            f"the barrier method supports at most {MAX_ROWS} rows, got {n}. Lower reg, so that "
+            "`solve_elliptope_saddle` can solve the problem."
         )
     run = _Barrier(Q, float(reg), min(float(C), 1.0), tol, PRODUCTS_PER_ITERATION * max_iter)
     return run.result(run.solve())
 
 
 class _Barrier:
-    """The path of centres, with the best value and the best bound on it."""
+    """The central path, with the best value and the best bound so far."""
 
     def __init__(self, Q: NDArray, reg: float, C: float, tol: float, max_products: int):
         self.n, self.C, self.tol, self.max_products = len(Q), C, tol, max_products
@@ -147,8 +147,8 @@ class _Barrier:
             self.take_bound(now)
             if self.is_close(best):
                 break
-            # Small decrements leave residuals that are large beside the barrier, in directions in
-            # which the Hessian is, and these are the bound's.
+            # Where the Hessian is large, a small decrement may leave residuals that are large
+            # relative to the barrier, and these enter the bound.
             if is_last and moved and decrement > EXACT * self.epsilon:
                 continue
             self.history.append(now.value + self.constant)
@@ -162,7 +162,7 @@ class _Barrier:
     # ------------------------------------------------------------------ a centre
 
     def centre(self, M: NDArray) -> _Centre:
-        """Solve for a and eta; raise LinAlgError where M is not positive definite."""
+        """Solve for a and eta; raise LinAlgError if M is not positive definite."""
         factor = linalg.cholesky(M, lower=True, check_finite=False)
         H = self.G * M
         values, vectors = eigenpairs(H)
@@ -179,7 +179,7 @@ class _Barrier:
     def _on_trace(self, H: NDArray, above: NDArray, lowest: float) -> tuple[NDArray, float]:
         """Return a and x > 0 with |a|^2 + epsilon tr(S^-1) = 1 at eta = lowest - x.
 
-        Newton's method on the inverse root of the left side, which is nearly linear, in a bracket.
+        Bracketed Newton method on the inverse root of the left side, which is nearly linear.
         """
         x, low, high = self.below, 0.0, np.inf
         for _ in range(MAX_ROOT):
@@ -193,7 +193,7 @@ class _Barrier:
             slope += self.epsilon * float(inverse @ inverse)
             following = x - 2 * (trace**-0.5 - 1) * trace**1.5 / slope
             if not low < following < high:
-                # The trace falls from infinity to 0 as x grows.
+                # The trace decreases from infinity to 0 as x increases.
                 is_open = low == 0.0 or high == np.inf
                 following = x * (4.0 if trace > 1 else 0.25) if is_open else np.sqrt(low * high)
             if abs(following - x) <= 1e-14 * x:
@@ -205,7 +205,7 @@ class _Barrier:
     # ------------------------------------------------------------------ Newton's method
 
     def newton(self, now: _Centre) -> tuple[_Centre, float, bool]:
-        """Return the next M, the decrement before it, and whether there was a step."""
+        """Return the next centre, the decrement before it, and whether a step was taken."""
         self.n_steps += 1
         gradient, change = self._direction(now)
         decrement = -float(np.vdot(gradient, change))
@@ -216,7 +216,7 @@ class _Barrier:
             except linalg.LinAlgError:
                 step /= 2
                 continue
-            # Of a decrement so small the merit knows nothing but rounding.
+            # For such a small decrement the change of the merit is lost to rounding.
             is_exact = decrement <= ROUNDING * abs(now.merit)
             if is_exact or following.merit <= now.merit - 1e-4 * step * decrement:
                 return following, decrement, True
@@ -224,7 +224,7 @@ class _Barrier:
         return now, decrement, False
 
     def _direction(self, now: _Centre) -> tuple[NDArray, NDArray]:
-        """Return the gradient, and about -1 times the inverse Hessian times it; both hollow."""
+        """Return the gradient and an approximate Newton direction, both with a zero diagonal."""
         hessian = _Hessian(self.G, now, self.epsilon, self.C)
         cost = 1 + self.n**3 // COST
         is_cheaper = self.n <= DIRECT_UP_TO and self.used > cost
@@ -243,11 +243,11 @@ class _Barrier:
     # ------------------------------------------------------------------ the dual
 
     def take_bound(self, now: _Centre) -> None:
-        """Keep the bound of a centre if it is the best: Z of trace 1, y raised as it must be."""
+        """Keep the bound of a centre if it is the best so far, with a feasible Z and y."""
         P = self.epsilon * now.inverse
         P = (P + P.T) / 2
         trace = float(now.a @ now.a + np.trace(P))
-        # A shorter a is below the same Z.
+        # Z >= aa' also holds for a shorter a.
         a = now.a * min(1.0, trace**-0.5)
         Z = (np.outer(now.a, now.a) + P) / trace
         weighted = self.G * Z
@@ -255,7 +255,7 @@ class _Barrier:
         y += largest_eigenvalue(weighted - np.diag(y))
         bound = float(2 * a.sum() - y.sum())
         if bound > self.bound:
-            # Of the given Q, whose diagonal has the constant: diag(Z) more.
+            # Convert y to the given Q, whose diagonal includes the constant.
             self.bound, self.a = bound, a
             self.y = y - self.constant * Z.diagonal()
             self.rest = Z - np.outer(a, a)
@@ -297,7 +297,7 @@ class _Barrier:
 class _Hessian:
     """Derivatives of -G o Z - eps M^-1, Z = aa' + eps S^-1, by the off-diagonal entries of M.
 
-    S moves with M and eta, which keeps tr Z = 1; entries of a inside the box move with S.
+    S changes with M and with eta, which keeps tr Z = 1. Entries of a inside the box change with S.
     """
 
     def __init__(self, G: NDArray, now: _Centre, eps: float, C: float):
@@ -317,7 +317,7 @@ class _Hessian:
         self.gradient.flat[:: n + 1] = 0.0
 
     def product(self, D: NDArray) -> NDArray:
-        """Return the derivative along a hollow D."""
+        """Return the derivative along a D with zero diagonal."""
         G, a, eps, S_inv = self.G, self.a, self.eps, self.S_inv
         E = G * D
         image = E @ a
@@ -335,14 +335,14 @@ class _Hessian:
         return out
 
     def diagonal(self) -> NDArray:
-        """Return its diagonal but for the part of eta, as a matrix of the entries of M."""
+        """Return the diagonal of the Hessian, without the part of eta, as an n x n matrix."""
         a, s, m, r = self.a, self.S_inv.diagonal(), self.M_inv.diagonal(), self.R.diagonal()
         diagonal = self.eps * (np.outer(s, s) + self.S_inv**2)
         diagonal += np.outer(r, a**2) + np.outer(a**2, r) + 2 * self.R * np.outer(a, a)
         return self.G**2 * diagonal + self.eps * (np.outer(m, m) + self.M_inv**2)
 
     def solve(self, right: NDArray) -> NDArray | None:
-        """Return the hollow D whose product is a hollow matrix; None where rounding forbids it."""
+        """Return D with zero diagonal whose product is `right`; None if the Cholesky fails."""
         i, j = np.triu_indices(len(self.G), 1)
         g, a, eps = self.G[i, j], self.a, self.eps
         pull = np.outer(self.moved, a)
@@ -355,7 +355,7 @@ class _Hessian:
             k, m = i[part], j[part]
 
             def both(A: NDArray, B: NDArray, k: NDArray = k, m: NDArray = m) -> NDArray:
-                """A_ik B_jm + A_jk B_im for all pairs (i, j) and some (k, m)."""
+                """Return A_ik B_jm + A_jk B_im for all pairs (i, j) and some (k, m)."""
                 return A[k][:, i] * B[m][:, j] + A[k][:, j] * B[m][:, i]
 
             block = eps * both(self.S_inv, self.S_inv)
@@ -388,7 +388,7 @@ def _conjugate_gradients(
         image = product(along)
         used += 1
         curvature = float(np.vdot(along, image))
-        if curvature <= 0:  # rounding: the Hessian is positive definite
+        if curvature <= 0:  # due to rounding: the Hessian is positive definite
             break
         X += size / curvature * along
         residual = residual - size / curvature * image

@@ -1,4 +1,4 @@
-"""The elliptope saddle problem: values of correlation matrices, and bounds on them.
+"""The elliptope saddle problem: values of correlation matrices, and their lower bounds.
 
 The problem and its dual are stated in `volmar.solvers.elliptope`, which solves it.
 """
@@ -19,21 +19,21 @@ from volmar._eigen import eigenvalues, eigsh
 from volmar.solvers.box_qp import BoxPoint, BoxQP
 from volmar.solvers.result import Certificate
 
-# Above this size the largest eigenvalue of the certificate is found by Lanczos.
+# Maximum number of rows for a dense largest eigenvalue; Lanczos is used beyond.
 DENSE_UP_TO = 2000
-# Share of the rows of a weighted matrix that are cheaper than all of it.
+# Maximum share of the rows of a weighted matrix that are computed separately.
 FEW_ROWS = 0.4
-# Entries of a sparse Q that are worked on together.
+# Number of entries of a sparse Q that are processed at a time.
 CHUNK = 50_000
-# Share of the largest entry of a below which a row is taken for one without, and share of the
-# largest eigenvalue of a Laplacian below which another is zero.
+# Share of the largest entry of a below which an entry counts as zero, and share of the largest
+# eigenvalue of a Laplacian below which an eigenvalue counts as zero.
 SUPPORT, ROUNDING = 1e-9, 1e-12
-# A value is known to a share of itself: below it no change of M is told from rounding.
+# Relative precision of a value; smaller changes cannot be distinguished from rounding.
 KNOWN_TO = 1e-6
 
 
 class DualPoint(NamedTuple):
-    """A point of the dual: a in the box, multipliers s of the row sums, y with Diag(y) above G."""
+    """A dual point: a in the box, multipliers s of the row sums, and y with Diag(y) above G."""
 
     a: NDArray
     s: NDArray
@@ -41,18 +41,18 @@ class DualPoint(NamedTuple):
 
 
 class WeightedMatrix:
-    """Q o VV' of a dense Q, plus a multiple of the identity: rows are computed when asked for."""
+    """Q o VV' for a dense Q, plus a multiple of the identity; rows are computed on demand."""
 
     def __init__(self, Q: NDArray, V: NDArray):
         self.Q, self.V, self.shape = Q, V, Q.shape
         self.ridge = 0.0
 
     def diagonal(self) -> NDArray:
-        """Return the diagonal."""
+        """Return the diagonal, without computing the other entries."""
         return self.Q.diagonal() * np.einsum("ij,ij->i", self.V, self.V) + self.ridge
 
     def __getitem__(self, rows: NDArray) -> NDArray:
-        """Return some rows."""
+        """Return the rows with these numbers."""
         if "whole" in vars(self) or rows.size > FEW_ROWS * len(self.V):
             return self.whole[rows]
         some = self.V[rows] @ self.V.T
@@ -61,7 +61,7 @@ class WeightedMatrix:
         return some
 
     def block(self, rows: NDArray) -> NDArray:
-        """Return some rows and the same columns."""
+        """Return the block of these rows and the same columns."""
         both = np.ix_(rows, rows)
         if "whole" in vars(self):
             return self.whole[both]
@@ -75,13 +75,13 @@ class WeightedMatrix:
         return self.whole @ x
 
     def toarray(self) -> NDArray:
-        """Return a copy of all of it."""
+        """Return a copy of the whole matrix."""
         return self.whole.copy()
 
     @cached_property
     def whole(self) -> NDArray:
-        """The matrix."""
-        # By a copy: numpy's symmetric product, of so few columns, is slower.
+        """The matrix as an array, computed once."""
+        # The copy avoids numpy's symmetric product, which is slower for so few columns.
         H = self.V @ np.ascontiguousarray(self.V.T)
         H *= self.Q
         H.flat[:: len(H) + 1] += self.ridge
@@ -89,7 +89,7 @@ class WeightedMatrix:
 
 
 class ElliptopeProblem:
-    """The saddle problem of `solve_elliptope_saddle`, whose parameters it has."""
+    """The saddle problem of `solve_elliptope_saddle`, with the same parameters."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class ElliptopeProblem:
         self.n = Q.shape[0]
         if unit_norm and C * np.sqrt(self.n) < 1 - 1e-12:
             raise ValueError(
-                f"C={C:.3g} leaves no point of norm 1 in the box of {self.n} dimensions. Take C "
-                f"of at least 1/sqrt(n) = {1 / np.sqrt(self.n):.3g}."
+                f"C={C:.3g} is too small: the box of {self.n} dimensions has no point of norm 1. "
+                f"Use C of at least 1/sqrt(n) = {1 / np.sqrt(self.n):.3g}."
             )
         self.is_sparse = sparse.issparse(Q)
         self.Q: Any = np.asarray(Q, dtype=np.float64) if not self.is_sparse else None
@@ -114,18 +114,18 @@ class ElliptopeProblem:
             matrix.sum_duplicates()
             self.Q = matrix
             self._rows = np.repeat(np.arange(self.n), np.diff(matrix.indptr))
-        # On the unit sphere no entry is beyond 1.
+        # On the unit sphere no entry exceeds 1.
         self.reg, self.C, self.unit_norm = reg, min(C, 1.0) if unit_norm else C, unit_norm
         self.balance = balance
-        # 1'M1 <= 0 is M1 = 0, but no M is inside it, and its multiplier has no bound.
+        # 1'M1 <= 0 is equivalent to M1 = 0, but it has no interior and an unbounded multiplier.
         self.by_rows = row_balance or balance == 0
 
     def change(self, a: NDArray) -> float:
-        """Return about what M can change of the value."""
+        """Return an estimate of the part of the value that depends on M."""
         return self.reg * float(a @ (abs(self.Q) @ a))
 
     def weighted(self, V: NDArray) -> Any:
-        """Return reg Q o VV', on the pattern of Q, as a matrix or a `WeightedMatrix`."""
+        """Return reg Q o VV' on the sparsity pattern of Q, sparse or as a `WeightedMatrix`."""
         if not self.is_sparse:
             return WeightedMatrix(self.Q, np.sqrt(self.reg) * V)
         data = np.empty(self.Q.nnz)
@@ -137,7 +137,7 @@ class ElliptopeProblem:
         return sparse.csr_matrix((data, self.Q.indices, self.Q.indptr), shape=self.Q.shape)
 
     def violation(self, V: NDArray) -> float:
-        """How far M is beyond the bound on its row sums."""
+        """Return the violation of the bound on the row sums of M."""
         if self.balance is None:
             return 0.0
         sums = V @ V.sum(axis=0)
@@ -163,7 +163,7 @@ class ElliptopeProblem:
     def dual_point(self, V: NDArray, a: NDArray, s: NDArray) -> DualPoint:
         """Return y = diag(G VV'), raised by the largest eigenvalue of G - Diag(y), with a and s.
 
-        Where a must have norm 1 it is scaled to it.
+        If a must have norm 1, it is scaled to it.
         """
         if self.unit_norm:
             a = a / (float(np.linalg.norm(a)) or 1.0)
@@ -178,16 +178,16 @@ class ElliptopeProblem:
         return float(2 * a.sum() - y.sum() - (self.balance or 0.0) * np.abs(s).sum())
 
     def room_beside_one(self, tol: float) -> float:
-        r"""Return how far from M = 11' a relative gap of `tol` lets M be, as a share of n.
+        r"""Return the maximum distance tr(HMH) / n from M = 11' for a relative gap of `tol`.
 
         Let a be the maximiser of M = 11', :math:`G = \gamma Q \circ aa'` and
         :math:`L = Diag(G1) - G` its Laplacian. For any M, :math:`F(M) \ge F(11') + \langle G,
         11' - M \rangle = F(11') + \langle L, M \rangle`, and :math:`\langle L, M \rangle \ge
         \lambda_2(L) \, tr(HMH)` with the centring H, if the smallest eigenvalue of L is that of 1.
-        So M = 11' is optimal, as it is for every Q without negative entries, and every M with a
-        gap of :math:`\epsilon` has :math:`tr(HMH) \le \epsilon / \lambda_2`. H centres the rows
-        with a positive :math:`a_i`, the only ones that the value sees. 1, which every M keeps,
-        where M = 11' is not known to be optimal, and for more than 2,000 rows.
+        Then M = 11' is optimal, as for every Q without negative entries, and every M with a gap of
+        :math:`\epsilon` has :math:`tr(HMH) \le \epsilon / \lambda_2`. H centres the rows with
+        positive :math:`a_i`, the only ones that affect the value. Returns the trivial bound 1 if
+        M = 11' is not known to be optimal, and for more than 2,000 rows.
         """
         if self.balance is not None or self.n > DENSE_UP_TO:
             return 1.0
@@ -207,10 +207,10 @@ class ElliptopeProblem:
         return min(tol * reference / (rows.size * float(values[1])), 1.0)
 
     def bound_beside(self, V: NDArray, value: float, bound: float, s: NDArray) -> float:
-        """Return a lower bound that holds for M = VV', too, which may be a little out of balance.
+        """Return a lower bound that also holds for M = VV', which may violate the balance.
 
-        M misses the balance by v and is feasible with b + v, of which the same dual point has a
-        value less by v |s|_1. `value`, of M, is below it by rounding at most.
+        If M violates the balance b by v, it is feasible for b + v, for which the value of the same
+        dual point is smaller by v |s|_1. The `value` of M is below that at most by rounding.
         """
         if self.balance is None:
             return min(bound, value)
@@ -219,9 +219,9 @@ class ElliptopeProblem:
     def certificate(
         self, V: NDArray, a: NDArray, y: NDArray, s: NDArray, rest: NDArray | None = None
     ) -> Certificate:
-        """Compute value, gap and residuals of M = VV' and a dual point from Q alone.
+        """Return value, gap and residuals of M = VV' and a dual point, computed from Q.
 
-        `rest` is Z - aa' where eta may be above zero.
+        `rest` is Z - aa' if eta may be positive.
         """
         if rest is not None:
             return self._certificate_above_zero(V, a, y, rest)
@@ -240,9 +240,9 @@ class ElliptopeProblem:
     def _certificate_above_zero(
         self, V: NDArray, a: NDArray, y: NDArray, rest: NDArray
     ) -> Certificate:
-        """Compute the same with eta bounded by the smallest eigenvalue of H = reg Q o M.
+        """Return the certificate with eta bounded by the smallest eigenvalue of H = reg Q o M.
 
-        The box program of H less that eigenvalue has its eta at zero or below.
+        In the box program of H minus that eigenvalue, eta is at most zero.
         """
         H = self._dense() * (self.reg * (V @ V.T))
         low = float(eigenvalues(H, (0, 0))[0])
@@ -262,7 +262,7 @@ class ElliptopeProblem:
         return self.Q.toarray() if self.is_sparse else self.Q
 
     def _excess(self, a: NDArray, s: NDArray, y: NDArray) -> float:
-        """Largest eigenvalue of G - Diag(y)."""
+        """Return the largest eigenvalue of G - Diag(y)."""
         n = self.n
         if n <= DENSE_UP_TO:
             G = self._dual_matrix(a, s)
@@ -275,16 +275,16 @@ class ElliptopeProblem:
         slack = LinearOperator((n, n), matvec=product, dtype=np.float64)
         v0 = np.random.default_rng(0).standard_normal(n)
         value, vector = eigsh(slack, k=1, which="LA", tol=1e-6, v0=v0, ncv=40, maxiter=500)
-        # There is an eigenvalue within the residual of the value. That it is the largest is what a
-        # random start makes all but sure; a proof would take a factorisation.
+        # There is an eigenvalue within the residual of this value. With a random start it is
+        # almost surely the largest; a proof would need a factorisation.
         residual = np.linalg.norm(slack @ vector[:, 0] - value[0] * vector[:, 0])
         return float(value[0] + residual)
 
 
 def gap_of(point: BoxPoint, bound: float) -> float:
-    """Return the distance of a value to a bound, with what the inner maximum may have missed.
+    """Return the distance of a value to a bound, with the possible error of the inner maximum.
 
-    An M that is a little out of balance may have a value below the bound.
+    An M that slightly violates the balance may have a value below the bound.
     """
     return max(point.value + point.slack - bound, bound - point.value, 0.0)
 
@@ -292,8 +292,8 @@ def gap_of(point: BoxPoint, bound: float) -> float:
 def gap_reference(value: float, change: float) -> float:
     """Return the scale of the relative gap.
 
-    That is the value, or what M can change of it where that is less (small weights and boxes
-    leave a large constant), but no less than the precision of the value.
+    This is the value or, if smaller, the part of it that depends on M (with a small weight or box,
+    the value has a large constant), but at least the precision of the value.
     """
     return max(min(abs(value), change), KNOWN_TO * abs(value), np.finfo(np.float64).tiny)
 
@@ -313,7 +313,7 @@ def unit_rows(U: NDArray) -> NDArray:
 def minimise_over_unit_rows(
     value_and_gradient: Callable[[NDArray], tuple[float, NDArray]], V: NDArray, max_iter: int
 ) -> tuple[NDArray, int]:
-    """Run L-BFGS from V, normalising rows on the way in; return the end and the iterations."""
+    """Minimise over V with unit rows by L-BFGS; return V and the number of iterations."""
     shape = V.shape
 
     def of_unit_rows(flat: NDArray) -> tuple[float, NDArray]:
@@ -328,7 +328,7 @@ def minimise_over_unit_rows(
         "maxiter": max_iter,
         "maxfun": 2 * max_iter + 20,
         "maxcor": 20,
-        # An augmented Lagrangian is flat and then steep: 20 trials may end with none accepted.
+        # An augmented Lagrangian is flat and then steep: 20 line search steps may all fail.
         "maxls": 60,
         "ftol": 1e-16,
         "gtol": 1e-10,

@@ -1,10 +1,10 @@
-"""From a correlation matrix M = VV' to two groups."""
+"""Rounding of a correlation matrix M = VV' to two clusters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,20 +13,21 @@ from volmar._checks import fix_signs
 from volmar._eigen import singular_values, thin_svd
 from volmar.solvers.elliptope import ElliptopeResult
 
-# Below this share of n the centred M is nothing: M = 11'.
+# If the leading eigenvalue of the centred M is below this share of n, M counts as 11'.
 TRIVIAL = 1e-3
-# The second eigenvalue of the centred M above this share of the first: M is far from two groups.
+# Maximum ratio of the second to the first eigenvalue of the centred M for two clear clusters.
 SPREAD = 0.5
-# tr(HMH) / n that a tolerance may leave of M = 11': two groups of one and six rows have as much.
+# Maximum tr(HMH) / n up to which M counts as 11'; clusters of one and six rows have as much.
 ROOM = 0.5
 
 
 @dataclass(frozen=True)
 class Rounded:
-    """Signs -1 and 1 read off M, the scores they are the signs of, and how well M determines them.
+    """Signs y in {-1, 1} rounded from M, and the scores of which they are the signs.
 
-    `spread` is the second over the first eigenvalue of the centred M: 0 for two groups exactly; 1
-    where two directions are as good, or M is constant. `rank` is the numerical rank of M.
+    `spread` is the ratio of the second to the first eigenvalue of the centred M. It is 0 if M has
+    exactly two clusters, and 1 if two directions are equally good or M is constant. `rank` is the
+    numerical rank of M.
     """
 
     y: NDArray
@@ -36,33 +37,34 @@ class Rounded:
 
     @property
     def determined(self) -> bool:
-        """Whether M is near two groups."""
+        """Whether M is close to two clusters."""
         return self.spread <= SPREAD
 
 
 @dataclass(frozen=True, repr=False)
 class RoundedResult(ElliptopeResult):
-    """Solution of the relaxation, with the labels rounded from it.
+    """Solution of the relaxation with labels rounded from it.
 
     Attributes
     ----------
     labels : ndarray of shape (n,)
-        Clusters, 0 and 1.
+        Cluster of each row, 0 or 1.
     scores : ndarray of shape (n,)
-        Entries of the vector whose signs the labels are.
+        Entries of the vector whose signs are the labels.
     rank : int
         Numerical rank of M.
     spread : float
-        Second over first eigenvalue of the centred M. Above 1/2, M is far from two groups and
-        labels may be one choice of several, however small the gap: it bounds the value of the
-        relaxation, not the labels. `status` is the relaxation's.
+        Ratio of the second to the first eigenvalue of the centred M. Above 1/2, M is far from two
+        clusters and the labels may be one choice of several, even if the gap is small: the gap
+        bounds the value of the relaxation, not the labels. `status` is that of the relaxation.
     room_beside_one : float
-        Where the mean or the size of row sums is not bounded: how far from M = 11', one cluster,
-        an M with the gap of `tol` can be, tr(HMH) / n, of the rows that weigh. Up to 1/2, M = 11'
-        is the solution and the labels are what `tol` leaves (`one_cluster`). 1, which says
-        nothing, where one cluster is no solution, or another M is as good.
+        Without a bound on row sums, the maximum distance tr(HMH) / n from a single cluster,
+        M = 11', that a gap of `tol` allows, over the rows with positive a. Up to 1/2, M = 11' is
+        the solution, and the labels are due to the tolerance (see `one_cluster`). 1 if M = 11' is
+        not known to be the unique solution.
     """
 
+    _optimum: ClassVar[str] = "the optimum of the relaxation"
     _signed = ("scores",)
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -73,12 +75,12 @@ class RoundedResult(ElliptopeResult):
 
     @property
     def one_cluster(self) -> bool:
-        """Whether the solution of the relaxation is one cluster, M = 11', as far as tol tells."""
+        """Whether the relaxation is solved by one cluster, M = 11', up to the tolerance."""
         return self.room_beside_one <= ROOM
 
     @classmethod
     def of(cls, found: ElliptopeResult, rounded: Rounded, **more: Any) -> Self:
-        """Return the relaxation's result with the labels rounded from it."""
+        """Return the result of the relaxation with the rounded labels added."""
         return cls(
             **{one.name: getattr(found, one.name) for one in fields(ElliptopeResult)},
             labels=(rounded.y > 0).astype(np.int64),
@@ -90,14 +92,14 @@ class RoundedResult(ElliptopeResult):
 
 
 def round_centred(V: NDArray) -> Rounded:
-    """Signs of the leading eigenvector of HMH, with H the centring: the best two groups in M."""
+    """Round to the signs of the leading eigenvector of HMH, with H the centring matrix."""
     centred = V - V.mean(axis=0)
     left, values, _ = thin_svd(centred)
     return _rounded(V, left[:, 0], values**2)
 
 
 def round_as_printed(V: NDArray) -> Rounded:
-    """Signs of M's leading eigenvector about its mean (JMLR section 3.3)."""
+    """Round to the signs of the leading eigenvector of M minus its mean (JMLR section 3.3)."""
     left = thin_svd(V)[0][:, 0]
     centred = singular_values(V - V.mean(axis=0)) ** 2
     return _rounded(V, left - left.mean(), centred)
@@ -106,11 +108,11 @@ def round_as_printed(V: NDArray) -> Rounded:
 def round_randomly(
     V: NDArray, value: Callable[[NDArray], float], n_rounds: int, seed: int
 ) -> Rounded:
-    """Signs of projections of V on random directions; the y with the lowest ``value(y)`` is kept.
+    """Round to signs of random projections of V; the y with the lowest ``value(y)`` is kept.
 
-    Projections are cut at their mean, as the centred rounding does. Labels whose groups differ
-    more in size than those of the centred rounding are passed over: a balance is a constraint on
-    M, and the value alone would leave it.
+    Projections are cut at their mean, as in `round_centred`. Labels are skipped if their clusters
+    differ more in size than those of `round_centred`: the balance is a constraint on M, which the
+    value alone does not enforce.
     """
     rng = np.random.default_rng(seed)
     best = round_centred(V)

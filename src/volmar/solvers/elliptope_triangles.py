@@ -1,10 +1,11 @@
-"""The elliptope saddle of margin clustering with triangle constraints, for small n.
+"""The elliptope saddle problem of margin clustering with triangle constraints, for small n.
 
-Xu et al. ask that M be transitive besides: of three rows, an even number of pairs are apart,
+Xu et al. also require that M is transitive: of any three rows, an even number of pairs is in
+different clusters,
 
     M_ij + M_jk + M_ik >= -1,   M_ij - M_jk - M_ik >= -1   for all i, j, k
 
-(JMLR remark 21). There are 4 n (n - 1) (n - 2) / 6 of them, which is what limits n.
+(JMLR remark 21). The number of these constraints, 4 n (n - 1) (n - 2) / 6, limits n.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from volmar.solvers.elliptope_problem import (
 )
 from volmar.solvers.result import Status
 
-#: Most rows: 4 x 34,220 constraints.
+#: Maximum number of rows, with 4 x 34,220 constraints.
 MAX_ROWS = 60
 # Iterations between updates of the multipliers.
 ROUND = 200
-# How far the new columns of V start from zero.
+# Standard deviation of the first values in the additional columns of V.
 NOISE = 0.03
-# The sign of M_ij, M_jk and M_ik in the four constraints of three rows.
+# Signs of M_ij, M_jk and M_ik in the four constraints of three rows.
 SIGNS = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]])
 
 
@@ -41,12 +42,12 @@ SIGNS = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, 
 class TriangleResult(ElliptopeResult):
     """Solution of the saddle problem with triangle constraints; `gap` is certified.
 
-    `residuals` has "triangle" besides: the largest violation of a constraint.
+    `residuals` also contains "triangle", the largest violation of a triangle constraint.
 
     Attributes
     ----------
     triangle_multipliers : ndarray of shape (4, n (n - 1) (n - 2) / 6)
-        Multipliers of the four constraints of each i < j < k, not negative.
+        Nonnegative multipliers of the four constraints of each i < j < k.
     """
 
     _solution: ClassVar[tuple[str, ...]] = ()
@@ -64,46 +65,46 @@ def solve_elliptope_triangles(
     max_iter: int = 3000,
     random_state: int = 0,
 ) -> TriangleResult:
-    r"""Minimise over correlation matrices M with triangle constraints the inner maximum.
+    r"""Minimise the inner maximum over correlation matrices M with triangle constraints.
 
     .. math:: \min_M \; \max_{0 \le a \le C} \; 2 \cdot 1'a - a'(Q \circ M)a
 
     over :math:`M \succeq 0`, :math:`M_{ii} = 1`, :math:`1'M1 \le n b` and
     :math:`\langle A_t, M \rangle \ge -1` for every triangle t.
 
-    **Primal.** M = VV' with n columns, started from `solve_elliptope_saddle`; L-BFGS on V, the
-    constraints in an augmented Lagrangian. What it leaves of a violation is removed by a step
-    towards :math:`(nI - 11') / (n - 1)`, which is inside all of them but a balance of zero: the
-    returned M satisfies them.
+    **Primal.** M = VV' with n columns, started from `solve_elliptope_saddle`; L-BFGS on V with the
+    constraints in an augmented Lagrangian. Remaining violations are removed by a step towards
+    :math:`(nI - 11') / (n - 1)`, which is in the interior of all constraints except a balance of
+    zero. The returned M satisfies them.
 
     **Dual.** For any a in the box, any s, any :math:`\lambda \ge 0` and any y with
     :math:`Diag(y) \succeq G = Q \circ aa' - (s1' + 1s')/2 + \sum_t \lambda_t A_t`,
 
     .. math:: 2 \cdot 1'a - 1'y - b \|s\|_1 - 1'\lambda
 
-    is below the optimum, as in `solve_elliptope_saddle`.
+    is a lower bound on the optimum, as in `solve_elliptope_saddle`.
 
     Parameters
     ----------
     Q : ndarray of shape (n, n)
-        Symmetric, positive semi-definite; at most 60 rows.
+        Symmetric, positive semi-definite matrix of at most 60 rows.
     C : float, default=1
-        Upper end of the box.
+        Upper limit of the box.
     balance : float, optional
-        b; no constraint if not given.
+        Bound b on the row sums of M. If None, there is no such constraint.
     row_balance : bool, default=False
-        Whether b bounds each of M's row sums or their mean, as in `solve_elliptope_saddle`.
+        Whether b bounds each row sum of M or their mean, as in `solve_elliptope_saddle`.
     tol : float, default=1e-6
-        Relative gap to stop at, as in `solve_elliptope_saddle`.
+        Relative gap at which to stop, as in `solve_elliptope_saddle`.
     max_iter : int, default=3000
-        Maximum number of iterations of L-BFGS, all rounds together.
+        Maximum number of iterations of L-BFGS in all rounds together.
     random_state : int, default=0
-        Seed of the start.
+        Random seed of the start.
 
     Returns
     -------
     TriangleResult
-        `status` is MAX_ITER where `tol` was not reached; the gap is certified all the same.
+        `status` is MAX_ITER if `tol` was not reached; the gap is still certified.
 
     Examples
     --------
@@ -116,13 +117,13 @@ def solve_elliptope_triangles(
     n = len(Q)
     if n > MAX_ROWS:
         raise ValueError(
-            f"triangle constraints are for at most {MAX_ROWS} rows, got {n}: their number grows "
-            "with the cube. Leave them out, or cluster a sample."
+            f"triangle constraints support at most {MAX_ROWS} rows, got {n}. Their number grows "
+            "with the cube of the rows. Leave them out, or cluster a sample."
         )
     if n == 3 and balance is not None and balance < 1 / 3:
         raise ValueError(
             f"balance={balance:g} contradicts the triangle constraints of three rows. "
-            "Take 1/3 or more."
+            "Use at least 1/3."
         )
     free = solve_elliptope_saddle(
         Q,
@@ -148,10 +149,10 @@ def solve_elliptope_triangles(
 
 
 class _Saddle:
-    """The problem, with the multipliers of its linear constraints v(M) <= 0.
+    """The problem with the multipliers of its linear constraints v(M) <= 0.
 
-    They stand in one vector: 4m triangles, then the mean of the row sums from above, or each of
-    them from above and from below.
+    The constraints are in one vector: 4m triangles, then the upper bound on the mean of the row
+    sums, or the upper and lower bounds on each row sum.
     """
 
     def __init__(self, Q: NDArray, C: float, balance: float | None, row_balance: bool):
@@ -170,11 +171,11 @@ class _Saddle:
         )
         self.multipliers = np.zeros(self.constants.size)
         a = np.full(self.n, min(C, 1.0))
-        # What M can change of the value, as in `solve_elliptope_saddle`.
+        # Scale of the part of the value that depends on M, as in `solve_elliptope_saddle`.
         self.scale = float(a @ np.abs(Q) @ a) or 1.0
         self.penalty = 1.0 / self.n
         self.violation = np.inf
-        # The best point of the primal, and the best bound with its multipliers.
+        # The best primal point, and the best bound with its multipliers.
         self.M, self.merit = np.eye(self.n), (np.inf, np.inf)
         self.bound, self.bound_multipliers = -np.inf, self.multipliers
 
@@ -194,7 +195,7 @@ class _Saddle:
         """Return the symmetric N with <N, M> = multipliers'(v(M) - v(0))."""
         triangles = multipliers[: self.n_triangles].reshape(4, -1)
         weights = -(SIGNS.T @ triangles)
-        # Of no triangles, bincount's zeros are integers.
+        # Without triangles, bincount returns integers.
         N = np.bincount(self.pairs.ravel(), weights.ravel(), self.n**2).astype(np.float64)
         N = N.reshape(self.n, self.n)
         if self.balance is not None:
@@ -202,7 +203,7 @@ class _Saddle:
         return (N + N.T) / 2
 
     def sums_multipliers(self, multipliers: NDArray) -> NDArray:
-        """Return s, the part of the row sums; all the same where their mean is bounded."""
+        """Return s, the multipliers of the row sums; all equal if their mean is bounded."""
         of_sums = multipliers[self.n_triangles :]
         if not self.by_rows:
             return np.full(self.n, of_sums[0] / self.n)
@@ -219,7 +220,7 @@ class _Saddle:
     # ------------------------------------------------------------------ the primal
 
     def wider(self, V: NDArray, seed: int) -> NDArray:
-        """Return V with n columns, where every local minimum is global."""
+        """Return V with n columns; then every local minimum is global."""
         extra = max(self.n - V.shape[1], 0)
         noise = NOISE * np.random.default_rng(seed).standard_normal((self.n, extra))
         return unit_rows(np.hstack([V, noise]))
@@ -240,7 +241,7 @@ class _Saddle:
         return np.maximum(self.multipliers + self.penalty * violations, 0.0)
 
     def update_multipliers(self, M: NDArray) -> None:
-        """Take the multipliers over, and weigh the constraints more where they lag behind."""
+        """Update the multipliers, and increase the penalty if violations decrease slowly."""
         self.multipliers = self._pull(self.violations(M))
         worst = self._worst(M)
         if worst > max(0.8 * self.violation, 1e-9):
@@ -250,7 +251,7 @@ class _Saddle:
     # ------------------------------------------------------------------ the dual
 
     def certified(self, V: NDArray, n_iter: int, tol: float) -> TriangleResult:
-        """Best value of a feasible point and best lower bound so far: neither needs the other."""
+        """Return the best feasible point and the best lower bound of all rounds so far."""
         M = V @ V.T
         bound = self._lower_bound(M)
         if bound > self.bound:
@@ -267,7 +268,7 @@ class _Saddle:
         violations = np.maximum(self.violations(self.M), 0.0)
         triangle = float(violations[: self.n_triangles].max(initial=0.0))
         balance = float(violations[self.n_triangles :].max(initial=0.0)) / self.n
-        # A point that misses a constraint may be below the bound, by its multiplier at most.
+        # A point that violates a constraint may be below the bound, by at most its multiplier.
         missed = float(self.bound_multipliers @ violations)
         bound = min(self.bound - missed, point.value)
         gap = point.value + point.slack - bound
@@ -295,7 +296,7 @@ class _Saddle:
         )
 
     def _feasible(self, M: NDArray) -> NDArray:
-        """Step from M towards the matrix of equal entries with row sums zero, if need be."""
+        """Move M towards the matrix of equal entries with row sums zero until it is feasible."""
         inside = (self.n * np.eye(self.n) - 1.0) / (self.n - 1)
         there, here = self.violations(inside), self.violations(M)
         broken = (here > 0) & (there < 0)

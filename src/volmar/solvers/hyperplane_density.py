@@ -1,4 +1,4 @@
-"""The density on a hyperplane, and its smallest value along a direction."""
+"""The density on a hyperplane, and its minimum along a direction."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from numpy.typing import NDArray
 
 from volmar.solvers.result import Certificate
 
-# Steps of the grid in a bandwidth.
+# Number of grid steps per bandwidth.
 RESOLUTION = 8
-# The kernel is 0 beyond so many bandwidths: 1e-14 of its height.
+# Number of bandwidths beyond which the kernel, 1e-14 of its height, counts as 0.
 REACH = 8.0
-# How far beyond the slab a cut may be, in bandwidths: twice the largest violation of the penalty.
+# Width of the penalty in bandwidths: a cut is at most half of this beyond the slab.
 ETA = 0.1
-# Newton steps from the best point of the grid to the minimum beside it, and the slope, relative to
-# that of the penalty, at which they end.
+# Maximum number of Newton steps from the best grid point to the nearby minimum, and the slope at
+# which they end, relative to that of the penalty.
 N_NEWTON, FLAT = 20, 1e-9
-# Longest grid; rows farther out count at its ends.
-MOST_STEPS = 1 << 16
+# Maximum number of grid points.
+MAX_STEPS = 1 << 16
 # Height of a Gaussian kernel of bandwidth 1.
 HEIGHT = 1.0 / np.sqrt(2.0 * np.pi)
 
 
 class Cut(NamedTuple):
-    """A hyperplane across a direction.
+    """A hyperplane across a direction, with its `threshold` b and the `density` on it.
 
-    Its `threshold` b, the `density` on it, the penalised density `value`, and the `slope` of the
-    latter in b, which is 0 at a minimum.
+    `value` is the penalised density, and `slope` its derivative in b, which is 0 at a minimum.
     """
 
     threshold: float
@@ -51,22 +50,23 @@ class HyperplaneDensity:
         I(v, b) = \sum_i q_i \frac{1}{\sqrt{2\pi}\,h} e^{-(b - p_i)^2 / 2h^2}, \qquad
         \varphi(v) = \min_b I(v, b) + \frac{L}{\eta} \max(0, |b| - \alpha\sigma_v)^2 ,
 
-    :math:`L = (e^{1/2} h^2 \sqrt{2\pi})^{-1}` the largest slope of I in b. So the penalty is
-    steeper than I from :math:`\eta / 2` beyond the slab :math:`|b| \le \alpha\sigma_v` on: no
-    minimum is farther out.
+    where :math:`L = (e^{1/2} h^2 \sqrt{2\pi})^{-1}` is the largest slope of I in b. At a distance
+    of more than :math:`\eta / 2` from the slab :math:`|b| \le \alpha\sigma_v`, the penalty is
+    steeper than I. Hence no minimum is farther away from the slab.
 
     Attributes
     ----------
     scores : callable
-        Returns the projections (n,) of the rows, whose weighted mean is 0, on a vector (d,).
+        Function of a vector (d,) that returns the projections (n,) of the rows on it. Their
+        weighted mean must be 0.
     combine : callable
-        Returns the combination (d,) of the rows with coefficients (n,).
+        Function of coefficients (n,) that returns this combination (d,) of the rows.
     shares : ndarray of shape (n,)
-        Shares of the rows, which sum up to 1.
+        Shares of the rows in the total weight, which sum to 1.
     bandwidth : float
-        h.
+        Bandwidth h of the kernel.
     offset : float
-        :math:`\alpha`, the half-width of the slab in standard deviations.
+        Half-width :math:`\alpha` of the slab in standard deviations.
     """
 
     scores: Callable[[NDArray], NDArray]
@@ -84,14 +84,14 @@ class HyperplaneDensity:
         return float(np.sqrt(np.einsum("i,i,i->", self.shares, p, p)))
 
     def densities(self, p: NDArray, low: float, high: float) -> tuple[NDArray, NDArray]:
-        r"""Return a grid from `low` to `high`, and the density on it, by binned projections.
+        r"""Return a grid from `low` to `high` and the density on it, from binned projections.
 
-        A projection is shared by the two points of the grid around it. So the kernel is
-        interpolated linearly between points a step :math:`\delta = h / 8` apart, and the error of
-        the density is at most :math:`\delta^2 / 8h^2 = 1 / 512` of the kernel's height.
+        Each projection is split between the two adjacent grid points. The kernel is thus
+        interpolated linearly between points at a distance of :math:`\delta = h / 8`, and the error
+        of the density is at most :math:`\delta^2 / 8h^2 = 1 / 512` of the kernel's height.
         """
         step = self.bandwidth / RESOLUTION
-        size = min(int(np.ceil((high - low) / step)) + 1, MOST_STEPS)
+        size = min(int(np.ceil((high - low) / step)) + 1, MAX_STEPS)
         margin = int(REACH * RESOLUTION)
         place = (p - (low - margin * step)) / step
         n_bins = size + 2 * margin
@@ -105,7 +105,7 @@ class HyperplaneDensity:
         return low + step * np.arange(size), np.convolve(counts, kernel, "valid")
 
     def density(self, p: NDArray, b: float) -> tuple[float, float, float]:
-        """Return the density at b and its two derivatives, by the exact sum."""
+        """Return the density at b and its first two derivatives, by the exact sum."""
         away = b - p
         near = np.abs(away) < REACH * self.bandwidth
         away = away[near] / self.bandwidth
@@ -137,7 +137,7 @@ class HyperplaneDensity:
             low, high = (cut.threshold, high) if cut.slope < 0.0 else (low, cut.threshold)
             if curvature > 0.0:
                 b = cut.threshold - cut.slope / curvature
-            else:  # down to the edge of the slab, and over until the penalty is as steep
+            else:  # to where the penalty beyond the edge of the slab is as steep
                 edge = self.offset * sigma + 0.5 * abs(cut.slope) / self._steepness
                 b = -edge if cut.slope > 0.0 else edge
             b = b if low < b < high else 0.5 * (low + high)
@@ -147,7 +147,7 @@ class HyperplaneDensity:
     def value_and_gradient(self, v: NDArray) -> tuple[Cut, NDArray]:
         r"""Return the lowest cut across v, and the gradient (d,) of :math:`\varphi(v / |v|)`.
 
-        By the envelope theorem the minimising b may be held fixed: the gradient in a unit vector
+        By the envelope theorem the minimising b may be held fixed. The gradient at a unit vector
         is :math:`\sum_i c_i x_i` with :math:`c_i = q_i (b - p_i) K_h(b - p_i) / h^2 - q_i p_i
         \alpha / \sigma_v` times the slope of the penalty. It is projected onto the tangent space
         of the sphere.
@@ -170,24 +170,24 @@ class HyperplaneDensity:
         return np.asarray(gradient - u * float(u @ gradient))
 
     def certificate(self, v: NDArray) -> Certificate:
-        """Return the lowest density across v, with the norms of its gradients in v and b."""
+        """Return the lowest density across v, with the norms of its derivatives in v and b."""
         cut, gradient = self.value_and_gradient(v / np.linalg.norm(v))
         residuals = {"gradient": float(np.linalg.norm(gradient)), "slope": abs(cut.slope)}
         if self.offset == 0.0:
-            residuals["slope"] = 0.0  # the cut is held at the mean
+            residuals["slope"] = 0.0  # the cut is fixed at the mean
         return Certificate(cut.value, residuals)
 
     def relative_depth(self, p: NDArray, b: float) -> float:
         r"""Return the depth of the valley at b relative to the density there.
 
-        That is :math:`(\min(m_1, m_2) - I) / I`, with :math:`m_1, m_2` the largest densities on
-        the two sides; 0 where b is no lower than all of one side.
+        This is :math:`(\min(m_1, m_2) - I) / I`, with :math:`m_1, m_2` the maximum densities on
+        the two sides; 0 unless the density at b is below both.
         """
         h = self.bandwidth
         counted = p[self.shares > 0]
         low, high = min(float(counted.min()), b) - h, max(float(counted.max()), b) + h
-        most = 0.5 * (MOST_STEPS - 2) * h / RESOLUTION
-        low, high = max(low, b - most), min(high, b + most)
+        reach = 0.5 * (MAX_STEPS - 2) * h / RESOLUTION
+        low, high = max(low, b - reach), min(high, b + reach)
         grid, densities = self.densities(p, low, high)
         there = max(self.density(p, b)[0], np.finfo(np.float64).tiny)
         split = int(np.clip(np.searchsorted(grid, b), 1, grid.size - 1))

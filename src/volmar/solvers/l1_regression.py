@@ -1,4 +1,4 @@
-"""Support vector regression with the L1 loss, certified by its dual."""
+"""Support vector regression with the L1 loss, certified by a dual point."""
 
 from __future__ import annotations
 
@@ -11,52 +11,53 @@ from numpy.typing import NDArray
 
 from volmar.solvers.result import Result, Status
 
-# Width of the smoothed loss to begin with, in units of the targets' range.
+# First width of the smoothed loss, in units of the range of the targets.
 FIRST_WIDTH = 0.25
-# The least to begin a similar problem with: other rows are to be fitted now.
+# Minimum first width for a warm start: the rows within the width may be others now.
 WARM_WIDTH = 0.005
+# Factor by which the width shrinks, and its minimum.
 NARROWER = 0.2
-LEAST_WIDTH = 1e-12
-# Share of the gap below which the smoothed problem's own gap no longer counts.
+MIN_WIDTH = 1e-12
+# Share of the gap at which the gap of the smoothed problem is small enough to narrow the width.
 SMOOTHED_SHARE = 0.3
-# Decrease of the slope along a line at which its search ends.
+# Share of the first slope at which a line search ends.
 LINE_TOL = 0.2
 MAX_LINE = 50
 MAX_ROOT = 60
-# Steps without a smaller gap, after which rounding has won.
+# Maximum number of steps without a smaller gap, after which rounding prevents progress.
 PATIENCE = 12
 
 
 class RegressionSpace(Protocol):
     """Rows z_i, centred at their weighted mean, and vectors that are combinations of them.
 
-    A vector is an array: sums and multiples of vectors are those of the arrays. `weights` are the
-    s_i that a row's loss is multiplied by; None for 1.
+    Vectors are represented by arrays, and sums and multiples of vectors by those of the arrays.
+    `weights` are the weights s_i of the rows in the loss; None if all are 1.
     """
 
     n_rows: int
     weights: Any
 
     def vector(self, v: NDArray) -> NDArray:
-        """Return sum_i v_i z_i, where the v_i have sum 0."""
+        """Return sum_i v_i z_i for v_i that sum to 0."""
 
     def scores(self, w: NDArray) -> NDArray:
-        """Return <w, z_i> of every row."""
+        """Return <w, z_i> for every row."""
 
     def inner(self, vector: NDArray, others: Sequence[NDArray]) -> NDArray:
-        """Return the inner products of a vector with others."""
+        """Return the inner products of a vector with other vectors."""
 
     def refreshed(self, w: NDArray) -> NDArray:
-        """Return w without the rounding of the sums that led to it."""
+        """Return w without the rounding errors accumulated in sums."""
 
     def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
-        """Return x with (I + stiffness sum_A s_i (z_i - m)(z_i - m)') x = g, about.
+        """Solve (I + stiffness sum_A s_i (z_i - m)(z_i - m)') x = g approximately for x.
 
         m is the weighted mean of the active rows A.
         """
 
     def fits(self, active: NDArray) -> bool:
-        """Whether some vector has any given scores at the active rows, about."""
+        """Return whether any scores of the active rows can be attained, approximately."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,8 +65,8 @@ class L1RegressionResult(Result):
     """A regression function and the dual point that certifies it.
 
     The scores are <w, z_i> + b, with the intercept b a weighted median of y_i - <w, z_i>. `dual`
-    is beta, with |beta_i| <= c_i = C s_i and sum 0. `width` is where the smoothed loss ended, to
-    start a similar problem from.
+    is beta, with |beta_i| <= c_i = C s_i and sum 0. `width` is the last width of the smoothed
+    loss, for a warm start of a similar problem.
     """
 
     normal: NDArray = field(default_factory=lambda: np.empty(0))
@@ -86,18 +87,19 @@ def solve_l1_regression(
 ) -> L1RegressionResult:
     r"""Minimise :math:`\frac12 \|w\|^2 + C \sum_i s_i |y_i - \langle w, z_i \rangle - b|`.
 
-    Newton's method on a smoothed loss, quadratic within `width` of zero, whose width shrinks as
-    fast as the certificate asks for: the smoothed loss's derivative is a point of the dual
+    Uses Newton's method on a smoothed loss that is quadratic within `width` of zero. The width
+    shrinks as fast as the certificate requires. The derivative of the smoothed loss is a point of
+    the dual
 
     .. math:: \max_\beta \; y'\beta - \tfrac12 \Big\| \sum_i \beta_i z_i \Big\|^2
               \quad \text{subject to} \quad |\beta_i| \le C s_i, \; 1'\beta = 0
 
-    and b is found exactly for every w, so that its sum is zero. Only rows within the width make
-    the second derivative, which are few near the end.
+    because b is found exactly for every w, which makes its sum zero. Only rows within the width
+    contribute to the second derivative, and these are few near the end.
 
-    `start` is the answer for similar targets in the same space, and `tol` the relative duality gap
-    at which to stop. The status is FAILED where rounding stopped it above that, or the answer's
-    own scores are not as good as those that the steps added up to.
+    `start` is the result for similar targets in the same space, and `tol` the relative duality gap
+    at which to stop. The status is FAILED if rounding prevents progress before that, or if the
+    recomputed scores of the result do not reach `tol` as the accumulated ones did.
     """
     search = _Search(space, np.asarray(targets, dtype=np.float64), C, start)
     status = Status.MAX_ITER
@@ -114,11 +116,11 @@ def solve_l1_regression(
         waited = 0 if closer else waited + 1
         best_gap = min(best_gap, search.gap)
         best_smoothed = min(best_smoothed, search.smoothed_gap)
-        if waited > PATIENCE or search.width < LEAST_WIDTH * search.range:
+        if waited > PATIENCE or search.width < MIN_WIDTH * search.range:
             if widened:
                 status = Status.FAILED
                 break
-            # The rows within a narrow width may be the wrong ones: once more, from a wide one.
+            # The rows within a narrow width may be the wrong ones: restart once with a wide one.
             search.width, widened, waited = FIRST_WIDTH * search.range, True, 0
             best_smoothed = np.inf
             continue
@@ -131,7 +133,7 @@ def solve_l1_regression(
 
 
 class _Search:
-    """The current point: w, its scores, the smoothed loss and what it certifies."""
+    """The current point: w, its scores, the smoothed loss and its bounds."""
 
     def __init__(
         self,
@@ -145,7 +147,7 @@ class _Search:
         self.C = C
         self.total = float(self.c.sum())
         self.range = float(np.ptp(y)) or 1.0
-        # beta = 0 is a point of the dual, of value 0.
+        # beta = 0 is a dual point of value 0.
         self.lower, self.upper = 0.0, np.inf
         self.dual = np.zeros(space.n_rows)
         if start is None:
@@ -158,7 +160,7 @@ class _Search:
         self.best = self.w
 
     def _first_point(self) -> None:
-        """Start along sum_i beta_i z_i with every beta_i at an end, as for a small C."""
+        """Start along sum_i beta_i z_i with every beta_i at a bound, as for a small C."""
         self.f = np.zeros(self.space.n_rows)
         self.b = _weighted_median(self.y, self.c)
         beta = balanced(np.sign(self.y - self.y @ self.c / self.total) * self.c)
@@ -167,7 +169,7 @@ class _Search:
         if self._inner(direction, direction) <= 0:
             return
         scores = self._scores(direction)
-        # At most to where the fitted range is that of the targets: the dual's own step is 1.
+        # The step of the dual is 1; shorten it if the fitted range exceeds that of the targets.
         spread = np.sqrt(self.c @ scores**2 / self.total)
         t = min(1.0, self.range / (2 * spread)) if spread > 0 else 1.0
         self.w, self.f = t * direction, t * scores
@@ -181,7 +183,7 @@ class _Search:
     # ------------------------------------------------------------------ certificate
 
     def certify(self) -> None:
-        """Find b for w, and what the smoothed loss certifies there."""
+        """Find b for w, and update the bounds and gaps."""
         beta, scaled = self._certificate()
         square = self._inner(self.w, self.w)
         self.primal = 0.5 * square + float(self.c @ np.abs(self.r))
@@ -191,11 +193,11 @@ class _Search:
         if self.primal < self.upper:
             self.upper, self.best = self.primal, self.w
         self.gap = self.upper - self.lower
-        # Of primal and dual of the smoothed problem, which share width c s^2 / 2.
+        # The term width c s^2 / 2 of the smoothed primal and dual cancels in their gap.
         self.smoothed_gap = 0.5 * square + float(self.c @ (self.r * scaled)) - value
 
     def _certificate(self) -> tuple[NDArray, NDArray]:
-        """Set b, residuals and u = sum_i beta_i z_i; return beta and r / width, clipped."""
+        """Set b, residuals and u = sum_i beta_i z_i; return beta and the clipped r / width."""
         r = self.y - self.f
         self.b = self._best_intercept(r)
         self.r = r - self.b
@@ -205,7 +207,7 @@ class _Search:
         return beta, scaled
 
     def _best_intercept(self, r: NDArray) -> float:
-        """Return the root of sum_i c_i clip((r_i - b) / width): Newton, kept in a bracket."""
+        """Return the root b of sum_i c_i clip((r_i - b) / width), by a bracketed Newton method."""
         low, high = float(r.min()) - self.width, float(r.max()) + self.width
         b = min(max(self.b, low), high)
         for _ in range(MAX_ROOT):
@@ -227,9 +229,9 @@ class _Search:
         return b if np.any(inside & (self.c > 0)) else self._middle(r, b)
 
     def _middle(self, r: NDArray, b: float) -> float:
-        """Return the middle between the residuals on either side of b, none of which is near.
+        """Return the midpoint of the residuals on either side of b, if none is within the width.
 
-        Every b between is as good; at an end of them the next step would be a short one.
+        All values in between are equally good, but the next step from an end would be short.
         """
         r = r if self.space.weights is None else r[self.c > 0]
         below, above = r[r < b], r[r > b]
@@ -240,11 +242,11 @@ class _Search:
     # ------------------------------------------------------------------ step
 
     def narrow(self) -> bool:
-        """Shrink the width of the smoothed loss; say whether w has moved with it.
+        """Shrink the width of the smoothed loss; return whether w was updated.
 
-        Where no more rows are within the width than can be fitted at will, they are those that
-        the answer goes through: their residuals shrink with the width, while beta stays. One
-        Newton step that holds on to them is then nearly all that the new width needs.
+        If the rows within the width can all be fitted exactly, they are the rows that the solution
+        interpolates: their residuals shrink with the width, while beta is constant. One Newton
+        step that keeps these rows active is then nearly sufficient for the new width.
         """
         active = self._active()
         self.width *= NARROWER
@@ -259,7 +261,7 @@ class _Search:
         return False
 
     def step(self) -> None:
-        """Take a Newton step of the smoothed problem, as far as it falls."""
+        """Take a Newton step of the smoothed problem, with a line search."""
         self._move(self.u, self._active(), 0.0)
 
     def _active(self) -> NDArray:
@@ -267,9 +269,9 @@ class _Search:
         return active if self.space.weights is None else active & (self.c > 0)
 
     def _move(self, u: NDArray, active: NDArray, shift: float) -> bool:
-        """Go towards the minimum of the quadratic model of the active rows; say whether it fell.
+        """Move to the minimum of the quadratic model of the active rows; return whether it moved.
 
-        `u` is the model's pull on w, after b has changed by `shift`.
+        `u` is sum_i beta_i z_i of the model, after b has changed by `shift`.
         """
         x = self.space.newton_direction(u - self.w, active, self.C / self.width)
         d = self._scores(x)
@@ -285,9 +287,9 @@ class _Search:
         return True
 
     def _line_search(self, x: NDArray, e: NDArray) -> float:
-        """Return t in (0, 1] where the smoothed objective fell, with a small or negative slope.
+        """Return t in (0, 1] that decreases the smoothed objective, with a small slope or t = 1.
 
-        0 where it rises from the start.
+        Returns 0 if the objective increases from the start.
         """
         linear, square = self._inner(self.w, x), self._inner(x, x)
         ce = self.c * e
@@ -299,7 +301,7 @@ class _Search:
             return first, square + float((ce * e) @ inside) / self.width
 
         def fell(t: float) -> bool:
-            # Between two kinks a small slope may go on for long: it is no sign of the minimum.
+            # A small slope between two kinks does not imply a minimum, so compare the values.
             change = t * linear + 0.5 * t * t * square
             return change + self._smoothed_loss(self.r - t * e) <= self._smoothed_loss(self.r)
 
@@ -321,14 +323,14 @@ class _Search:
             if not low < t < high:
                 t = self._kink_between(low, high, e)
         else:
-            t = low  # as far as it surely falls
+            t = low  # the objective decreases up to here
         return t
 
     def _kink_between(self, low: float, high: float, e: NDArray) -> float:
-        """Return the middle one of the kinks of the slope along e, or the middle if there is none.
+        """Return the median kink of the slope along e, or the midpoint if there is none.
 
-        A long step passes nearly all of them near its end, or near its start: halves of its length
-        would need as many trials as there are bits in it.
+        A long step has nearly all kinks close to its end or its start, where bisection of the
+        length would need as many trials as there are bits in it.
         """
         moving = np.abs(e) > 1e-100 * (np.abs(self.r) + self.width)
         r, e = self.r[moving], e[moving]
@@ -346,7 +348,7 @@ class _Search:
     # ------------------------------------------------------------------ answer
 
     def result(self, status: Status, history: tuple[float, ...], tol: float) -> L1RegressionResult:
-        """Return the point with the best intercept of the loss itself."""
+        """Return the best point, with the optimal intercept of the loss without smoothing."""
         w = self.space.refreshed(self.best)
         f = self._scores(w)
         b = _weighted_median(self.y - f, self.c)
@@ -370,7 +372,7 @@ class _Search:
 
 
 def balanced(beta: NDArray) -> NDArray:
-    """Shrink the positive or the negative entries, whichever have the larger sum, to sum zero."""
+    """Scale the positive or the negative entries, whichever sum is larger, for a total of 0."""
     positive = beta > 0
     plus, minus = float(beta[positive].sum()), -float(beta[~positive].sum())
     if plus == minus:

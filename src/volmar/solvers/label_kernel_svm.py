@@ -1,22 +1,24 @@
-"""The best mixture of labellings for a squared-hinge support vector machine, with its gap.
+"""The best mixture of labellings for a squared-hinge support vector machine.
 
-Multiple kernel learning in which kernel t is K o y_t y_t'. `solve_label_kernel_svm` solves
+This is multiple kernel learning, where kernel t is K o y_t y_t'. `solve_label_kernel_svm` solves
 
     min_mu max_alpha  -1/2 (sum_t mu_t |F'(alpha o y_t)|^2 + |alpha|^2 / C),
 
-both over the unit simplex. For fixed mu the inner maximum phi(mu) is a support vector machine with
-adaptive margin, whose primal in V_t (of label y_t) is
+with mu and alpha in the unit simplex. For fixed mu the inner maximum phi(mu) is a support vector
+machine with adaptive margin, whose primal in V_t (of labelling y_t) is
 
     min_{V, rho}  1/2 sum_t |V_t|^2 / mu_t - rho + C/2 sum_i max(0, rho - f_i)^2,
     f_i = sum_t y_ti F_i V_t,  alpha_i = C max(0, rho - f_i),  V_t = mu_t F'(alpha o y_t).
 
-A row of weight w_i stands for w_i rows: the loss is C/2 sum_i w_i max(0, rho - f_i)^2 and alpha_i
-= C w_i max(0, rho - f_i) the sum over the copies, whose squares are least where they share it
-evenly: |alpha|^2 becomes sum_i alpha_i^2 / w_i. The simplex stays.
+A row of weight w_i is equivalent to w_i copies. The loss is C/2 sum_i w_i max(0, rho - f_i)^2, and
+alpha_i = C w_i max(0, rho - f_i) is the sum over the copies. Since equal shares of the copies
+minimise their sum of squares, |alpha|^2 becomes sum_i alpha_i^2 / w_i. The simplex does not
+change.
 
-It is piecewise quadratic: Newton's method ends after a few changes of the rows inside the margin.
-phi is convex and differentiable, d phi / d mu_t = -|F'(alpha o y_t)|^2 / 2, and the factor of the
-last Newton step gives its second derivatives: mu is found by sequential quadratic programming.
+The primal is piecewise quadratic, and Newton's method ends after a few changes of the rows inside
+the margin. phi is convex and differentiable, with d phi / d mu_t = -|F'(alpha o y_t)|^2 / 2. The
+factor of the last Newton step gives its second derivatives, and mu is found by sequential
+quadratic programming.
 """
 
 from __future__ import annotations
@@ -31,29 +33,29 @@ from scipy import linalg
 
 from volmar.solvers.result import Result, Status
 
-# Entries of the stacked features held at a time.
+# Maximum number of entries of the stacked features in memory.
 BLOCK = 2**20
-# Newton steps of full length, then of those as long as the primal falls.
+# Maximum number of full Newton steps, of damped Newton steps, and of step reductions for mu.
 MAX_FULL = 20
 MAX_NEWTON = 50
 MAX_HALVINGS = 12
-# Weights below are no weights: their labellings leave the stacked features.
+# Weights below this count as zero; their labellings are dropped from the stacked features.
 IDLE = 1e-9
-# Share of the objective below which a change is rounding.
+# Share of the objective below which a change counts as rounding.
 ROUNDING = 1e-14
-# Share of the curvature that makes the small programme for mu definite.
+# Share of the curvature that is added to make the programme for mu definite.
 RIDGE = 1e-9
-# Share of the gap asked for, below which another step of the machine is worth nothing.
+# Share of the requested gap below which another step of the machine is not needed.
 INNER = 1e-4
 
 
 @dataclass(frozen=True, repr=False)
 class LabelKernelResult(Result):
-    """A mixture of labellings with both sides of its saddle.
+    """A mixture of labellings with upper and lower bounds of its saddle value.
 
-    The objective, the primal value at `normals` F'(alpha o y_t) and the margin `rho`, is an upper
-    bound of the saddle's value; less the gap, the dual value at `alpha`, it is a lower one.
-    `weights` are mu.
+    `weights` are mu. The objective is the primal value at `normals` F'(alpha o y_t) and the margin
+    `rho`, an upper bound on the saddle value. The objective minus the gap is the dual value at
+    `alpha`, a lower bound.
     """
 
     weights: NDArray = field(default_factory=lambda: np.empty(0))
@@ -73,15 +75,15 @@ def solve_label_kernel_svm(
     alpha: NDArray | None = None,
     sample_weight: NDArray | None = None,
 ) -> LabelKernelResult:
-    """Find the weights of labellings Y, (T, n), and those of the rows of features F, (n, m).
+    """Find the weights of labellings Y (T, n), and those of the rows of features F (n, m).
 
-    `tol` is the relative gap at which to stop. `weights` and `alpha` are where to start: mu (the
-    last labelling alone if not given) and alpha (in proportion to the rows' weights).
-    `sample_weight`, all positive, is how often each row is written. The status is FAILED where
-    rounding stopped the descent above `tol`, MAX_ITER at the limit.
+    `tol` is the relative gap at which to stop. The start is mu = `weights` (if None, the last
+    labelling alone) and `alpha` (if None, proportional to `sample_weight`). `sample_weight` are
+    positive multiplicities of the rows. The status is FAILED if rounding stopped the descent above
+    `tol`, and MAX_ITER if the iteration limit was reached.
     """
     F, Y = np.ascontiguousarray(F, dtype=np.float64), np.asarray(Y, dtype=np.float64)
-    # Squares of squares fit floats in units of the rows' size, a power of 2 to change no digit.
+    # Scale rows so that fourth powers do not overflow; a power of 2 causes no rounding.
     unit = 2.0 ** int(np.frexp(np.abs(F).max())[1])
     sizes = np.ones(F.shape[0]) if sample_weight is None else sample_weight
     found = _solve(_Master(F / unit, Y, C * unit**2, sizes), tol, max_iter, weights, alpha)
@@ -107,7 +109,7 @@ def _solve(
     bound, best_alpha = master.bound(point), point.alpha
     history = [point.value]
     status = Status.CONVERGED
-    while not point.value - bound <= tol * abs(point.value):  # nor is NaN the end
+    while not point.value - bound <= tol * abs(point.value):  # also continues if NaN
         if len(history) > max_iter:
             status = Status.MAX_ITER
             break
@@ -135,11 +137,12 @@ def _solve(
 
 
 class _System:
-    """The rows inside the margin: H = BB' + W^-1/C, B their stacked features [sqrt(mu_t) y_t o F].
+    """H = BB' + W^-1/C of the rows inside the margin.
 
-    Between the roots of the weights it is that of rows of weight 1: W^1/2 H W^1/2 = BB' + I/C with
-    features and ones times the roots, as they are held here. Factorised on the shorter side:
-    I + C B'B over the features, or I + C BB' over the rows.
+    B = [sqrt(mu_t) y_t o F] are their stacked features, and W their weights. Features and ones
+    are stored times the square roots of the weights, which reduces H to that of unit weights:
+    W^1/2 H W^1/2 = BB' + I/C. The smaller of I + C B'B (features) and I + C BB' (rows) is
+    factorised.
     """
 
     def __init__(self, F: NDArray, labels: NDArray, rows: NDArray, C: float, roots: NDArray):
@@ -158,7 +161,7 @@ class _System:
         self._factor = linalg.cho_factor(gram, lower=True, check_finite=False)
 
     def _blocks(self) -> Iterator[tuple[slice, NDArray]]:
-        """Yield B, some rows at a time."""
+        """Yield blocks of rows of B."""
         step = max(BLOCK // self._width, 256)
         for i in range(0, self.rows.size, step):
             part = slice(i, i + step)
@@ -205,7 +208,7 @@ class _Iterate:
 
 @dataclass(frozen=True)
 class _SVMPoint:
-    """The support vector machine of one mu."""
+    """The support vector machine for one mu."""
 
     mu: NDArray
     alpha: NDArray
@@ -227,23 +230,23 @@ class _Master:
         return (self.Y * alpha) @ self.F
 
     def bound(self, point: _SVMPoint) -> float:
-        """Return the dual value: the minimum over all labellings at alpha."""
+        """Return the dual value at alpha: the minimum over all labellings."""
         largest = float(np.einsum("tm,tm->t", point.normals, point.normals).max())
         return -0.5 * (largest + float(point.alpha @ (point.alpha / self.sizes)) / self.C)
 
     def best_rho(self, f: NDArray) -> float:
-        """Return the rho with C sum_i w_i max(0, rho - f_i) = 1, the best for f."""
+        """Return the optimal rho for f, which solves C sum_i w_i max(0, rho - f_i) = 1."""
         order = np.argsort(f)
         ordered, sizes = f[order], self.sizes[order]
         candidates = (1.0 / self.C + np.cumsum(sizes * ordered)) / np.cumsum(sizes)
-        # With the k smallest inside: right where the next one is outside.
+        # The candidate with the k smallest inside is correct if the next one is outside.
         k = int(np.argmax(candidates <= np.append(ordered[1:], np.inf)))
         return float(candidates[k])
 
     # ------------------------------------------------------------------ mu fixed
 
     def machine(self, mu: NDArray, alpha: NDArray, tol: float) -> _SVMPoint:
-        """Newton's method on the primal of one mu, from the rows that weigh in `alpha`."""
+        """Solve the primal for one mu by Newton's method, from the rows with positive `alpha`."""
         kept = mu > IDLE
         mu = np.where(kept, mu, 0.0) / mu[kept].sum()
         labels = np.sqrt(mu[kept])[:, None] * self.Y[kept]
@@ -263,16 +266,16 @@ class _Master:
     def _full_steps(
         self, labels: NDArray, best: _Iterate, inside: NDArray
     ) -> tuple[_Iterate, _System, bool]:
-        """Solve for the rows inside the margin, take those inside then, and so on.
+        """Solve for the rows inside the margin, update these rows, and repeat.
 
-        From a set that is nearly right it ends after a few steps, whatever C, though the primal
-        may rise on the way: the best is kept, with whether it is the end.
+        From a nearly correct set it ends after a few steps for any C. The primal may increase on
+        the way, so the best iterate is returned, with its system and whether the set converged.
         """
         for _ in range(MAX_FULL):
             system, following = self._newton(labels, inside)
             still_inside = following.f < following.rho
             best = min(best, following, key=lambda iterate: iterate.value)
-            # The quadratic piece was the right one. A small fall would say nothing: sets recur.
+            # The quadratic piece was correct. A small decrease would not imply it: sets may recur.
             if np.array_equal(still_inside, inside):
                 return best, system, True
             inside = still_inside
@@ -281,7 +284,7 @@ class _Master:
     def _damped_steps(
         self, labels: NDArray, best: _Iterate, tol: float
     ) -> tuple[_Iterate, _System]:
-        """Step as far as the primal falls, which at a large C lets in about a row a step."""
+        """Take steps that decrease the primal; with a large C about one row changes per step."""
         best = self._iterate(best.theta, best.f, self.best_rho(best.f))
         inside = best.f < best.rho
         for _ in range(MAX_NEWTON):
@@ -291,7 +294,7 @@ class _Master:
             fall = best.value - following.value
             best = following
             still_inside = best.f < best.rho
-            # The right piece, or another is worth nothing.
+            # The correct piece, or no significant improvement by another.
             if np.array_equal(still_inside, inside) or fall <= INNER * tol * abs(best.value):
                 break
             inside = still_inside
@@ -312,7 +315,7 @@ class _Master:
         return _Iterate(theta, f, rho, float(value))
 
     def _line_search(self, start: _Iterate, end: _Iterate) -> _Iterate:
-        """Return where on the way the convex primal stops falling, by bisection."""
+        """Return the minimum of the convex primal between two iterates, by bisection."""
         dtheta, df, drho = end.theta - start.theta, end.f - start.f, end.rho - start.rho
 
         def slope(share: float) -> float:
@@ -331,7 +334,7 @@ class _Master:
     # ------------------------------------------------------------------ mu
 
     def step(self, point: _SVMPoint, tol: float) -> _SVMPoint | None:
-        """Return the machine of a better mu; None where rounding leaves none."""
+        """Return the machine of a better mu; None if rounding prevents an improvement."""
         squares = np.einsum("tm,tm->t", point.normals, point.normals)
         gradient = -0.5 * squares
         direction = self._direction(point, gradient)
@@ -343,14 +346,14 @@ class _Master:
             rise = following.value - point.value
             if slope < 0.0 and rise <= 1e-4 * share * slope:
                 return following
-            # The primal's error is the square of the dual's, and drowns in rounding before it.
+            # The primal error is the square of the dual error, so rounding affects it first.
             if rise <= ROUNDING * abs(point.value) and self.bound(following) > self.bound(point):
                 return following
             share *= 0.3
         return None
 
     def _direction(self, point: _SVMPoint, gradient: NDArray) -> NDArray:
-        """Return the way to the minimum over the simplex of phi's quadratic model."""
+        """Return the step to the minimum of the quadratic model of phi over the simplex."""
         size = max(float(np.abs(gradient).max()), np.finfo(np.float64).tiny)
         hessian = self._curvature(point) / size
         T = gradient.size
@@ -362,15 +365,16 @@ class _Master:
         sense[T] = 5  # equality
         mu, _, flag, _ = daqp.solve(hessian, linear, rows, upper, lower, sense, primal_tol=1e-12)
         if flag < 0 or not np.all(np.isfinite(mu)):
-            # Towards the labelling violated most.
+            # Use the direction towards the most violated labelling.
             mu = np.zeros(T)
             mu[int(gradient.argmin())] = 1.0
         return mu - point.mu
 
     def _curvature(self, point: _SVMPoint) -> NDArray:
-        """Return phi's second derivatives J'PJ, J_t = y_t o F F'(alpha o y_t) inside the margin.
+        """Return the second derivatives J'PJ of phi, with J_t = y_t o F F'(alpha o y_t).
 
-        P = H^-1 - H^-1 11' H^-1 / (1'H^-1 1), for alpha moves inside the simplex.
+        The rows are those inside the margin. P = H^-1 - H^-1 11' H^-1 / (1'H^-1 1), because alpha
+        remains in the simplex.
         """
         rows = point.system.rows
         J = (self.Y[:, rows] * (point.normals @ self.F[rows].T)).T

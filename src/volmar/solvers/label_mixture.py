@@ -1,7 +1,7 @@
-r"""The elliptope saddle problem over mixtures of labellings, a labelling at a time.
+r"""The elliptope saddle problem over mixtures of labellings, by cutting planes.
 
-The convex hull of all yy' with a bound on |1'y| takes the place of the correlation matrices of
-`volmar.solvers.elliptope`: the relaxation that JMLR section 9 leaves open.
+The convex hull of all yy' with a bound on |1'y| replaces the correlation matrices of
+`volmar.solvers.elliptope`. This is the relaxation that JMLR section 9 leaves open.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from volmar.solvers.elliptope import ElliptopeResult, solve_elliptope_saddle
 from volmar.solvers.elliptope_problem import ElliptopeProblem, gap_reference
 from volmar.solvers.result import Status
 
-# Maximum number of labellings, and of steps from labels to better ones.
+# Maximum number of labellings, and of steps in the search for a labelling.
 MAX_LABELLINGS, MAX_STEPS = 200, 100
-# Random starts of a search for a labelling, and searches in vain before the end.
+# Number of random starts of a search for a labelling, and of failed searches before the end.
 N_STARTS, SEARCHES = 20, 3
-# Rows up to which all labellings are looked at.
+# Maximum number of rows for enumerating all labellings.
 ENUMERATED = 16
-# Share of the tolerance that the programme over the labellings so far may leave.
+# Share of the tolerance at which the programme over the current labellings ends.
 MASTER = 0.3
-# Weights below are none.
+# Weights below this count as zero.
 IDLE = 1e-10
 
 
@@ -41,46 +41,48 @@ def solve_label_mixture(
     max_iter: int = 1000,
     random_state: int = 0,
 ) -> ElliptopeResult:
-    r"""Minimise over mixtures of labellings the inner maximum of the saddle problem.
+    r"""Minimise the inner maximum of the saddle problem over mixtures of labellings.
 
     .. math:: \min_{\mu \ge 0, 1'\mu = 1} \; \min_{\eta \le 0} \; \max_{0 \le a \le C} \;
               2 \cdot 1'a - a'\Bigl(\gamma Q \circ \sum_t \mu_t y_t y_t' - \eta I\Bigr)a - \eta
 
-    over all :math:`y_t \in \{-1, 1\}^n` with :math:`|1'y_t| \le` `limit`. The norm of a is held at
-    1 by eta, as in `solve_elliptope_saddle`, so that the value F is convex in the mixture, and
-    :math:`-\gamma (a \circ y_t)'Q(a \circ y_t)` is its derivative by :math:`\mu_t`.
+    over all :math:`y_t \in \{-1, 1\}^n` with :math:`|1'y_t| \le` `limit`. Eta fixes the norm of a
+    at 1, as in `solve_elliptope_saddle`. The value F is therefore convex in the mixture, and its
+    derivative by :math:`\mu_t` is :math:`-\gamma (a \circ y_t)'Q(a \circ y_t)`.
 
-    **Cutting planes.** The mixture of the labellings so far is found by sequential quadratic
-    programming; a labelling with a larger :math:`(a \circ y)'Q(a \circ y)` is added. This is
-    convex in y, and its linearisation is maximised by sorting; starts are the labellings in use,
-    and the signs of projections of the correlation matrix of `solve_elliptope_saddle`. For up to
-    16 rows all labellings are looked at.
+    **Cutting planes.** The mixture of the current labellings is found by sequential quadratic
+    programming. Then a labelling with a larger :math:`(a \circ y)'Q(a \circ y)` is added. This
+    function is convex in y, and its linearisation is maximised by sorting. The search starts from
+    the labellings in use, from signs of projections of the correlation matrix of
+    `solve_elliptope_saddle`, and from random signs. For up to 16 rows, all labellings are
+    compared.
 
-    **Bounds.** Every yy' is a correlation matrix with :math:`1'M1 \le` `limit` squared: the bound
-    of `solve_elliptope_saddle` is one here, too. It has the a of that problem; up to 16 rows, that
-    of the mixture, :math:`2 \cdot 1'a - \gamma \max_y (a \circ y)'Q(a \circ y)`, closes the gap.
-    With more rows the gap is certified, but does not close where the hull is smaller than the set
-    of correlation matrices: to prove that no labelling is violated is NP-hard.
+    **Bounds.** Every yy' is a correlation matrix with :math:`1'M1 \le` `limit` squared, so the
+    bound of `solve_elliptope_saddle` also holds here. It uses the a of that problem. For up to 16
+    rows, the bound with the a of the mixture, :math:`2 \cdot 1'a - \gamma \max_y (a \circ y)'Q(a
+    \circ y)`, closes the gap. With more rows the gap is certified, but it does not close if the
+    hull is smaller than the set of correlation matrices: proving that no labelling is violated is
+    NP-hard.
 
     Parameters
     ----------
     Q : ndarray or sparse matrix of shape (n, n)
-        Symmetric, positive semi-definite: a *similarity*.
+        Symmetric, positive semi-definite *similarity* matrix.
     reg, C, tol, random_state
-        As in `solve_elliptope_saddle`; `tol` is also the violation, relative to the same, at
-        which labellings are no longer added.
+        As in `solve_elliptope_saddle`. No labellings are added once their relative violation is
+        at most `tol`.
     limit : float, optional
-        Maximum of ``|1'y|``; 1 where it is less and n is odd. None for no limit.
+        Maximum of ``|1'y|``. If it is below 1 and n is odd, 1 is used. If None, there is no limit.
     max_iter : int, default=1000
         Maximum number of iterations of `solve_elliptope_saddle`.
 
     Returns
     -------
     ElliptopeResult
-        Columns of `factor` are :math:`\sqrt{\mu_t} y_t`. `residuals` have besides, relative as the
-        gap: "master gap", certified, how far the labellings in use are from their own
-        optimum, and "violation", how far the worst labelling that was found would lower it.
-        `status` is CONVERGED where both are at most `tol`, DEGENERATE where eta would not be
+        The columns of `factor` are :math:`\sqrt{\mu_t} y_t`. `residuals` also contains, relative
+        like the gap, "master gap", a certified distance of the mixture to the optimum over the
+        labellings in use, and "violation", the largest violation by a labelling that was found.
+        `status` is CONVERGED if both are at most `tol`, and DEGENERATE if eta would not be
         negative.
 
     Examples
@@ -110,13 +112,13 @@ def solve_label_mixture(
 
 
 def _allowed_sum(n: int, limit: float | None) -> int:
-    """Return the largest |1'y|, which is odd where n is."""
-    most = n if limit is None else min(int(limit + 1e-9), n)
-    return max(most - (most - n) % 2, n % 2)
+    """Return the largest allowed |1'y|, which is odd if and only if n is."""
+    largest = n if limit is None else min(int(limit + 1e-9), n)
+    return max(largest - (largest - n) % 2, n % 2)
 
 
 def balanced_signs(f: NDArray, allowed: int) -> NDArray:
-    """Return y in {-1, 1}^n with |1'y| <= allowed that maximises y'f."""
+    """Return the y in {-1, 1}^n that maximises y'f subject to |1'y| <= allowed."""
     n = f.size
     n_positive = int(np.count_nonzero(f > 0))
     taken = min(max(n_positive, (n - allowed + 1) // 2), (n + allowed) // 2)
@@ -221,7 +223,7 @@ class _Mixture:
     # ------------------------------------------------------------------ new labellings
 
     def _violated(self) -> NDArray | None:
-        """Return a labelling whose derivative is below those in use by tol; None if not found."""
+        """Return a labelling that violates optimality by more than tol; None if not found."""
         point, lowest = self.point, float(self.mu @ self.gradient)
         self.violation = 0.0
         if self.all is not None:
@@ -293,6 +295,6 @@ class _Mixture:
 
 
 def _all_labellings(n: int, allowed: int) -> NDArray:
-    """Return the labellings within the limit as columns, one of each pair y, -y."""
+    """Return all labellings within the limit as columns, one of each pair y, -y."""
     Y = np.array([(1.0, *rest) for rest in tuples((-1.0, 1.0), repeat=n - 1)]).T
     return Y[:, np.abs(Y.sum(axis=0)) <= allowed]

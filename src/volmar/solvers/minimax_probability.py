@@ -1,4 +1,4 @@
-"""The minimax probability problem: the direction that separates two moments best, certified."""
+"""The minimax probability problem: the direction that best separates two pairs of moments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_STEPS = 60
 
 @dataclass(frozen=True, repr=False)
 class MinimaxProbabilityResult(Result):
-    """The best direction of two means and covariances.
+    """Solution of the minimax probability problem for two means and covariances.
 
     Attributes
     ----------
@@ -25,12 +25,12 @@ class MinimaxProbabilityResult(Result):
         w'(mean1 - mean2) / (s1 + s2) at w, with s_k = sqrt(w'S_k w). `objective` is -kappa, and
         `gap` the certified distance to the best kappa.
     probability : float
-        kappa^2 / (1 + kappa^2): any two distributions with these moments lie on their sides of the
-        plane at least this often.
+        kappa^2 / (1 + kappa^2): for any two distributions with these moments, a row lies on the
+        correct side of the hyperplane with at least this probability.
     s1, s2 : float
         Standard deviations along w.
     t : float
-        Weight of the second covariance at the solution, to start a neighbouring problem from.
+        Weight of the second covariance at the solution; a good start for a similar problem.
     """
 
     w: NDArray = field(default_factory=lambda: np.empty(0))
@@ -41,10 +41,10 @@ class MinimaxProbabilityResult(Result):
     t: float = 0.5
 
     def intercept(self, mean1: NDArray) -> float:
-        """Return b of the plane w'x + b = 0 with class 1 on its positive side.
+        """Return b of the hyperplane w'x + b = 0 with class 1 on its positive side.
 
-        b = -(w'mean1 - kappa s1) = -(w'mean2 + kappa s2): both classes have the same worst-case
-        probability.
+        b = -(w'mean1 - kappa s1) = -(w'mean2 + kappa s2), so that both classes have the same
+        worst-case probability.
         """
         return float(self.kappa * self.s1 - self.w @ mean1)
 
@@ -59,33 +59,34 @@ def solve_minimax_probability(
 ) -> MinimaxProbabilityResult:
     r"""Maximise :math:`w'd / (\sqrt{w'S_1 w} + \sqrt{w'S_2 w})` (Lanckriet 2003; MSPC eq. 2).
 
-    Stationarity makes the problem one-dimensional: the solution is
+    By stationarity the problem is one-dimensional: the solution is
     :math:`w(t) = [(1 - t) S_1 + t S_2]^{-1} d` at the root of :math:`(1 - t) s_1 - t s_2`. Every t
-    brackets the answer, because :math:`m_1 - (1 - t) S_1 w = m_2 + t S_2 w` is a point of both
-    ellipsoids of radius :math:`\max((1 - t) s_1, t s_2)`, so that
-    :math:`w'd / (s_1 + s_2) \le \kappa^* \le \max((1 - t) s_1, t s_2)`: the gap costs nothing. The
-    root is found by a secant inside a bracket, one Cholesky factorisation a step.
+    gives a lower and an upper bound, because :math:`m_1 - (1 - t) S_1 w = m_2 + t S_2 w` is in
+    both ellipsoids of radius :math:`\max((1 - t) s_1, t s_2)`. Therefore
+    :math:`w'd / (s_1 + s_2) \le \kappa^* \le \max((1 - t) s_1, t s_2)`, and the gap is available
+    at no extra cost. The root is found by a bracketed secant method, with one Cholesky
+    factorisation per step.
 
     Parameters
     ----------
     difference : ndarray of shape (d,)
-        mean1 - mean2.
+        Difference of the means, mean1 - mean2.
     covariance1, covariance2 : ndarray of shape (d, d)
-        Symmetric positive definite, regularisation included.
+        Covariances, symmetric positive definite, with the regularisation added.
     t : float, default=0.5
-        Where to start: the `t` of a neighbouring problem saves steps.
+        Start of the search; the `t` of a similar problem saves steps.
     tol : float, default=1e-9
-        Gap relative to kappa at which to stop.
+        Relative gap of kappa at which to stop.
 
     Returns
     -------
     MinimaxProbabilityResult
-        `Status.DEGENERATE` with w = 0 where the means coincide.
+        The status is DEGENERATE, with w = 0, if the means coincide.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        Where the covariances are singular: regularise them.
+        If the covariances are singular. Regularise them.
 
     Examples
     --------
@@ -139,7 +140,7 @@ def _next(
     high: float,
     fixed_point: float,
 ) -> float:
-    """Secant through the last two points; the fixed-point step first; bisection outside."""
+    """Return a secant step (at first a fixed-point step), or a bisection outside the bracket."""
     t = fixed_point
     if previous is not None and previous[1] != here[1]:
         t = here[0] - here[1] * (here[0] - previous[0]) / (here[1] - previous[1])
@@ -153,7 +154,7 @@ def _direction(
     mixed += t * S2
     factor = linalg.cho_factor(mixed, lower=True, overwrite_a=True, check_finite=False)
     w = linalg.cho_solve(factor, difference, check_finite=False)
-    # Of a covariance that is singular but for rounding, one may be negative.
+    # Rounding may make this negative for a nearly singular covariance.
     s1, s2 = (float(np.sqrt(max(w @ (S @ w), 0.0))) for S in (S1, S2))
     if not s1 + s2 > 0.0:
         raise linalg.LinAlgError("the covariances have no variance along the best direction.")

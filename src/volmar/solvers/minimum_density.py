@@ -1,4 +1,4 @@
-"""Minimum density hyperplanes: descent on the sphere while the slab around the mean grows."""
+"""Minimum density hyperplanes: descent on the sphere, with a growing slab around the mean."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from scipy.optimize import minimize
 from volmar.solvers.hyperplane_density import HyperplaneDensity
 from volmar.solvers.result import Result, Status
 
-# Length of the vector that L-BFGS starts from. Its first step is of length 1, at most: a fifth of
-# a radian.
+# Length of the first vector of L-BFGS. Its first step has length 1 at most, a fifth of a radian.
 LENGTH = 5.0
-# Directions with a cosine above this are the same: only one of them goes on.
+# Cosine above which two directions count as equal, and only one of them is continued.
 SAME = 0.999
-# Paths that go on after the first descents.
+# Number of paths that are continued after the first descents.
 N_KEPT = 3
-# A valley of a tenth of the lower mode is a gap: no other is looked for.
+# Relative depth from which a valley is a gap, a tenth of the lower mode, and ends the search.
 GAP = 9.0
-# The tolerance of the path to the last descent, in units of that.
+# Tolerance of all descents before the last, in units of the tolerance of the last.
 LOOSER = 100.0
-# A descent that ends at a line search has converged where the gradient is below this: two cuts
-# that are equally low make a kink.
+# Maximum gradient at which a descent that ends in its line search counts as converged. The density
+# has a kink where two cuts are equally low.
 KINK = 0.05
 
 
 @dataclass(frozen=True, repr=False)
 class MinimumDensityResult(Result):
-    """A hyperplane, and the density on it.
+    """A hyperplane with the density on it.
 
     `objective` is the penalised density of `HyperplaneDensity`. The residual "gradient" is the
     norm of its gradient along the sphere, "slope" its derivative in the threshold.
@@ -41,14 +40,14 @@ class MinimumDensityResult(Result):
     labels : ndarray of shape (n,)
         1 above the threshold, 0 below.
     normal : ndarray of shape (d,)
-        Unit vector v.
+        Unit normal vector v.
     threshold : float
-        b: cluster 1 is v'x > b.
+        Threshold b: cluster 1 is v'x > b.
     offset : float
-        Half-width of the slab that b lies in, in standard deviations of the projections.
+        Half-width of the slab that contains b, in standard deviations of the projections.
     relative_depth : float
-        The lower of the largest densities on its two sides, less that on the hyperplane, as a
-        multiple of the latter.
+        Depth of the valley, relative to the density on the hyperplane: the smaller of the maximum
+        densities on its two sides minus that on the hyperplane, divided by the latter.
     """
 
     _solution: ClassVar = ("normal",)
@@ -66,9 +65,9 @@ def descend(
 ) -> MinimumDensityResult:
     """Minimise the lowest density across a direction, by L-BFGS from v.
 
-    The density does not depend on the length of the vector, and L-BFGS is free to change it. It
-    ends where an iteration lowers the density by less than `tol`, which has the unit of the
-    density: rows whose first principal component has a standard deviation of 1 suit it.
+    The density does not depend on the length of the vector, which L-BFGS may change. It ends when
+    an iteration decreases the density by less than `tol`. Since `tol` has the unit of the density,
+    the first principal component of the rows should have a standard deviation of about 1.
     """
     history: list[float] = []
 
@@ -122,27 +121,27 @@ def minimum_density(
     """Return the deepest of the minimum density hyperplanes from several directions.
 
     From each direction the density is minimised within the first slab |b| <= offset sigma, and
-    within the last one, too, where the lowest cut across the direction is a valley already. The
-    three deepest of these go on within slabs that grow: a minimum in one starts the descent in
-    the next. A gap, a valley of at most a tenth of the lower mode beside it, ends the search for
-    others. Of all minima the one with the largest relative depth is refined and returned, among
-    those that leave `min_share` of the rows on both sides, if there are any.
+    also within the last slab if the lowest cut across the direction is already in a valley. The
+    three deepest minima continue in growing slabs: the minimum in one slab starts the descent in
+    the next. A gap, a valley of at most a tenth of the lower adjacent mode, ends the search. The
+    minimum with the largest relative depth is refined and returned. Minima that leave at least
+    `min_share` of the rows on both sides are preferred.
 
     Parameters
     ----------
     problem : HyperplaneDensity
-        The rows; its own offset does not count.
+        Density of the rows; its own offset is ignored.
     starts : sequence of ndarray of shape (d,)
-        Directions.
+        Start directions.
     offsets : sequence of float
         Half-widths of the slabs, ascending.
     noise : ndarray of shape (d,)
-        Variances with which the coordinates are known, which relative depths allow for: see
-        `visible_depth`.
+        Variances of the errors of the coordinates, taken into account by relative depths (see
+        `visible_depth`).
     min_share : float
-        Minimum share of the smaller side.
+        Minimum share of the rows on the smaller side.
     max_iter : int
-        Maximum number of iterations of a descent.
+        Maximum number of iterations per descent.
     tol : float
         Decrease of the density at which the last descent ends.
     """
@@ -180,9 +179,9 @@ def visible_depth(
 ) -> float:
     r"""Return the relative depth at a threshold, or at the lowest cut, of rows with noise.
 
-    Values of coordinate j are known with the variance `noise[j]` only: a column of integers has
-    gaps that are no valleys. Gaussian noise of these variances has the variance :math:`s^2 =
-    \sum_j v_j^2 noise_j` along a unit vector, and takes the place of the bandwidth h by
+    The values of coordinate j have errors of variance `noise[j]`. For example, a column of
+    integers has gaps that are not valleys. Gaussian noise of these variances has the variance
+    :math:`s^2 = \sum_j v_j^2 noise_j` along a unit vector, which changes the bandwidth h to
     :math:`\sqrt{h^2 + s^2}`.
     """
     p = problem.projections(v)
@@ -197,16 +196,16 @@ def _rank(one: tuple[bool, float, MinimumDensityResult]) -> tuple[bool, float]:
 
 
 def is_same(one: MinimumDensityResult, other: MinimumDensityResult) -> bool:
-    """Whether two hyperplanes have about the same normal, and slabs of the same width."""
+    """Return whether two hyperplanes have nearly the same normal, and slabs of equal width."""
     return one.offset == other.offset and abs(float(one.normal @ other.normal)) > SAME
 
 
 def refined(
     start: MinimumDensityResult, problem: HyperplaneDensity, *, max_iter: int, tol: float
 ) -> MinimumDensityResult:
-    """Return the minimum near another: of more rows, in a wider slab, or to a smaller `tol`.
+    """Return the minimum near `start`, for more rows, a wider slab or a smaller `tol`.
 
-    Where that leaves all rows on one side, it is the cut of the start at the mean.
+    If it leaves all rows on one side, the cut at the mean along the start is returned instead.
     """
     found = descend(problem, start.normal, max_iter=max_iter, tol=tol)
     counted = found.labels[problem.shares > 0]

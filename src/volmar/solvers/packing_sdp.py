@@ -1,4 +1,4 @@
-"""The packing problem: the largest weights of rows whose weighted moments stay below identity."""
+"""The packing problem: maximise weights of rows with weighted moments below the identity."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from scipy.linalg import blas, lapack
 from volmar._eigen import eigenvalues
 from volmar.solvers.result import Certificate, Result, Status
 
-# Share of the way to the boundary that a step may take.
+# Maximum share of the distance to the boundary per step.
 TO_THE_BOUNDARY = 0.97
-# Factor of the backtracking, and of the step back from a boundary that it found.
+# Factor of the backtracking, and of the step back from a boundary found by it.
 SHORTER, STEP_BACK = 0.8, 0.95
-# Steps below this get nowhere: rounding has taken over.
+# Step length below which rounding prevents progress.
 SMALLEST_STEP = 1e-6
-# Share of the gap asked for that a step may aim at.
+# Minimum target of a step, as a share of the requested gap.
 BELOW_TOL = 0.1
-# Share of its trace that an eigenvalue of Xi may be below zero by rounding.
+# Maximum negative eigenvalue of Xi due to rounding, as a share of its trace.
 DEFINITE = 1e-12
 
 
 @dataclass(frozen=True, repr=False)
 class PackingResult(Result):
-    """The best weights, with the matrix that proves it.
+    """The optimal weights, with a dual matrix that certifies them.
 
     Attributes
     ----------
     objective : float
-        -1'g. `gap` is the certified distance to the best, of `bound` to 1'g.
+        -1'g. `gap` is the certified distance to the optimum, `bound` minus 1'g.
     residuals : mapping of str to float
-        ``"semidefinite"``: by how much the smallest eigenvalue of I - F' Diag(g) F is below zero.
-        ``"bounds"``: by how much g leaves 0 <= g <= upper, relative to its largest entry.
-        ``"relative gap"``: `gap` over 1'g.
+        ``"semidefinite"``: absolute value of a negative smallest eigenvalue of I - F' Diag(g) F.
+        ``"bounds"``: violation of 0 <= g <= upper, relative to the largest entry of g.
+        ``"relative gap"``: `gap` divided by 1'g.
     g : ndarray of shape (n,)
         Weights.
     smallest_eigenvalue : float
         Smallest eigenvalue of I - F' Diag(g) F.
     dual : ndarray of shape (r, r)
-        Xi, a feasible point of the dual; its value is `bound`.
+        Feasible dual point Xi; its value is `bound`.
     bound : float
-        Dual value at `dual`: no feasible g has a larger sum.
+        Dual value at `dual`. No feasible g has a larger sum.
     """
 
     _solution: ClassVar[tuple[str, ...]] = ("g", "dual")
@@ -58,7 +58,7 @@ class PackingResult(Result):
 def solve_packing_sdp(
     F: NDArray, *, upper: float | None = None, tol: float = 1e-8, max_iter: int = 100
 ) -> PackingResult:
-    r"""Maximise the sum of the weights of rows under a bound on their weighted second moments.
+    r"""Maximise the sum of the weights of rows with bounded weighted second moments.
 
     .. math:: \max_g \; 1'g \quad \text{s.t.} \quad \sum_i g_i f_i f_i' \preceq I, \quad
               0 \le g \le u
@@ -69,33 +69,33 @@ def solve_packing_sdp(
 
     and without an upper bound :math:`\min tr \, \Xi` subject to :math:`f_i' \Xi f_i \ge 1`.
 
-    For an invertible F with :math:`F F' = B^{-1}` the first constraint is
-    :math:`B - Diag(g) \succeq 0`, because :math:`F'(B - Diag(g))F = I - F' Diag(g) F`: the largest
-    diagonal that a positive definite matrix can lose is found here from its *inverse*. Directions
-    in which B is huge or infinite are small or missing features then, and do no harm.
+    For an invertible F with :math:`F F' = B^{-1}` the first constraint is :math:`B - Diag(g)
+    \succeq 0`, because :math:`F'(B - Diag(g))F = I - F' Diag(g) F`. This problem subtracts the
+    largest possible diagonal from a positive definite matrix, given its *inverse*. Directions in
+    which B is huge or infinite are small or missing features, and cause no problems.
 
     Parameters
     ----------
     F : ndarray of shape (n, r)
-        Rows, of any scale and rank.
+        Rows; may have any scale and rank.
     upper : float, optional
-        u, the largest weight of a row; None for no bound.
+        Upper bound u on the weight of a row. If None, there is no bound.
     tol : float, default=1e-8
         Certified gap, relative to 1'g, at which to stop.
     max_iter : int, default=100
-        Maximum number of iterations; 10 to 35 are usual.
+        Maximum number of iterations; 10 to 35 are typical.
 
     Returns
     -------
     PackingResult
-        `Status.UNBOUNDED` where there is no upper bound and a row of F is zero;
-        `Status.FAILED` where rounding ends the progress above `tol`.
+        The status is UNBOUNDED if `upper` is None and a row of F is zero, and FAILED if rounding
+        prevents a gap of `tol`.
 
     Notes
     -----
     *Method.* Log barriers :math:`\mu \log\det A + \mu \sum \log g_i + \mu \sum \log(u - g_i)`
-    with :math:`A = I - F' Diag(g) F` define the central path: with
-    :math:`X = F A^{-1} F'` and :math:`p, s > 0`,
+    with :math:`A = I - F' Diag(g) F` define the central path. With
+    :math:`X = F A^{-1} F'` and :math:`p, s > 0` it satisfies
 
     .. math:: diag(F \Xi F') + s - p = 1, \quad \Xi A = \mu I, \quad p_i g_i = \mu, \quad
               s_i (u - g_i) = \mu.
@@ -107,17 +107,18 @@ def solve_packing_sdp(
               = 1 - \mu \, (diag(X) - 1 / g + 1 / (u - g)).
 
     At :math:`\Xi = \mu A^{-1}` its matrix is :math:`\mu` times the Hessian
-    :math:`X \circ X + \dots` of the barriers, and the method is Newton's on the barriers alone;
-    keeping :math:`\Xi, p, s` beside g is what lets :math:`\mu` fall tenfold and more in one step.
-    A step costs some 20 products of matrices.
+    :math:`X \circ X + \dots` of the barriers, and the method is Newton's method on the barriers
+    alone. With :math:`\Xi, p, s` as further variables, :math:`\mu` can decrease by a factor of ten
+    or more per step. A step costs about 20 matrix products.
 
-    *Certificate.* The start is dual feasible, and steps keep it so. At the end everything is
-    computed anew from F, g and :math:`\Xi`: eigenvalues of A; eigenvalues of :math:`\Xi`, which is
-    lifted where rounding made one negative; the best multiple of :math:`\Xi`; its dual value.
+    *Certificate.* The start is dual feasible, and all steps preserve this. At the end, these
+    quantities are recomputed from F, g and :math:`\Xi`: the eigenvalues of A and of :math:`\Xi`,
+    to which a multiple of the identity is added if rounding made one negative, the best multiple
+    of :math:`\Xi`, and its dual value.
 
     Examples
     --------
-    Each of two orthogonal rows takes 1 / \|f\|^2, within the bound.
+    Each of two orthogonal rows has weight 1 / \|f\|^2, or the upper bound if that is smaller.
 
     >>> import numpy as np
     >>> from volmar.solvers import solve_packing_sdp
@@ -142,7 +143,7 @@ def solve_packing_sdp(
     reached, n_iter = True, 0
     history: tuple[float, ...] = (-float(g.sum()),)
     if upper is None or not _is_definite(_identity_less(F, g)):
-        unit = float(squares.max())  # features of norm at most 1 from here on
+        unit = float(squares.max())  # scales features to a norm of at most 1
         rows = np.asfortranarray(F[seen] / np.sqrt(unit))
         scaled = None if upper is None else upper * unit
         best, reached, values = _follow(rows, scaled, tol, max_iter)
@@ -156,7 +157,7 @@ def solve_packing_sdp(
 
 @dataclass(frozen=True)
 class PackingProblem:
-    """The program of `solve_packing_sdp`: rows F and the largest weight of a row."""
+    """The problem of `solve_packing_sdp`: rows F and the upper bound on weights."""
 
     F: NDArray
     upper: float | None = None
@@ -166,12 +167,12 @@ class PackingProblem:
         return _smallest(_identity_less(self.F, g))
 
     def bound(self, dual: NDArray) -> tuple[float, float]:
-        """Return the smallest dual value over the multiples of a matrix, and the multiple."""
+        """Return the smallest dual value over all multiples of a matrix, and this multiple."""
         z = np.einsum("ij,ij->i", self.F @ dual, self.F)
         return best_multiple(float(np.trace(dual)), z, self.upper)
 
     def certificate(self, g: NDArray, dual: NDArray) -> Certificate:
-        """Compute objective, gap and residuals of g and Xi from nothing but F and the bound."""
+        """Return objective, gap and residuals of g and Xi, computed from F and the upper bound."""
         total = float(g.sum())
         bound = self.bound(dual)[0] if _smallest(dual) >= -DEFINITE * np.trace(dual) else np.inf
         gap = max(bound - total, 0.0)
@@ -194,9 +195,9 @@ def _certified(
     reached: bool,
     history: tuple[float, ...],
 ) -> PackingResult:
-    """Make g and Xi feasible where rounding left them outside, and certify them."""
+    """Make g and Xi feasible if rounding errors made them infeasible, and certify them."""
     smallest = problem.smallest_eigenvalue(g)
-    if smallest < 0:  # back to where the largest eigenvalue of F'Diag(g)F is 1
+    if smallest < 0:  # scale the largest eigenvalue of F'Diag(g)F to 1
         g = g / (1 - smallest)
         smallest = problem.smallest_eigenvalue(g)
     dual = dual + max(-_smallest(dual), 0.0) * np.eye(len(dual))
@@ -219,14 +220,14 @@ def _certified(
 def best_multiple(trace: float, z: NDArray, upper: float | None) -> tuple[float, float]:
     """Return the smallest dual value over the multiples t of a matrix Xi, and t.
 
-    With z_i = f_i' Xi f_i the value t trace + u sum max(0, 1 - t z_i) is convex and piecewise
-    linear in t with kinks at 1 / z_i. Without a bound t is the smallest with t z >= 1.
+    With z_i = f_i' Xi f_i, the value t trace + u sum max(0, 1 - t z_i) is convex and piecewise
+    linear in t, with kinks at 1 / z_i. Without an upper bound, t is the smallest with t z >= 1.
     """
     if upper is None:
         smallest = float(z.min())
         return (trace / smallest, 1.0 / smallest) if smallest > 0 else (np.inf, 1.0)
     falling = np.sort(z)[::-1]
-    # Slope beyond the k-th kink: trace less u times the sum of the z whose kink is still to come.
+    # Slope beyond the k-th kink: trace minus u times the sum of the z_i with later kinks.
     ahead = upper * np.cumsum(falling[::-1])[::-1]
     n_passed = int(np.sum(ahead > trace))
     t = 1.0 / falling[n_passed - 1] if n_passed else 0.0
@@ -243,7 +244,7 @@ class _PackingPoint(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A change of a point; `drop` is F' Diag(g) F, what A loses."""
+    """A change of a point; `drop` is F' Diag(g) F, the decrease of A."""
 
     g: NDArray
     drop: NDArray
@@ -255,9 +256,9 @@ class _Step(NamedTuple):
 def _follow(
     F: NDArray, upper: float | None, tol: float, max_iter: int
 ) -> tuple[_PackingPoint, bool, list[float]]:
-    """Follow the central path until the gap is below `tol` or rounding ends it.
+    """Follow the central path until the gap is below `tol` or rounding prevents progress.
 
-    Returns the best point, whether the iterations were enough, and 1'g along the path.
+    Returns the best point, whether it ended before `max_iter`, and 1'g along the path.
     """
     point = _start(F, upper)
     best, smallest_gap, values = point, np.inf, []
@@ -277,8 +278,8 @@ def _follow(
         predictor = system.predictor()
         lengths = system.lengths(predictor)
         left = system.complementarity(predictor, *lengths) / system.gap
-        # A predictor that gets far says by how much mu can fall; one that does not, little. Far
-        # below what is asked for, the next point would be on the boundary but for rounding.
+        # The longer the steps of the predictor, the more mu can decrease. The target is limited,
+        # because far below the requested gap the next point would be on the boundary.
         centring = max(left, 0.0) ** max(1.0, 3.0 * min(lengths) ** 2)
         target = max(centring * system.gap, BELOW_TOL * tol * total)
         step = system.corrector(predictor, target / system.n_pairs)
@@ -297,13 +298,13 @@ def _follow(
 
 
 def _start(F: NDArray, upper: float | None) -> _PackingPoint:
-    """Weights half way to the boundary, and a multiple of identity that is dual feasible."""
+    """Return weights halfway to the boundary, and a dual feasible multiple of the identity."""
     squares = np.einsum("ij,ij->i", F, F)
     g = 1.0 / squares
     if upper is not None:
         g = np.minimum(g, upper)
     g *= 0.5 / max(-_smallest(-_moments(F, g)), 1.0)
-    # A bound lets rows go without their margin; then the middle row may set the scale.
+    # With an upper bound rows may violate z_i >= 1, so the median row can set the scale.
     xi = 1.5 / (squares.min() if upper is None else np.median(squares))
     z = xi * squares
     s = np.zeros_like(g) if upper is None else np.maximum(1.0 - z, 0.0) + 0.5
@@ -311,7 +312,7 @@ def _start(F: NDArray, upper: float | None) -> _PackingPoint:
 
 
 class _System:
-    """Newton's equations at a point."""
+    """The Newton equations at a point."""
 
     def __init__(self, F: NDArray, upper: float | None, point: _PackingPoint) -> None:
         self.F, self.point, self.bounded = F, point, upper is not None
@@ -328,7 +329,7 @@ class _System:
     def _product(
         self, A: NDArray, Xi: NDArray, p: NDArray, g: NDArray, s: NDArray, room: NDArray
     ) -> float:
-        """Return <A, Xi> + p'g + s'(u - g), what is left of complementarity."""
+        """Return the complementarity gap <A, Xi> + p'g + s'(u - g)."""
         return float(np.vdot(A, Xi) + p @ g + (s @ room if self.bounded else 0.0))
 
     def factorise(self) -> None:
@@ -345,7 +346,7 @@ class _System:
     def _step(
         self, mu: float, right: NDArray, Xi2: NDArray | float, p2: NDArray, s2: NDArray
     ) -> _Step:
-        """Solve for weights, then read off the rest; `Xi2`, `p2` and `s2` are second order."""
+        """Solve for the weights, then compute the rest; `Xi2`, `p2`, `s2` are second order."""
         g, Xi, p, s = self.point
         d = lapack.dpotrs(self.factor_H, right[:, None], lower=1)[0][:, 0]
         drop = _moments(self.F, d)
@@ -359,12 +360,12 @@ class _System:
         )
 
     def predictor(self) -> _Step:
-        """Newton's step straight at the solution."""
+        """Return the Newton step for mu = 0."""
         none = np.zeros_like(self.point.g)
         return self._step(0.0, np.ones_like(none), 0.0, none, none)
 
     def corrector(self, predictor: _Step, mu: float) -> _Step:
-        """Return the step to the point of the path at `mu`, with the predictor's curvature."""
+        """Return the step to the central path at `mu`, with the predictor's curvature."""
         g = self.point.g
         p2, s2 = predictor.p * predictor.g, predictor.s * predictor.g
         Xi2 = _symmetrised(predictor.Xi @ predictor.drop @ self.inverse_A)
@@ -373,7 +374,7 @@ class _System:
         return self._step(mu, right, Xi2, p2, s2)
 
     def lengths(self, step: _Step) -> tuple[float, float]:
-        """Lengths, at most 1, that keep weights and multipliers feasible."""
+        """Return primal and dual step lengths, at most 1, that preserve feasibility."""
         g, Xi, p, s = self.point
         primal, dual = _ratio(g, step.g), _ratio(p, step.p)
         if self.bounded:
@@ -394,13 +395,13 @@ class _System:
 
 
 def _ratio(values: NDArray, change: NDArray) -> float:
-    """Length of a step that keeps positive values so, at most 1."""
+    """Return the step length, at most 1, that keeps positive values positive."""
     steepest = float(np.max(-change / values))
     return min(1.0, TO_THE_BOUNDARY / steepest) if steepest > 0 else 1.0
 
 
 def _definite_length(matrix: NDArray, change: NDArray, length: float) -> float:
-    """Length of a step that keeps a matrix definite, at most `length`; 0 if there is none."""
+    """Return a step length up to `length` that keeps a matrix definite; 0 if there is none."""
     shortened = False
     while not _is_definite(matrix + length * change):
         length *= SHORTER
@@ -415,14 +416,14 @@ def _checked(F: NDArray, upper: float | None) -> NDArray:
     if F.ndim != 2 or 0 in F.shape:
         raise ValueError(f"F must be a matrix with rows and columns, got shape {F.shape}.")
     if not np.isfinite(F).all():
-        raise ValueError("F holds NaN or infinite values; remove those rows.")
+        raise ValueError("F contains NaN or infinite values. Remove those rows.")
     if upper is not None and not (np.isfinite(upper) and upper >= 0):
         raise ValueError(f"upper must be finite and not negative, or None, got {upper}.")
     return F
 
 
 def _moments(F: NDArray, weights: NDArray) -> NDArray:
-    """F' Diag(weights) F: positive and negative weights apart, each a symmetric product."""
+    """Return F' Diag(weights) F, as symmetric products of positive and negative weights."""
     total = np.zeros((F.shape[1],) * 2)
     for sign in (1.0, -1.0):
         part = sign * weights > 0
@@ -444,7 +445,7 @@ def _symmetrised(matrix: NDArray) -> NDArray:
 
 
 def _cholesky(matrix: NDArray) -> NDArray:
-    """Lower factor; what is above the diagonal has no meaning."""
+    """Return the lower factor; entries above the diagonal are undefined."""
     factor, failed = lapack.dpotrf(matrix, lower=1, clean=0)
     if failed:
         raise linalg.LinAlgError("not positive definite")

@@ -1,4 +1,4 @@
-"""A linear system whose solution has a given length: its shift and its solution by one run."""
+"""Solve a shifted linear system whose solution has a given length, by one Lanczos run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
-# Lanczos steps at most, and between looks at the residual.
+# Maximum number of Lanczos steps, and steps between checks of the residual.
 MAX_STEPS, LOOK = 200, 4
-# An eigenvalue of a matrix of zeros, whose square can be divided by.
+# Replaces zero eigenvalues; its square does not underflow.
 TINY = 1e-100
-# Share of the largest eigenvalue from which on a negative one is not rounding.
+# Share of the largest eigenvalue beyond which a negative eigenvalue is not due to rounding.
 INDEFINITE = 1e-8
-# Newton steps for the shift.
+# Maximum number of Newton steps for the shift.
 MAX_NEWTON = 100
 
 
@@ -33,14 +33,14 @@ def solve_on_sphere(
 
     The Krylov space of H and r does not depend on eta. With an orthonormal basis Q of it, in which
     H is the tridiagonal T, :math:`x = |r| Q (T - \eta I)^{-1} e_1`, and eta follows from the
-    eigenvalues of T: one Lanczos run takes the place of a linear solve for every trial of eta.
+    eigenvalues of T. A single Lanczos run replaces a linear solve for every trial value of eta.
 
     Parameters
     ----------
     product : callable
-        x -> H x for a symmetric positive semi-definite H.
+        Function x -> H x of a symmetric positive semi-definite H.
     right : ndarray of shape (n,)
-        r.
+        Right-hand side r.
     radius : float
         Length of x, positive.
     tol : float, default=1e-13
@@ -49,7 +49,7 @@ def solve_on_sphere(
     Returns
     -------
     SphereSolution or None
-        None where x is shorter than the radius even at eta = 0, `tol` was not reached, or H is
+        None if x is shorter than the radius even at eta = 0, if `tol` was not reached, or if H is
         not positive semi-definite.
     """
     size = float(np.linalg.norm(right))
@@ -65,7 +65,7 @@ def solve_on_sphere(
         v -= alpha[k] * basis[k]
         if k:
             v -= beta[k - 1] * basis[k - 1]
-        v -= (basis[: k + 1] @ v) @ basis[: k + 1]  # of rounding: T then belongs to H
+        v -= (basis[: k + 1] @ v) @ basis[: k + 1]  # reorthogonalise: rounding
         beta[k] = np.linalg.norm(v)
         is_whole = beta[k] <= np.finfo(np.float64).eps * np.abs(alpha[: k + 1]).max()
         if is_whole or (k + 1) % LOOK == 0 or k + 1 == n_steps:
@@ -84,16 +84,16 @@ def _in_basis(
 ) -> tuple[NDArray, float] | None:
     """Return the coordinates of x and eta, for a tridiagonal matrix and size times e_1.
 
-    Newton's method on 1 / |x|, which is concave and nearly linear in eta.
+    Uses Newton's method on 1 / |x|, which is concave and nearly linear in eta.
     """
     values, vectors = eigh_tridiagonal(alpha, beta, check_finite=False)
     if values[0] < -INDEFINITE * np.abs(values).max():
         return None
-    # Below it an eigenvalue is rounding.
+    # Smaller eigenvalues are due to rounding.
     floor = float(np.finfo(np.float64).eps * values[-1])
     values = np.maximum(values, max(floor, TINY))
     first = size * vectors[0]
-    # From the left of the solution steps would overshoot; |x| <= size / -eta.
+    # Newton steps from the left may overshoot, so they are bracketed; |x| <= size / -eta.
     low, high = -size / radius, 0.0
     if np.linalg.norm(first / values) <= radius:
         return None
