@@ -1,4 +1,4 @@
-"""The RBF rows seen by a few basis vectors: projections, searches, and the engine on them."""
+"""Rows projected onto a few basis vectors: projections, searches, and the engine on them."""
 
 from __future__ import annotations
 
@@ -101,21 +101,21 @@ def test_earlier_cuts_are_projected_onto_later_vectors():
     source.vector(cut_of(y, 0.3))
     assert source.version > version
     assert source.inner(first, [first])[0] > before * (1 + 1e-6)
-    # A vector of the span stays what it was.
+    # A vector in the span does not change.
     np.testing.assert_allclose(source.inner(w, [w])[0], before, rtol=1e-12)
     np.testing.assert_allclose(source.scores(w), f, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(source.inner(w, [first])[0], before, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("ratio", "least"), [(0.25, 0.55), (0.5, 0.92), (1.0, 0.985), (2.0, 0.997)]
+    ("ratio", "minimum"), [(0.25, 0.55), (0.5, 0.92), (1.0, 0.985), (2.0, 0.997)]
 )
-def test_two_vectors_catch_what_one_cannot(ratio, least):
+def test_two_vectors_approximate_cuts_better_than_one(ratio, minimum):
     X, y = digits()
     gamma = gamma_of(X, ratio)
     split = share_caught(BasisSpace(X, gamma=gamma, random_state=0), X, y, gamma)
     single = BasisSpace(X, gamma=gamma, basis="single", random_state=0)
-    assert least < split <= 1.0
+    assert minimum < split <= 1.0
     assert share_caught(single, X, y, gamma) < split - 0.02
     more = BasisSpace(X, gamma=gamma, n_basis=3, random_state=0, min_gain=0.0)
     assert share_caught(more, X, y, gamma) > split
@@ -199,7 +199,7 @@ def test_sparse_rows_are_those_of_the_dense_ones(kind):
 @pytest.mark.parametrize("offset", [0.0, 300.0])
 def test_float32_is_near_float64(offset):
     X, y = two_clouds(n=200)
-    # The rows that float32 can hold: what is tested is the arithmetic on them.
+    # Rows that are exact in float32, so that only the arithmetic is tested.
     X = (X + offset).astype(np.float32).astype(np.float64)
     results = {}
     for dtype in (np.float32, np.float64):
@@ -296,7 +296,7 @@ def test_a_full_basis_asks_for_no_further_pass():
     assert source.version == source.n_passes == len(source.vectors) == 3
     assert gram(source, cuts).shape == (5, 5)
     assert np.linalg.matrix_rank(gram(source, cuts)) <= 3
-    # Nothing of the size of the data is kept any longer.
+    # No array of the size of the data is stored any more.
     assert all(cut.coefficients is None for cut in cuts)
 
 

@@ -5,24 +5,24 @@ import itertools
 import numpy as np
 import pytest
 
-from volmar.margin.relaxations.bias_rules import least_loss_cut, widest_gap_cut
+from volmar.margin.relaxations.bias_rules import lowest_loss_cut, widest_gap_cut
 
 
 def loss_of(g, labels, s):
-    """Least weighted L1 loss over a common bias, by trying every kink."""
+    """Minimum weighted L1 loss over a common bias, by trying every kink."""
     y = 2.0 * labels - 1
     return min(s @ np.abs(y - g - b) for b in y - g)
 
 
 @pytest.mark.parametrize("size", [0.2, 1.0, 3.0])
 @pytest.mark.parametrize("floor", [1.0, 3.0])
-def test_least_loss_cut_is_the_best_of_all_labellings(rng, size, floor):
-    """Of all 2^8 where rows weigh the same, and of all cuts where they do not."""
+def test_lowest_loss_cut_is_the_best_of_all_labellings(rng, size, floor):
+    """Compare all 2^8 labellings if rows weigh the same, and all cuts otherwise."""
     every = [np.array(bits) for bits in itertools.product([0, 1], repeat=8)]
     for trial in range(8):
         g = size * rng.standard_normal(8)
         s = np.ones(8) if trial < 5 else rng.integers(1, 3, 8).astype(float)
-        cut = least_loss_cut(g, s, floor, 0.0)
+        cut = lowest_loss_cut(g, s, floor, 0.0)
         found = loss_of(g, cut.labels, s)
         labellings = every if trial < 5 else [(g > threshold).astype(int) for threshold in g]
         allowed = [y for y in labellings if floor <= s @ y <= s.sum() - floor]
@@ -34,7 +34,7 @@ def test_least_loss_cut_is_the_best_of_all_labellings(rng, size, floor):
 def test_small_scores_are_cut_as_unevenly_as_allowed(rng):
     g = 1e-3 * rng.standard_normal(50)
     for floor in (1, 5, 20):
-        labels = least_loss_cut(g, None, floor, 0.0).labels
+        labels = lowest_loss_cut(g, None, floor, 0.0).labels
         assert min(labels.sum(), 50 - labels.sum()) == floor
 
 
@@ -53,11 +53,11 @@ def test_widest_gap_cut(rng):
 
 def test_where_no_cut_is_even_enough_the_most_even_one_is_made():
     g = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 5.0])
-    for rule in (widest_gap_cut, least_loss_cut):
+    for rule in (widest_gap_cut, lowest_loss_cut):
         np.testing.assert_array_equal(rule(g, None, 3, 0.0).labels, [0, 0, 0, 0, 1, 1])
 
 
-@pytest.mark.parametrize("rule", [widest_gap_cut, least_loss_cut])
+@pytest.mark.parametrize("rule", [widest_gap_cut, lowest_loss_cut])
 def test_neighbouring_numbers_can_be_cut(rule):
     """The middle of two neighbours in floating point is one of them."""
     for low in (1e8, 3.0, np.nextafter(3.0, 4.0), -5.0):

@@ -13,7 +13,7 @@ from volmar.margin.multiway import cluster_sizes
 from volmar.margin.multiway.cluster_sizes import _Auction, _RankedAuction, sized_labels
 from volmar.margin.multiway.problem import (
     MANY_CLUSTERS,
-    MOST_MOVED,
+    MAX_MOVED,
     MultiwayHinge,
     MultiwayMarginProblem,
 )
@@ -64,7 +64,7 @@ def test_cuts_are_not_carried_where_many_rows_moved(rng):
     problem = problem_of(rng, weighted=False)
     before = rng.integers(0, K, problem.space.n_rows)
     violated = problem.loss.violated(before, scores_of(problem, rng), 0.5)
-    labels = moved_labels(rng, before, 2 * MOST_MOVED)
+    labels = moved_labels(rng, before, 2 * MAX_MOVED)
     assert problem.carried([problem.cut(before, violated)], before, Near(labels, violated)) == []
 
 
@@ -110,8 +110,8 @@ def test_ranks_that_are_followed_are_those_of_the_scores(seed):
     for _ in range(30):
         b = b.copy()
         b[rng.integers(0, 12, rng.integers(1, 4))] += rng.normal(0, 1.0)
-        ranked.set_prices(b)
-        plain.set_prices(b)
+        ranked.set_offsets(b)
+        plain.set_offsets(b)
         order = np.argsort(-(f + b), axis=1)
         np.testing.assert_array_equal(ranked.first, order[:, 0])
         np.testing.assert_array_equal(ranked.second, order[:, 1])
@@ -139,9 +139,9 @@ def test_a_sample_has_enough_rows_of_the_smallest_cluster(rng, monkeypatch):
     f = rng.standard_normal((n, 3))
     f[:, 2] -= 5.0
     seen = []
-    whole = cluster_sizes._prices
+    whole = cluster_sizes._offsets
     monkeypatch.setattr(
-        cluster_sizes, "_prices", lambda *of: seen.append(len(of[0])) or whole(*of)
+        cluster_sizes, "_offsets", lambda *of: seen.append(len(of[0])) or whole(*of)
     )
     found = sized_labels(f, None, 0.01)
     assert np.bincount(found.labels).min() >= 0.01 * n

@@ -67,7 +67,7 @@ def starts_of_every_kind(X):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "most"),
+    ("parameters", "maximum"),
     [
         ({"C": 10, "anneal": (1.2, 3), "balance": 0}, 0.045),
         ({"C": 10, "anneal": (1.2, 3), "balance": 0.05}, 0.045),
@@ -75,12 +75,12 @@ def starts_of_every_kind(X):
         ({"C": 2, "anneal": (1.2,), "balance": 0.05}, 0.05),
     ],
 )
-def test_annealing_forgets_the_start(digits, parameters, most):
+def test_annealing_forgets_the_start(digits, parameters, maximum):
     X, y = pair_of(digits, 8, 9)
     starts = starts_of_every_kind(X)
     assert max(clustering_error(y, labels) for labels in starts) > 0.45
     errors = [clustering_error(y, CPMMC(init=s, **parameters).fit(X).labels_) for s in starts]
-    assert max(errors) <= most
+    assert max(errors) <= maximum
     assert max(errors) - min(errors) <= 0.01
 
 
@@ -160,7 +160,7 @@ def test_rows_without_weight_are_left_out(groups, start, rng, kind):
     weights = (rng.random(len(groups)) < 0.7) * rng.uniform(0.5, 2.0, len(groups))
     kept = weights > 0
     assert not kept.all()
-    # Wild values there must have no say.
+    # Extreme values there must have no effect.
     X = groups.copy()
     X[~kept] = 30 * X[~kept] + 100
     gamma = {} if kind is CPMMC else {"gamma": 0.1}
@@ -308,7 +308,7 @@ def test_random_state_repeats_a_fit(rng, kind, init):
     same_fit(one, other, tol=0)
 
 
-def test_more_starts_are_not_worse_at_the_price_of_comparison(rng):
+def test_more_starts_are_not_worse_at_the_screening_C(rng):
     X = rng.standard_normal((80, 6))
     options = {"C": 1.2, "balance": 0, "anneal": (), "init": "random", "random_state": 0}
     few = CPMMC(n_init=1, tol=1e-4, **options).fit(X)
@@ -369,7 +369,7 @@ def test_small_and_degenerate_shapes(rng, kind, case, C):
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_hard_margin_at_a_large_price(groups, kind):
+def test_hard_margin_at_a_large_C(groups, kind):
     model = kind(C=1e4, tol=1e-6, random_state=0).fit(groups)
     assert np.abs(model.decision_function(groups)).min() == pytest.approx(1.0, abs=1e-3)
 
@@ -378,19 +378,19 @@ def test_hard_margin_at_a_large_price(groups, kind):
 def test_equal_rows_are_refused(threshold):
     for model in (CPMMC, KernelCPMMC):
         gamma = {} if model is CPMMC else {"gamma": 1.0}
-        with pytest.raises(ValueError, match=r"rows of X differ|out of reach|both sides"):
+        with pytest.raises(ValueError, match=r"rows of X differ|fixed margin of 1|both sides"):
             model(init=np.arange(8) % 2, threshold=threshold, **gamma).fit(np.full((8, 2), 0.1))
 
 
 def test_a_box_wider_than_the_scores_is_refused(groups):
-    with pytest.raises(ValueError, match="balance=500, which is in the units"):
+    with pytest.raises(ValueError, match=r"balance=500 \(in units of the scores"):
         CPMMC(balance=500, balance_unit="score", random_state=0).fit(groups)
 
 
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("C", [1e-14, 1e-20])
-def test_a_hopeless_price_of_the_fixed_threshold_is_refused(groups, kind, C):
-    with pytest.raises(ValueError, match=rf"C={C:g} the fixed margin of 1 is out of reach"):
+def test_a_hopeless_C_of_the_fixed_threshold_is_refused(groups, kind, C):
+    with pytest.raises(ValueError, match=rf"C={C:g} no hyperplane reaches the fixed margin of 1"):
         kind(threshold="fixed", C=C, balance=0, random_state=0).fit(groups)
 
 
@@ -409,7 +409,7 @@ def test_a_hopeless_price_of_the_fixed_threshold_is_refused(groups, kind, C):
         ({"threshold": "none"}, ValueError, "threshold must be one of"),
         ({"mode": "printed"}, ValueError, "mode must be one of"),
         ({"init": "k means"}, ValueError, "init must be one of"),
-        ({"init": np.arange(59) % 2}, ValueError, r"init must hold one label a row.*\(59,\)"),
+        ({"init": np.arange(59) % 2}, ValueError, r"init must hold one label per row.*\(59,\)"),
         ({"init": np.arange(60) % 3}, ValueError, "init must hold n_clusters=2 .* got 3"),
         ({"init": np.zeros(60)}, ValueError, "init must hold n_clusters=2 .* got 1"),
         ({"cut_tol": 0.1}, ValueError, r"cut_tol=0.1 .*mode='paper'"),

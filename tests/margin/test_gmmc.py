@@ -138,7 +138,7 @@ def test_no_labels_are_below_the_bound(seed):
     values, best = best_labels(given_problem)
     assert min(values.values()) >= -result.objective * (1 - 1e-6)
     assert result.labelled_objective >= min(values.values()) * (1 - 1e-6)
-    if result.eigenvalue_ratio < 1e-5:  # tight: the labels are the best of all
+    if result.eigenvalue_ratio < 1e-5:  # tight: the labels are optimal
         assert result.labelled_objective == pytest.approx(min(values.values()), rel=1e-4)
         assert clustering_error((best > 0).astype(int), result.labels) == 0.0
 
@@ -211,7 +211,7 @@ def test_support_vectors_are_at_the_margin():
 @quick
 @given(seed=seeds, C=st.sampled_from([None, 0.05, 0.3, 1.0]), shift=st.sampled_from([None, 0.0]))
 def test_decision_function_is_the_model_of_the_scores(seed, C, shift):
-    """f(x_i) is the score less what the shift adds to it; coefficients sum to zero."""
+    """f(x_i) is the score minus the contribution of the shift; coefficients sum to zero."""
     X, _ = groups(np.random.default_rng(seed), 25, apart=seed % 7)
     model = quietly(GMMC(C=C, shift=shift), X)
     used = 1 / 25 if shift is None else 0.0
@@ -249,27 +249,27 @@ def test_two_and_three_rows(n):
     assert quietly(GMMC(C=None), X).result_.residuals["relative gap"] <= 1e-7
 
 
-def test_small_prices_are_the_first_kernel_component(rng):
+def test_a_small_C_gives_the_first_kernel_component(rng):
     X, _ = groups(rng, 30)
     centred = rbf_kernel(X, gamma=0.1)
     centred = centred - centred.mean(axis=0) - centred.mean(axis=1)[:, None] + centred.mean()
     values, vectors = linalg.eigh(centred)
-    least = 1 / (values[-1] + 1 / 30)
-    for C in (1e-9, 1e-3, 0.999 * least):
-        with pytest.warns(UserWarning, match=r"No row is worth its margin.*Raise C above") as seen:
+    smallest = 1 / (values[-1] + 1 / 30)
+    for C in (1e-9, 1e-3, 0.999 * smallest):
+        with pytest.warns(UserWarning, match=r"inside the margin.*Raise C above") as seen:
             model = GMMC(C=C, gamma=0.1).fit(X)
-        assert f"{least:.3g}" in str(seen[0].message)
+        assert f"{smallest:.3g}" in str(seen[0].message)
         assert clustering_error((vectors[:, -1] > 0).astype(int), model.labels_) == 0.0
-        assert model.smallest_C_ == pytest.approx(least)
+        assert model.smallest_C_ == pytest.approx(smallest)
         np.testing.assert_array_equal(model.result_.g, C)
         assert model.result_.is_certified(1e-9)
         assert np.mean(model.scores_**2) == pytest.approx(1.0)
         np.testing.assert_array_equal(model.predict(X), model.labels_)
-    above = GMMC(C=1.001 * least, gamma=0.1).fit(X)  # nothing to warn of
+    above = GMMC(C=1.001 * smallest, gamma=0.1).fit(X)  # no warning
     np.testing.assert_array_equal(above.labels_, model.labels_)
 
 
-def test_a_large_price_is_the_hard_margin(rng):
+def test_a_large_C_is_the_hard_margin(rng):
     X, _ = groups(rng, 30)
     soft, hard = GMMC(C=1e3).fit(X), GMMC(C=None).fit(X)
     assert soft.objective_ == pytest.approx(hard.objective_, rel=1e-6)
@@ -295,7 +295,7 @@ def test_permuted_rows_permute_labels(seed):
     X, _ = groups(rng, 20, apart=5.0)
     order = rng.permutation(20)
     one, two = quietly(GMMC(), X), quietly(GMMC(), X[order])
-    # Of two clusters of the same size the first row is in cluster 0.
+    # If two clusters have the same size, the first row is in cluster 0.
     is_tied = 2 * one.labels_.sum() == 20
     sign = -1.0 if is_tied and one.labels_[order[0]] == 1 else 1.0
     np.testing.assert_allclose(two.scores_, sign * one.scores_[order], atol=1e-3)
@@ -349,18 +349,18 @@ def test_an_offset_of_the_rows_does_not_matter(rng):
 
 def test_ties_are_degenerate():
     corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    with pytest.warns(UserWarning, match="as good as each other"):
+    with pytest.warns(UserWarning, match="the same largest margin"):
         model = GMMC(C=None).fit(corners)
     assert model.result_.status is Status.DEGENERATE
     assert model.result_.eigenvalue_ratio > 0.999
-    with pytest.warns(UserWarning, match="as good as each other") as seen:
+    with pytest.warns(UserWarning, match="the same largest margin") as seen:
         GMMC(C=None, kernel="precomputed", balance_weight=1e4).fit(np.eye(5))
     assert seen[0].filename == __file__
 
 
 def test_a_small_balance_weight_is_warned_of(rng):
     X, _ = groups(rng, 30)
-    with pytest.warns(UserWarning, match=r"one cluster: balance_weight=1e-06.*Raise it"):
+    with pytest.warns(UserWarning, match=r"one cluster.*balance_weight=1e-06.*Raise it"):
         model = GMMC(balance_weight=1e-6).fit(X)
     assert not model.labels_.any()
     assert not model.predict(X).any()
@@ -375,7 +375,7 @@ def test_an_iteration_limit_is_warned_of(rng):
 
 
 def test_sparse_rows_after_dense_ones(rng):
-    """New rows less the training mean, a block at a time; of a csr_matrix that is no array."""
+    """The training mean is subtracted block by block; for a csr_matrix the result is no array."""
     X, _ = groups(rng)
     model = GMMC().fit(X)
     scores = model.decision_function(X)
@@ -383,20 +383,20 @@ def test_sparse_rows_after_dense_ones(rng):
         np.testing.assert_allclose(model.decision_function(make(X)), scores, atol=1e-10)
 
 
-def test_extreme_prices_and_shifts(rng):
+def test_extreme_values_of_C_and_shift(rng):
     X, _ = groups(rng)
     hard = GMMC(C=None).fit(X)
     assert GMMC(C=1e300).fit(X).objective_ == hard.objective_
-    with pytest.raises(ValueError, match=r"shift=1e\+300 leaves nothing of a kernel.*Lower it"):
+    with pytest.raises(ValueError, match=r"shift=1e\+300 is too large for a kernel.*Lower it"):
         GMMC(shift=1e300).fit(X)
-    with pytest.raises(ValueError, match=r"balance_weight=1e-300 leaves nothing.*Raise it"):
+    with pytest.raises(ValueError, match=r"balance_weight=1e-300 is too small.*Raise it"):
         GMMC(balance_weight=1e-300).fit(X)
 
 
 def test_equal_rows_are_refused():
-    with pytest.raises(ValueError, match="all 8 rows of X are the same to the kernel"):
+    with pytest.raises(ValueError, match="all 8 rows of X are identical under the kernel"):
         GMMC().fit(np.ones((8, 2)))
-    with pytest.raises(ValueError, match="every one of its values is 0"):
+    with pytest.raises(ValueError, match="whose values are all 0"):
         GMMC(kernel="precomputed").fit(np.zeros((8, 8)))
 
 
@@ -430,7 +430,7 @@ def test_bad_kernel_matrices(rng):
     indefinite = A + A.T
     with pytest.raises(ValueError, match=r"positive semidefinite.*smallest eigenvalue") as seen:
         GMMC(kernel="precomputed").fit(indefinite)
-    # The remedy in the message is one.
+    # The remedy in the message works.
     shift = float(str(seen.value).split("shift=")[1].split()[0])
     assert quietly(GMMC(kernel="precomputed", shift=shift), indefinite).result_.status.ok
     with pytest.raises(ValueError, match="must be square"):

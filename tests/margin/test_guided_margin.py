@@ -256,7 +256,7 @@ def test_clusters_are_grouped_by_most_of_their_rows():
     np.testing.assert_array_equal(found, [False, True, True])
     heavy = np.array([1, 1, 5, 1, 1, 1, 1, 1, 1.0])
     found = grouped_clusters(start, np.arange(3), sides, heavy)
-    # All have most of their weight on one side: the least of them goes to the other.
+    # All have most of their weight on one side: the smallest share changes sides.
     np.testing.assert_array_equal(found, [True, True, False])
 
 

@@ -52,7 +52,7 @@ def test_circles_need_the_kernel():
     inside[::10] = 1 - inside[::10]
     rbf = IterSVR(gamma=2.0 / X.var(), C=1.0, init=inside, bias="balance").fit(X)
     assert clustering_error(y, rbf.labels_) < 0.03
-    with pytest.raises(ValueError, match="nothing to do with the rows"):
+    with pytest.raises(ValueError, match="unrelated to the rows"):
         IterSVR(kernel="linear", C=1.0, init=inside).fit(X)
 
 
@@ -140,7 +140,7 @@ def test_a_common_factor_of_the_weights_changes_nothing(groups, rng, options):
 
 
 @pytest.mark.parametrize("options", KINDS[1:])
-def test_rows_without_weight_have_no_say(groups, start, rng, options):
+def test_rows_without_weight_have_no_effect(groups, start, rng, options):
     weights = np.ones(60)
     weights[::6] = 0.0
     kept = weights > 0
@@ -199,16 +199,16 @@ def test_more_starts_are_not_worse(rng):
     assert many.objective_ < few.objective_
 
 
-def test_the_least_size_holds(rng):
+def test_the_minimum_size_holds(rng):
     X = rng.standard_normal((50, 3))
-    for size, fewest in ((10, 10), (0.4, 20), (1, 1)):
+    for size, minimum in ((10, 10), (0.4, 20), (1, 1)):
         for bias in ("gap", "balance"):
             model = IterSVR(min_cluster_size=size, bias=bias, random_state=0).fit(X)
-            assert np.bincount(model.labels_, minlength=2).min() >= fewest
+            assert np.bincount(model.labels_, minlength=2).min() >= minimum
 
 
 def test_a_degenerate_start_is_outdone_by_any_other(monkeypatch):
-    """Uneven labels have the lowest loss, and a start that leads nowhere is no reason to stop."""
+    """Uneven labels have the lowest loss, and a degenerate start does not end the fit."""
     X = np.exp(1.5 * np.random.default_rng(1).standard_normal((60, 4)))
     options = {"kernel": "linear", "init": "random", "random_state": 0}
     assert IterSVR(n_init=1, **options).fit(X).status_ is Status.CONVERGED
@@ -246,7 +246,7 @@ def test_duplicates_and_wide_rows(rng, options, C):
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
 @pytest.mark.parametrize("options", [{"kernel": "linear"}, {"gamma": 1.0}])
 def test_equal_rows_are_refused(options, value):
-    with pytest.raises(ValueError, match="all 8 rows of X are the same"):
+    with pytest.raises(ValueError, match="all 8 rows of X are identical"):
         IterSVR(init=np.arange(8) % 2, **options).fit(np.full((8, 2), value))
 
 
@@ -280,8 +280,8 @@ def test_an_early_end_warns(rng):
     ("parameters", "error", "message"),
     [
         ({"C": 0.0}, ValueError, "C must be greater than 0"),
-        ({"C": 1e300}, ValueError, r"C=1e\+300 is .* lower C"),
-        ({"C": 1e300, "kernel": "linear"}, ValueError, r"C=1e\+300 is .* lower C"),
+        ({"C": 1e300}, ValueError, r"C=1e\+300 is .* Lower C"),
+        ({"C": 1e300, "kernel": "linear"}, ValueError, r"C=1e\+300 is .* Lower C"),
         ({"C": "auto"}, ValueError, "C must be one of 'scale'"),
         ({"bias": "median"}, ValueError, "bias must be one of 'balance', 'gap'"),
         ({"min_cluster_size": 0.6}, ValueError, "min_cluster_size must be .* at most 0.5"),
@@ -289,7 +289,7 @@ def test_an_early_end_warns(rng):
         ({"min_cluster_size": 31}, ValueError, "min_cluster_size=31 .* at most 30"),
         ({"init": "k means"}, ValueError, "init must be one of"),
         ({"init": np.zeros(60)}, ValueError, "init must hold n_clusters=2"),
-        ({"init": np.arange(59) % 2}, ValueError, r"init must hold one label a row.*\(59,\)"),
+        ({"init": np.arange(59) % 2}, ValueError, r"init must hold one label per row.*\(59,\)"),
         ({"method": "landmarks"}, ValueError, "method must be one of"),
         ({"method": "nystroem", "kernel": "linear"}, ValueError, "Use method='exact'"),
         ({"method": "nystroem", "kernel": "precomputed"}, ValueError, "Use method='exact'"),
@@ -322,17 +322,17 @@ def test_a_kernel_that_was_rounded_is_a_kernel(rng, offset, dtype):
 
 
 @pytest.mark.parametrize("C", ["scale", 1e-3, 1.0])
-def test_an_indefinite_kernel_is_refused_at_every_price(rng, C):
-    """Its regression has no lower bound, so that a gap would be a lie."""
+def test_an_indefinite_kernel_is_refused_at_every_C(rng, C):
+    """Its regression has no lower bound, so a gap would be wrong."""
     K = rng.standard_normal((40, 40))
     K = K + K.T + 5 * np.eye(40)
     with pytest.raises(ValueError, match="not positive semi-definite"):
         IterSVR(kernel="precomputed", C=C, init=np.arange(40) % 2).fit(K)
-    # Rows without weight may be whatever they like.
+    # Rows without weight may have any values.
     weights = np.r_[1.0, 1.0, np.zeros(38)]
     pair = IterSVR(kernel="precomputed", random_state=0).fit(K, sample_weight=weights)
     assert pair.labels_[0] != pair.labels_[1]
-    # Minus the squared distances are a kernel as far as sums of zero go, which is all there is.
+    # The negated squared distances are a kernel for coefficients of sum zero, which is enough.
     X = rng.standard_normal((40, 3)) + np.repeat([[0.0], [4.0]], 20, axis=0)
     D = -((X[:, None] - X[None]) ** 2).sum(axis=2) / 2
     model = IterSVR(kernel="precomputed", C=C, random_state=0).fit(D)
@@ -370,11 +370,11 @@ def test_every_start_by_its_name(init, parameters):
 
 
 def test_a_spectral_start_follows_the_graph():
-    """The rings fall apart on the graph, and IterSVR stays where it starts at a large C."""
+    """The rings are separate on the graph, and IterSVR stays where it starts at a large C."""
     X, y = make_two_circles(200, noise=0.02, factor=0.4, random_state=0)
     model = IterSVR(init="spectral", C=500.0, gamma=2.0, random_state=0).fit(X)
     assert clustering_error(y, model.labels_) == 0.0
-    with pytest.raises(ValueError, match="init='spectral' needs rows"):
+    with pytest.raises(ValueError, match="init='spectral' needs the rows"):
         IterSVR(init="spectral", kernel="precomputed").fit(X @ X.T)
 
 

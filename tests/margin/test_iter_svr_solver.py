@@ -11,21 +11,21 @@ from sklearn.metrics.pairwise import rbf_kernel
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.iter_svr import IterSVR
-from volmar.margin.relaxations.bias_rules import least_loss_cut, widest_gap_cut
+from volmar.margin.relaxations.bias_rules import lowest_loss_cut, widest_gap_cut
 from volmar.margin.relaxations.iter_svr_solver import iterate_svr
 from volmar.solvers import Status
 
 
 @pytest.mark.parametrize("C", [0.003, 0.03, 1.0])
 @pytest.mark.parametrize("kind", ["features", "kernel"])
-def test_the_objective_of_least_loss_never_rises(rng, C, kind):
+def test_the_objective_of_the_lowest_loss_never_rises(rng, C, kind):
     moved = 0
     for _ in range(6):
         X = rng.standard_normal((80, 4)) * [3, 1, 1, 1]
         X[:35, 0] += 5
         space = LinearSpace(X) if kind == "features" else KernelSpace(rbf_kernel(X))
         labels = rng.permutation(80) < 40
-        result = iterate_svr(space, labels, C, least_loss_cut, floor=30, tol=1e-8, max_iter=200)
+        result = iterate_svr(space, labels, C, lowest_loss_cut, floor=30, tol=1e-8, max_iter=200)
         assert result.status is Status.CONVERGED
         assert result.residuals["switched"] == 0.0
         history = np.array(result.history)
@@ -40,14 +40,14 @@ def test_uneven_labels_of_one_cloud_are_degenerate(rng):
     X = rng.standard_normal((200, 3))
     space = LinearSpace(X)
     first = (X[:, 0] > 0).astype(int)
-    result = iterate_svr(space, first, 0.02, least_loss_cut, floor=8)
+    result = iterate_svr(space, first, 0.02, lowest_loss_cut, floor=8)
     assert result.status is Status.DEGENERATE
     assert result.labels.size == 200
     uneven = rng.permutation(200) < 10
     for C in (0.01, 10.0):
         value = l1_value_by_cvxpy(X, 2.0 * uneven - 1, np.full(200, C))
         assert value == pytest.approx(2 * C * 10, rel=1e-6)
-        nothing = iterate_svr(space, uneven, C, least_loss_cut, floor=8)
+        nothing = iterate_svr(space, uneven, C, lowest_loss_cut, floor=8)
         assert nothing.status is Status.DEGENERATE
         assert nothing.labels.size == 0
     with pytest.raises(ValueError, match="labels of the start is no better than a constant"):
@@ -65,7 +65,7 @@ def test_a_cycle_ends_with_the_best_of_it(rng):
     calls = itertools.count()
 
     def rule(g, weights, floor, bias):
-        cut = least_loss_cut(g, weights, floor, bias)
+        cut = lowest_loss_cut(g, weights, floor, bias)
         return cut._replace(labels=circle[next(calls) % 3].astype(np.int64))
 
     result = iterate_svr(space, np.arange(20) % 2, 0.1, rule, floor=1, max_iter=50, tol=1e-7)
@@ -89,7 +89,7 @@ def test_gap_cycles_or_settles_but_always_ends(rng):
 
 
 def test_a_regression_that_failed_is_not_a_fixed_point_found(groups, start):
-    """No tolerance is met below rounding: the status says so, with the remedy."""
+    """A tolerance below rounding is not met; the status and a remedy are reported."""
     space = KernelSpace(rbf_kernel(groups, gamma=0.1))
     result = iterate_svr(space, start, 0.5, widest_gap_cut, floor=6, tol=1e-300)
     assert result.residuals["switched"] == 0.0

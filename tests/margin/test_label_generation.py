@@ -1,4 +1,4 @@
-"""Labellings that a weighting of the rows separates best, and the subspace of their normals."""
+"""Search for violated labellings, and the subspace of their normals."""
 
 import numpy as np
 import pytest
@@ -123,14 +123,14 @@ def test_sorting_by_weight_is_balanced_and_nearly_the_best(rng, share):
 
 
 def test_the_row_that_the_relaxation_cuts_in_two_changes_sides():
-    """Costs of 5, 4 and 1 for each unit of weight: there is no room for the 4, but for the 1."""
+    """Costs of 5, 4 and 1 per unit of weight: the second row does not fit, but the third does."""
     f, weights = np.array([5.0, 4.0, 1.0, -1.0]), np.array([2.0, 2.0, 1.0, 1.0])
     y = balanced_labels(f, weights, 2.0, weights)
     np.testing.assert_array_equal(y, [1, 1, -1, -1])
     y = balanced_labels(f, weights, 1.0, np.array([2.0, 3.0, 1.0, 1.0]))
     np.testing.assert_array_equal(y, [1, -1, 1, -1])
     np.testing.assert_array_equal(balanced_labels(-f, weights, 2.0, weights), [-1, -1, 1, 1])
-    # Two of weight 2 that cost 1/8 a unit make room for four that cost 1/5.
+    # Two of weight 2 that cost 1/8 per unit make room for four that cost 1/5.
     alpha, weights = np.array([0.25, 0.25, 0.2, 0.2, 0.2, 0.2]), np.array([2.0, 2, 1, 1, 1, 1])
     y = balanced_labels(np.ones(6), alpha, 2.0, weights)
     np.testing.assert_array_equal(y, [-1, -1, 1, 1, 1, 1])

@@ -68,7 +68,7 @@ def test_the_objective_falls_with_every_round(rng):
 
 
 def test_other_searches_find_little_that_is_more_violated(rng):
-    """Noise has many labellings alike: some are missed, though far fewer than without climbing."""
+    """Noise has many similar labellings: some are missed, but far fewer than without climbing."""
     Z = centred(rng, 200, 12)
     C, tol = 1.0, 1e-2
     source = LinearSpace(Z)
@@ -106,7 +106,7 @@ def test_margin_and_value_of_the_labels(rng):
 
 
 def test_the_mixture_is_nearly_as_good_for_its_labels_as_their_own_machine():
-    """On noise, the worst there is: nine tenths of the best value at the median of draws."""
+    """On noise, the worst case: nine tenths of the best value at the median of draws."""
     ratios = []
     for seed in range(8):
         Z = centred(np.random.default_rng(seed), 40, 4)
@@ -122,7 +122,7 @@ def test_the_mixture_is_nearly_as_good_for_its_labels_as_their_own_machine():
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("share", "binds"), [(0.4, True), (0.95, False)])
 def test_the_weighted_relaxation_over_all_labellings(seed, share, binds):
-    """Against all labellings of the rows, and all of the rows written often, whose copies part."""
+    """Against all labellings of the rows, and all of duplicated rows, whose copies may differ."""
     rng = np.random.default_rng(seed)
     weights = rng.permutation([1, 1, 1, 1, 2, 3])
     Z, C, limit = weighted_rows(rng, 6, 2, weights), 1.0, share * weights.sum()

@@ -40,7 +40,7 @@ def test_circles_need_the_kernel():
     assert clustering_error(y, LGMMC(kernel="linear", random_state=0).fit(X).labels_) > 0.2
 
 
-def test_a_small_price_is_the_largest_distance_of_means(rng):
+def test_a_small_C_gives_the_largest_distance_of_means(rng):
     """Where all rows weigh alike, |sum y_i z_i| is maximised: by brute force for 10 rows."""
     X = rng.standard_normal((10, 2))
     Y = all_labellings(10, 5)
@@ -51,7 +51,7 @@ def test_a_small_price_is_the_largest_distance_of_means(rng):
     assert clustering_error(best > 0, model.labels_) <= 0.1
 
 
-def test_the_price_moves_rows_out_of_the_margin(rng):
+def test_a_larger_C_moves_rows_out_of_the_margin(rng):
     X = rng.standard_normal((300, 2)) * [2.0, 1.0]
     shares = []
     for C in (0.1, 30.0, 1000.0):
@@ -173,7 +173,7 @@ def test_balance_0_is_halves_as_near_as_may_be(rng, n):
     assert found.objective > saddle_by_cvxpy(Z, all_labellings(n, 6), C) * (1 - 1e-6)
 
 
-def test_balance_allows_what_it_says():
+def test_balance_allows_exactly_its_value():
     """0.58 times 100 is a rounding below 58: the labels of 79 rows and 21 have that sum."""
     X = np.repeat([[0.0], [1.0]], [79, 21], axis=0)
     allowed, refused = (
@@ -188,7 +188,7 @@ def test_balance_allows_what_it_says():
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_a_large_price_converges(rng, kernel):
+def test_a_large_C_converges(rng, kernel):
     X = rng.standard_normal((60, 5))
     model = LGMMC(kernel=kernel, C=1e8, random_state=0, max_iter=100).fit(X)
     assert model.status_ is Status.CONVERGED
@@ -200,7 +200,7 @@ def test_a_large_price_converges(rng, kernel):
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_equal_rows_are_refused(kernel, dtype):
-    with pytest.raises(ValueError, match="rows of X are the same to the kernel"):
+    with pytest.raises(ValueError, match="rows of X are identical under the kernel"):
         LGMMC(kernel=kernel, gamma=1.0).fit(np.full((8, 2), 0.1, dtype=dtype))
 
 

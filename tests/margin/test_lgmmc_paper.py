@@ -78,7 +78,7 @@ def test_labels_are_those_of_the_mixture():
     assert model.result_.scores.min() * model.result_.scores.max() < 0
     assert clustering_error(model.labels_, model.predict(X)) <= 0.1
     assert 0.0 <= clustering_error(y, model.labels_) <= 0.5
-    # The whole kernel matrix, whatever the number of rows.
+    # The whole kernel matrix for any number of rows.
     assert LGMMC(mode="paper")._is_exact(5000)
     assert not LGMMC()._is_exact(5000)
     assert not LGMMC(mode="paper", method="nystroem")._is_exact(50)
@@ -118,7 +118,7 @@ def test_intercept_and_gamma(make, kernel, gamma, expected):
 
 
 def test_the_papers_call_of_gmmc():
-    """C_e = 1e4 and K + I/n; a weight of the user's own takes no sizes from two-means."""
+    """C_e = 1e4 and K + I/n; with a given weight no sizes are taken from k-means."""
     X, _ = make_two_moons(30, random_state=0)
     own = quiet_fit(GMMC(balance_weight=1e4), X)
     assert own.balance_ == (0.5, 0.5)
@@ -129,7 +129,7 @@ def test_the_papers_call_of_gmmc():
 @pytest.mark.parametrize("centered", [None, True])
 @pytest.mark.parametrize("make", [make_two_circles, make_two_gaussians])
 def test_the_search_finds_the_labelling_of_a_narrow_kernel(make, centered):
-    """A value above that of the true labels is no minimum: random sides alone stop there."""
+    """Random starts alone stop at a value above that of the true labels."""
     X, y = make(200, random_state=0)
     K = rbf_kernel(X, gamma=50.0 / mean_distance(X) ** 2)
     model = quiet_fit(

@@ -1,4 +1,4 @@
-"""LGMMC with sample weights: rows written twice, invariances, the bound on the labels' mean."""
+"""LGMMC with sample weights: duplicated rows, invariances, the bound on the labels' mean."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_weight_two_is_a_row_written_twice(near_halves, rng, options):
     often = LGMMC(**options, **TIGHT).fit(near_halves[written])
     assert clustering_error(one.labels_[written], often.labels_) == 0.0
     np.testing.assert_array_equal(one.predict(near_halves), one.labels_)
-    # Where the balance binds, copies of rows written twice part.
+    # If the balance binds, copies of a row may have different labels.
     binds = "balance" in options
     assert one.objective_ == pytest.approx(often.objective_, rel=5e-3 if binds else 1e-6)
     assert one.objective_ >= often.objective_ * (1 + 1e-6)
@@ -91,7 +91,7 @@ def test_rows_without_weight_have_no_say_but_a_label(rng, options):
 
 
 def test_weights_of_any_size(near_halves):
-    """Rows that weigh next to nothing are as good as left out, also of the balance."""
+    """Rows with tiny weights have no effect, nor do they on the balance."""
     weights = np.where(np.arange(60) % 3 == 0, 1e-200, 1.0)
     one = LGMMC(kernel="linear", **TIGHT).fit(near_halves, sample_weight=weights)
     other = LGMMC(kernel="linear", **TIGHT).fit(near_halves[weights == 1.0])

@@ -1,4 +1,4 @@
-"""What margin estimators publish: intercepts of one shape, and the gamma used."""
+"""Fitted attributes of margin estimators: intercepts of one shape, and the gamma used."""
 
 import numpy as np
 import pytest

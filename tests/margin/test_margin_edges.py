@@ -21,7 +21,7 @@ def overlapping(seed):
 
 
 @pytest.mark.parametrize(("seed", "balance"), [(26, 0.3), (13, 0.2), (21, 0.2)])
-def test_a_price_at_which_w_0_is_best_is_not_a_silent_success(seed, balance):
+def test_a_C_at_which_w_0_is_best_is_not_a_silent_success(seed, balance):
     X = overlapping(seed)
     model = CPMMC(C=10, balance=balance, tol=1e-7, max_iter=5000, random_state=0).fit(X)
     assert model.status_ is Status.CONVERGED
@@ -109,9 +109,9 @@ def test_more_landmarks_than_rows_are_no_matter_of_memory():
     assert np.mean(model.labels_ == y) in (0.0, 1.0)
 
 
-def test_a_width_beyond_all_distances_is_told():
+def test_a_width_beyond_all_distances_is_reported():
     X, _ = two_groups()
-    with pytest.warns(UserWarning, match="so small"):
+    with pytest.warns(UserWarning, match="Only one basis vector"):
         SKMMC(gamma=5e-15, random_state=0).fit(X)
 
 
@@ -147,12 +147,12 @@ def test_converged_means_within_tol_of_the_objective(loss):
         assert model.result_.is_certified(0.3)
 
 
-def test_prices_that_are_not_below_the_last_are_refused():
-    with pytest.raises(ValueError, match="anneal has the value 5"):
+def test_annealing_values_not_below_C_are_refused():
+    with pytest.raises(ValueError, match="anneal contains 5"):
         CPMMC(C=2, anneal=(1.2, 5.0)).fit(two_groups()[0])
 
 
-def test_a_wide_box_and_a_small_price_are_both_named():
+def test_a_wide_box_and_a_small_C_are_both_named():
     X, _ = two_groups()
     with pytest.raises(ValueError, match=r"Lower balance, or use threshold='adaptive'"):
         SKMMC(threshold="fixed", balance=100.0, random_state=0).fit(X)

@@ -60,7 +60,7 @@ def make(X, kind="linear", weights=None, **options):
 
 
 def n_slack_optimum(problem, Z, p, y, C):
-    """The convex problem of given labels, one slack a row, by an independent solver."""
+    """The convex problem of given labels, one slack per row, by an independent solver."""
     w, t, rho, xi = cp.Variable(Z.shape[1]), cp.Variable(), cp.Variable(), cp.Variable(len(y))
     constraints = [cp.multiply(y, Z @ w + t) >= rho - xi, xi >= 0, rho >= 0]
     constraints.append(cp.abs(t) <= problem.tau * (rho if problem.balance == "relative" else 1.0))
@@ -277,7 +277,7 @@ def test_j_never_rises_at_any_C_of_a_path(rng):
 
 
 def test_serious_steps_follow_the_objective_not_the_start(rng):
-    """From the labels of a certified solution there is nothing left to gain."""
+    """A descent from the labels of a certified solution does not lower the objective."""
     X = two_groups(rng)
     problem, _, _ = make(X, tau=0.05)
     first = maximise_margin(problem, X[:, 0] > 0, C=2.0, tol=1e-6)
@@ -305,11 +305,11 @@ def test_linear_is_kernel_is_csr(rng):
         assert other.objective == pytest.approx(results[0].objective, rel=1e-8)
         np.testing.assert_array_equal(other.labels, results[0].labels)
         np.testing.assert_allclose(other.scores, results[0].scores, atol=1e-7)
-    # A kernel vector knows its scores: only cuts are passes.
+    # A kernel vector holds its scores: only cuts are passes.
     assert results[0].n_passes > results[2].n_passes > 0
 
 
-def test_the_price_of_the_loss_must_bound_rho(rng):
+def test_C_must_bound_rho(rng):
     X = two_groups(rng)
     labels = X[:, 0] > 0
     problem, _, _ = make(X)
@@ -319,7 +319,7 @@ def test_the_price_of_the_loss_must_bound_rho(rng):
     one_side = np.ones(len(X))
     assert maximise_margin(wide, one_side, C=1.4).status is Status.UNBOUNDED
     assert maximise_margin(wide, one_side, C=1.45).status is not Status.UNBOUNDED
-    # Prices of a path that do not, and those above C, are left out.
+    # Values of a path that do not, and those above C, are left out.
     plain = maximise_margin(problem, labels, C=2.0)
     path = maximise_margin(problem, labels, C=2.0, path=(0.5, 0.9, 2.0, 7.0))
     assert path.objective == plain.objective
@@ -382,7 +382,7 @@ def test_relabelling_outside_ends_with_all_cuts_within_their_tolerance(rng, thre
 def test_a_cut_tolerance_of_1_uses_the_cut_of_all_rows_alone(rng, threshold):
     X = two_groups(rng)
     problem, Z, p = make(X, threshold=threshold)
-    # Of labels whose margins are heavy-tailed even this cut can be violated by more than rho.
+    # If margins are heavy-tailed, even this cut can be violated by more than rho.
     result = relabelling_outside(problem, X.sum(axis=1) > 1, C=2.0, cut_tol=1.0, cccp_tol=1e-9)
     assert result.n_cuts == 1
     assert result.n_passes == 2 * result.n_iter

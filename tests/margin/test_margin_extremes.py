@@ -1,4 +1,4 @@
-"""Margin methods on rows and weights at the ends of what floating point holds."""
+"""Margin methods on rows and weights at the limits of floating point."""
 
 import warnings
 
@@ -67,8 +67,8 @@ def test_weights_over_many_decades_leave_finite_scores(seed, decades):
         try:
             model = LGMMC(gamma=None, random_state=0).fit(X, sample_weight=weights)
         except ValueError as error:
-            # Beside the largest weights those of the other kind of row may be nothing.
-            assert "positive sample_weight are the same" in str(error)  # noqa: PT017
+            # The weights of the other kind of row may be lost beside the largest ones.
+            assert "positive sample_weight are identical" in str(error)  # noqa: PT017
             assert np.unique(X[weights > 1e-12 * weights.max()], axis=0).shape[0] == 1
             return
     assert np.isfinite(model.intercept_).all()

@@ -51,7 +51,7 @@ def begun(monkeypatch):
 @pytest.mark.parametrize("n", [120, 2100])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("init", ["auto", "k-means", "random", "given"])
-def test_the_start_is_the_one_asked_for(begun, kind, init, n):
+def test_the_start_is_the_requested_one(begun, kind, init, n):
     X = mixed(n)
     given = X[:, 1] > 0.1
     parameters = {"method": "nystroem"} if kind is KernelCPMMC and n > 2000 else {}

@@ -1,4 +1,4 @@
-"""A sample of many rows goes first: the answer and the certificate are those of all rows."""
+"""A sample first: the result and the certificate are those of all rows."""
 
 import dask.array as da
 import numpy as np
@@ -99,7 +99,7 @@ def test_who_has_no_sample(few_are_many):
     labels = X[:, 0] > 0
     few, many = X[:1_000], np.repeat(X, 60, axis=1)
     assert first_sample(MarginProblem(LinearSpace(few), HingeLoss()), labels, 0) is None
-    # 240 features have their 100 rows each in no quarter of the rows.
+    # A quarter of the rows has fewer than 100 rows for each of 240 features.
     assert first_sample(MarginProblem(LinearSpace(many), HingeLoss()), labels, 0) is None
     assert first_sample(MarginProblem(LinearSpace(X), RandLoss()), labels, 0) is None
     K = KernelSpace(X @ X.T)

@@ -70,7 +70,7 @@ def assert_most_violated(loss, y, f, rho, flips, tol=1e-12):
 
 
 def case(rng, n):
-    """Labels, scores and a margin: with and without ties, wrong signs and lonely labels."""
+    """Labels, scores and a margin: with and without ties, wrong signs and single labels."""
     y = np.where(rng.random(n) < rng.choice([0.1, 0.5, 0.8]), 1.0, -1.0)
     f = rng.choice([0.1, 1.0, 10.0]) * (rng.normal(size=n) + rng.choice([0.0, 0.5, 2.0]) * y)
     if rng.random() < 0.3:
@@ -127,7 +127,7 @@ def test_degenerate_labels_and_scores(loss, y, f):
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 @pytest.mark.parametrize("n_plus", [0, 2, 4, 9])
 def test_losses_are_those_of_scikit_learn_and_the_metrics(loss, n_plus):
-    """Scores that ask for a set of flips get it, with its loss."""
+    """Scores constructed for a set of flips give this set, with its loss."""
     y = np.where(np.arange(9) < n_plus, 1, -1)
     for chosen in all_flips(9)[::7]:
         cut = loss.violated(y, np.where(chosen, -9.0, 9.0) * y, 1.0)

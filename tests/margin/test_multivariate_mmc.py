@@ -154,8 +154,8 @@ def test_the_scale_of_the_rows_does_not_matter_to_C_by_rule(kernel):
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"C": "scale"}, "C='scale' measures the rows.*threshold='fixed'"),
-        ({"C": "scale", "mode": "paper", "threshold": "adaptive"}, "C='scale' measures the rows"),
+        ({"C": "scale"}, "C='scale' depends on the scale.*threshold='fixed'"),
+        ({"C": "scale", "mode": "paper", "threshold": "adaptive"}, "C='scale' depends on the"),
         ({"C": "large", "mode": "paper"}, r"C must be.*'3\*scale'.*got 'large'"),
         ({"C": "0*scale", "mode": "paper"}, "C must be"),
         ({"C": "scale/0", "mode": "paper"}, "C must be"),

@@ -110,9 +110,9 @@ def test_a_step_is_one_pass(spread):
     passes = []
     with report_passes(passes.append):
         model = CPMMC(K, random_state=0).fit(in_blocks(X))
-    # Beside steps: first rows, checks, sample for starts, sizes, weighted mean (2), sizes, means,
-    # offsets, margin (2), first cuts (2), rows for prices, final mean, sizes, and a second where
-    # the sample was wrong about the need for prices.
+    # Besides steps: first rows, checks, sample for starts, sizes, weighted mean (2), sizes, means,
+    # offsets, margin (2), first cuts (2), rows for offsets, final mean, sizes, and a second if
+    # the sample was wrong about the need for offsets.
     assert len(passes) <= 1.1 * model.n_iter_ + 17
     assert sum("Picked" in one.figures for one in passes) <= 3
 
@@ -143,8 +143,8 @@ def test_a_fit_goes_on_from_its_checkpoint(tmp_path):
     ("floor", "weighted"),
     [(0.05, False), (0.15, False), (0.25, False), (0.15, True), (0.24, True)],
 )
-def test_prices_in_blocks_are_those_in_memory(monkeypatch, floor, weighted):
-    monkeypatch.setattr(cluster_sizes, "MANY_ROWS", 400)
+def test_offsets_in_blocks_are_those_in_memory(monkeypatch, floor, weighted):
+    monkeypatch.setattr(cluster_sizes, "MIN_SAMPLE", 400)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, 3))
     W = rng.normal(size=(3, K))
@@ -161,7 +161,7 @@ def test_prices_in_blocks_are_those_in_memory(monkeypatch, floor, weighted):
     assert shares_of_clusters(near.labels, K, p).min() >= floor * (1 - 1e-9)
 
 
-def test_clusters_that_no_rows_can_fill_are_told():
+def test_clusters_that_no_rows_can_fill_are_reported():
     X = np.repeat(np.eye(4), 30, axis=0)
     with pytest.raises(ValueError, match="Lower n_clusters"):
         CPMMC(5, random_state=0).fit(in_blocks(X, (50,)))

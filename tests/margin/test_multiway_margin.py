@@ -51,7 +51,7 @@ def test_digits_beat_k_means():
 )
 @pytest.mark.parametrize("kind", BOTH)
 def test_groups_at_the_mean_of_the_others_are_found(rng, centres, kind):
-    """Cones about the mean could not: this is what the offsets are for."""
+    """Cones around the mean could not find them: the offsets are needed."""
     centres = np.array(centres, dtype=float)
     y = np.arange(300) % len(centres)
     X = centres[y] + rng.standard_normal((300, 2))
@@ -61,7 +61,7 @@ def test_groups_at_the_mean_of_the_others_are_found(rng, centres, kind):
 
 @pytest.mark.parametrize(("k", "imbalance"), [(3, 20.0), (4, 6.0), (6, 10.0)])
 def test_small_groups_are_not_given_up(k, imbalance):
-    """One in C of the rows may be inside the margin; a small group must not be among them."""
+    """A share 1 / C of the rows may be inside the margin; a small group must not be among them."""
     X, y = make_blobs(
         600, n_features=4, centers=k, imbalance=imbalance, separation=7.0, random_state=0
     )
@@ -165,7 +165,7 @@ def test_a_weight_of_two_is_a_row_given_twice(blobs, rng, kind):
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_rows_of_weight_zero_count_for_nothing(blobs, rng, kind):
+def test_rows_of_weight_zero_have_no_effect(blobs, rng, kind):
     X, start = blobs
     far = np.vstack([X, 100.0 + rng.standard_normal((5, 5))])
     weights = np.r_[np.ones(90), np.zeros(5)]
@@ -188,19 +188,19 @@ def test_scaled_and_shifted_rows_have_the_same_clusters(blobs, kind):
 
 
 @pytest.mark.parametrize(
-    ("size", "least"), [(20, 20), (0.2, 18), (0.25, 22), (np.int64(22), 22), (1, 1)]
+    ("size", "minimum"), [(20, 20), (0.2, 18), (0.25, 22), (np.int64(22), 22), (1, 1)]
 )
-def test_least_sizes_are_kept(rng, size, least):
-    """Two groups that overlap, one far away: without a least size two of three would do."""
+def test_minimum_sizes_are_kept(rng, size, minimum):
+    """Two groups that overlap, one far away: without a minimum two clusters are enough."""
     X = rng.standard_normal((90, 3))
     X[:15] += 12.0
     for kind in BOTH:
         model = kind(4, min_cluster_size=size, random_state=0).fit(X)
-        assert np.bincount(model.labels_, minlength=4).min() >= least
+        assert np.bincount(model.labels_, minlength=4).min() >= minimum
         np.testing.assert_array_equal(model.predict(X), model.labels_)
 
 
-def test_without_a_least_size_clusters_empty():
+def test_without_a_minimum_size_clusters_become_empty():
     X = make_blobs(300, n_features=6, centers=6, imbalance=8.0, separation=3, random_state=0)[0]
     start = KMeans(6, n_init=10, random_state=0).fit_predict(X)
     source = LinearSpace(X, balanced_weights(start, None, np.bincount(start, minlength=6)))
@@ -210,14 +210,14 @@ def test_without_a_least_size_clusters_empty():
     assert np.bincount(kept.labels, minlength=6).min() >= 9
 
 
-def test_the_default_least_size_is_half_the_smallest_of_the_start(rng):
+def test_the_default_minimum_size_is_half_the_smallest_of_the_start(rng):
     X = rng.standard_normal((120, 2))
     start = np.repeat([0, 1, 2], [70, 30, 20])
     model = CPMMC(3, init=start).fit(X)
     assert np.bincount(model.labels_).min() >= 10
 
 
-def test_large_prices_go_by_smaller_ones(blobs):
+def test_a_large_C_is_reached_by_smaller_ones(blobs):
     X = blobs[0]
     model = CPMMC(4, C=8.0, random_state=0).fit(X)
     assert model.status_ is Status.CONVERGED
@@ -227,7 +227,7 @@ def test_large_prices_go_by_smaller_ones(blobs):
     assert direct.fit(X).n_iter_ < via.n_iter_
 
 
-def test_a_price_without_a_margin_keeps_the_clusters_of_a_smaller_one():
+def test_a_C_without_a_margin_keeps_the_clusters_of_a_smaller_one():
     X = np.random.default_rng(6).standard_normal((40, 1))
     with pytest.warns(ConvergenceWarning, match="at C=20 no hyperplane has a margin"):
         model = CPMMC(4, C=20.0, anneal=(1.2,), random_state=0).fit(X)
@@ -274,10 +274,14 @@ def test_start_labels_may_have_any_names(blobs, kind):
         ({"mode": "paper"}, ValueError, "mode='paper' has no meaning.*multiway='recursive'"),
         ({"balance": 0.0}, ValueError, r"balance=0.0 has no meaning.*min_cluster_size"),
         ({"balance_unit": "score"}, ValueError, "balance_unit='score' has no meaning"),
-        ({"init": "random"}, ValueError, "init='random' is for two clusters.*k-means"),
+        (
+            {"init": "random"},
+            ValueError,
+            "init='random' is only possible for two.*k-means",
+        ),
         ({"init": [0, 1] * 15}, ValueError, "init must hold n_clusters=3 different labels, got 2"),
         ({"init": np.array([0, "a", None] * 10, dtype=object)}, TypeError, "init holds labels of"),
-        ({"C": 0.9}, ValueError, "C=0.9 is too small: below 1.*Raise C"),
+        ({"C": 0.9}, ValueError, "C=0.9 is too small. Below 1.*Raise C"),
         ({"C": np.inf}, ValueError, "C must be greater than 0 and finite, got inf"),
         ({"n_init": 0}, ValueError, "n_init must be at least 1"),
         ({"min_cluster_size": 0}, ValueError, "min_cluster_size must be at least 1"),
@@ -287,12 +291,12 @@ def test_start_labels_may_have_any_names(blobs, kind):
         (
             {"n_clusters": 2, "min_cluster_size": 3},
             ValueError,
-            "min_cluster_size=3 is for more than two clusters.*balance",
+            "min_cluster_size=3 is only used for more than two clusters.*balance",
         ),
         (
             {"multiway": "recursive", "min_cluster_size": 3},
             ValueError,
-            "min_cluster_size=3 is for more than two clusters with multiway='joint'",
+            "min_cluster_size=3 is only used for more than two clusters with multiway='joint'",
         ),
     ],
 )
@@ -312,7 +316,7 @@ def test_too_few_different_rows_are_named(kind):
 
 def test_a_cluster_of_the_start_without_weight_is_named(rng):
     weights = np.r_[np.zeros(10), np.ones(20)]
-    with pytest.raises(ValueError, match="positive weight in 2 of n_clusters=3"):
+    with pytest.raises(ValueError, match="positive weight in only 2 of n_clusters=3"):
         CPMMC(3, init=np.repeat([0, 1, 2], 10)).fit(rng.standard_normal((30, 2)), None, weights)
 
 

@@ -20,7 +20,7 @@ from volmar.margin.engine.losses import Violated
 from volmar.margin.engine.starts import principal_scores
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.multiway.cluster_sizes import MANY_ROWS, shares_of_clusters, sized_labels
+from volmar.margin.multiway.cluster_sizes import MIN_SAMPLE, shares_of_clusters, sized_labels
 from volmar.margin.multiway.descent import NearestMean, balanced_weights
 from volmar.margin.multiway.problem import EVENLY, MultiwayHinge, MultiwayMarginProblem
 from volmar.solvers import CuttingPlaneResult, Status
@@ -31,8 +31,8 @@ BOTH = [CPMMC, KernelCPMMC]
 # ---------------------------------------------------------------------- sizes
 
 
-def size_prices(f, shares, floor):
-    """The prices of `sized_labels`, whose labels are those of the scores with them."""
+def size_offsets(f, shares, floor):
+    """Return the offsets of `sized_labels`, and check that they give its labels."""
     sized = sized_labels(f, shares, floor)
     if sized is None:
         return None
@@ -41,21 +41,21 @@ def size_prices(f, shares, floor):
 
 
 def labellings(n, k, p, floor):
-    """All labels whose clusters have the least share."""
+    """All labels whose clusters have the minimum share."""
     every = np.array(list(itertools.product(range(k), repeat=n)))
     sizes = np.stack([(every == c) @ p for c in range(k)], axis=1)
     return every[sizes.min(axis=1) >= floor - 1e-12]
 
 
 @given(seed=st.integers(0, 10**6), k=st.integers(2, 3), count=st.integers(1, 2))
-@example(seed=6781, k=3, count=2)  # bidding in groups alone takes dozens of rounds here
+@example(seed=6781, k=3, count=2)  # raising offsets in groups alone takes dozens of rounds here
 @settings(max_examples=60, deadline=None)
-def test_prices_give_the_best_labels_of_these_sizes(seed, k, count):
+def test_offsets_give_the_best_labels_of_these_sizes(seed, k, count):
     rng = np.random.default_rng(seed)
     n = 7
     # Shifted, so that some clusters are often empty.
     f = rng.standard_normal((n, k)) + 3.0 * rng.standard_normal(k)
-    b = size_prices(f, None, count / n)
+    b = size_offsets(f, None, count / n)
     labels = np.argmax(f + b, axis=1)
     assert np.bincount(labels, minlength=k).min() >= count
     assert b.min() >= 0.0
@@ -65,65 +65,65 @@ def test_prices_give_the_best_labels_of_these_sizes(seed, k, count):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_prices_are_the_dual_of_the_transport_problem(rng, weighted):
+def test_offsets_are_the_dual_of_the_transport_problem(rng, weighted):
     n, k, floor = 60, 5, 0.15
     p = rng.dirichlet(np.full(n, 5.0)) if weighted else np.full(n, 1 / n)
     for _ in range(10):
         f = rng.standard_normal((n, k)) + 2.0 * rng.standard_normal(k)
-        b = size_prices(f, p if weighted else None, floor)
+        b = size_offsets(f, p if weighted else None, floor)
         sizes = np.kron(np.ones(n), np.eye(k)) * -1.0
         whole = np.kron(np.eye(n), np.ones(k))
         lp = optimize.linprog(
             -f.ravel(), A_ub=sizes, b_ub=np.full(k, -floor), A_eq=whole, b_eq=p, method="highs"
         )
-        # Weak duality holds for all prices; the whole rows of a cluster overshoot its least size.
+        # Weak duality holds for all offsets; whole rows make a cluster exceed its minimum size.
         dual = p @ (f + b).max(axis=1) - floor * b.sum()
         assert dual >= -lp.fun - 1e-9
         assert dual <= -lp.fun + (2 * p.max() * b.sum() if weighted else 1e-6)
         found = shares_of_clusters(np.argmax(f + b, axis=1), k, p)
         assert found.min() >= floor * (1 - 1e-9)
-        # A price is paid for a size that is just reached.
+        # An offset is positive only if the minimum size is just reached.
         assert np.all(found[b > 0] <= floor + (2 * p.max() if weighted else 1e-9))
 
 
-def test_prices_are_zero_where_no_cluster_is_too_small(rng):
+def test_offsets_are_zero_if_no_cluster_is_too_small(rng):
     f = np.eye(4)[np.arange(40) % 4] + 0.1 * rng.random((40, 4))
-    np.testing.assert_array_equal(size_prices(f, None, 0.25), 0.0)
+    np.testing.assert_array_equal(size_offsets(f, None, 0.25), 0.0)
 
 
 def test_clusters_that_score_alike_share_rows():
-    """Two clusters whose scores are nearly the same everywhere: no bidding a row at a time."""
+    """Two clusters whose scores are nearly the same: offsets must not rise row by row."""
     rng = np.random.default_rng(0)
     f = np.column_stack([5.0 + rng.random(3000), 1e-6 * rng.random((3000, 2))])
-    b = size_prices(f, None, 0.2)
+    b = size_offsets(f, None, 0.2)
     assert np.bincount(np.argmax(f + b, axis=1)).min() == 600
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_prices_of_many_rows_are_those_of_a_sample_with_room(rng, weighted):
-    n, k, floor = 6 * MANY_ROWS, 5, 0.12
+def test_offsets_of_many_rows_are_those_of_a_sample_with_room(rng, weighted):
+    n, k, floor = 6 * MIN_SAMPLE, 5, 0.12
     p = rng.dirichlet(np.full(n, 5.0)) if weighted else None
     f = rng.standard_normal((n, k)) + np.array([3.0, 0.0, 0.0, 0.0, -1.0])
-    b = size_prices(f, p, floor)
+    b = size_offsets(f, p, floor)
     found = shares_of_clusters(np.argmax(f + b, axis=1), k, p)
     assert found.min() >= floor * (1 - 1e-9)
-    # The smallest clusters have at most some standard errors of the sample more than they need.
-    assert np.all(found[b > 0] <= floor + 6 * np.sqrt(floor / MANY_ROWS))
+    # The smallest clusters exceed the minimum by at most some standard errors of the sample.
+    assert np.all(found[b > 0] <= floor + 6 * np.sqrt(floor / MIN_SAMPLE))
 
 
 def test_exactly_equal_sizes_of_many_rows():
-    """No sample with room has them: the auction is held among all rows."""
+    """No sample with larger clusters exists, so the auction runs on all rows."""
     rng = np.random.default_rng(0)
-    n = 2 * MANY_ROWS + 2
+    n = 2 * MIN_SAMPLE + 2
     f = rng.standard_normal((n, 2)) + np.array([1.0, 0.0])
-    b = size_prices(f, None, 0.5)
+    b = size_offsets(f, None, 0.5)
     assert np.bincount(np.argmax(f + b, axis=1)).tolist() == [n // 2, n // 2]
 
 
-def test_too_few_different_rows_have_no_prices():
+def test_too_few_different_rows_have_no_offsets():
     f = np.repeat(np.array([[2.0, 1.0, 0.0], [0.0, 1.0, 3.0]]), 5, axis=0)
-    assert size_prices(f, None, 0.2) is None
-    assert size_prices(np.zeros((6, 3)), None, 0.2) is None
+    assert size_offsets(f, None, 0.2) is None
+    assert size_offsets(np.zeros((6, 3)), None, 0.2) is None
 
 
 # ---------------------------------------------------------------------- hinge, cuts
@@ -211,7 +211,7 @@ def test_a_cut_is_the_sum_of_its_rows(rng, kind):
 
 
 def optimum(Z, p, y, beta, C):
-    """The convex problem of given labels, one slack a row, by an independent solver."""
+    """The convex problem of given labels, one slack per row, by an independent solver."""
     n, k = len(y), beta.size
     W, rho, xi = cp.Variable((Z.shape[1], k)), cp.Variable(), cp.Variable(n)
     F = Z @ W + np.ones((n, 1)) @ cp.reshape(rho * beta, (1, k), order="C")
@@ -248,15 +248,15 @@ def test_cuts_solve_the_convex_problem_of_given_labels(rng, kind, C):
 
 
 @pytest.mark.parametrize("kind", ["linear", "rbf"])
-@pytest.mark.parametrize("least", [0.0, 0.2])
-def test_the_bound_holds_for_the_labels_found(kind, least):
+@pytest.mark.parametrize("minimum", [0.0, 0.2])
+def test_the_bound_holds_for_the_labels_found(kind, minimum):
     for seed in range(3):
         rng = np.random.default_rng(seed)
         X, labels = overlapping_groups(rng, n=50)
-        problem, Z, p, beta = problem_of(X, labels, kind, min_share=least)
+        problem, Z, p, beta = problem_of(X, labels, kind, min_share=minimum)
         # A start whose clusters are large enough.
-        labels = NearestMean.of(problem.space, labels, 4, least).labels
-        assert np.bincount(labels).min() >= least * 50
+        labels = NearestMean.of(problem.space, labels, 4, minimum).labels
+        assert np.bincount(labels).min() >= minimum * 50
         result = maximise_margin(problem, labels, C=2.0, tol=1e-3)
         assert result.status in (Status.CONVERGED, Status.CYCLE)
         assert np.all(np.diff(result.history) <= 0)
@@ -265,13 +265,13 @@ def test_the_bound_holds_for_the_labels_found(kind, least):
         assert exact <= result.objective + 1e-8
         if result.status is Status.CONVERGED:
             assert result.gap <= 1e-3 * abs(result.lower_bound)
-        assert np.bincount(result.labels, minlength=4).min() >= least * 50
+        assert np.bincount(result.labels, minlength=4).min() >= minimum * 50
         raw = result.scores - result.rho * beta
         np.testing.assert_array_equal(np.argmax(raw + result.t, axis=1), result.labels)
 
 
-def test_labels_without_a_lower_bound_are_none_of_the_problem():
-    """With w = 0, offsets alone put all rows on the right side where one cluster has most."""
+def test_labels_without_a_lower_bound_are_not_allowed():
+    """With w = 0, offsets alone put all rows on the right side if one cluster has nearly all."""
     X = np.arange(10.0)[:, None]
     problem = MultiwayMarginProblem(
         LinearSpace(X), MultiwayHinge(np.array([2.0, 0.0, 0.0])), min_m=0.5

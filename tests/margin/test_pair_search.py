@@ -27,7 +27,7 @@ def all_labellings(n, k):
 
 
 def deltas(y, others):
-    """One less the Rand index, pair by pair."""
+    """One minus the Rand index, pair by pair."""
     i, j = np.triu_indices(y.size, 1)
     return ((others[:, i] == others[:, j]) != (y[i] == y[j])).mean(axis=1)
 
@@ -58,7 +58,7 @@ def test_no_labelling_asks_for_more_slack(n, k):
         assert found.slack == pytest.approx(slacks(y, f, rho, found.labels[None])[0], abs=1e-11)
         assert found.slack == pytest.approx(exact, abs=1e-11 * scale)
         assert found.upper >= exact - 1e-9 * scale
-        # What is left is due to fractions of rows.
+        # The remaining difference is due to fractions of rows.
         assert found.upper <= exact + rho * (1e-3 + k**2 / (2 * n * (n - 1))) + 1e-9
 
 
@@ -186,7 +186,7 @@ def test_iris_at_once_is_better_than_by_splits():
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"loss": "nmi"}, "loss='nmi' has no certified search.*loss='rand'"),
+        ({"loss": "nmi"}, "loss='nmi' cannot be used for n_clusters=.*loss='rand'"),
         ({"loss": "rand", "mode": "paper"}, "mode='paper' has no meaning"),
         ({"loss": "rand", "threshold": "fixed"}, "threshold='fixed' has no meaning"),
         ({"loss": "rand", "balance": 0.1}, "balance=0.1 has no meaning"),
@@ -203,7 +203,7 @@ def test_what_has_no_joint_problem_is_refused(parameters, match):
 
 def test_a_minimum_size_is_for_clusters_at_once():
     X, _ = make_blobs(60, centers=3, random_state=0)
-    with pytest.raises(ValueError, match="min_cluster_size=5 is for more than two"):
+    with pytest.raises(ValueError, match="min_cluster_size=5 is only used for more than two"):
         MultivariateMMC(3, loss="rand", min_cluster_size=5).fit(X)
     settings = {"loss": "rand", "multiway": "joint", "random_state": 0}
     model = MultivariateMMC(3, min_cluster_size=15, **settings).fit(X)

@@ -45,7 +45,7 @@ def test_a_vector_is_a_fixed_point_with_the_best_coefficients(n_basis, weighted,
     p = np.full(len(X), 1 / len(X)) if weights is None else weights / weights.sum()
     v = p * np.where(X[:, 0] > 1.5, 1.0, -1.0) * (rng.random(len(X)) < 0.7)
     psi = space.vector(v)
-    assert space.n_diverged < 6  # a search that ended nowhere began anew, and ended
+    assert space.n_diverged < 6  # a search that diverged was restarted and converged
     B, beta = psi.vectors, psi.coefficients
     # Eq. 49, by the whole kernel matrix.
     K = rbf_kernel(B, gamma=0.1)
@@ -59,7 +59,7 @@ def test_a_vector_is_a_fixed_point_with_the_best_coefficients(n_basis, weighted,
         others = before * K[:-1, -1]
     fixed = (r @ X - others @ B[: others.size]) / (r.sum() - others.sum())
     np.testing.assert_allclose(B[-1], fixed, atol=1e-6)
-    # Eq. 43, and that more vectors leave less of it.
+    # Eq. 43, and more vectors leave a smaller residual.
     square = v @ rbf_kernel(X, gamma=0.1) @ v
     left = square - 2 * beta @ (K @ beta) + beta @ K @ beta
     assert left == pytest.approx(square - float(space.inner(psi, [psi])[0]))
@@ -74,7 +74,7 @@ def test_a_search_ends_by_the_printed_step_and_counts_what_ends_nowhere():
     near.vector(v)
     # Steps of rows this close are below delta = 0.01, which has the units of X: one step.
     assert near.n_passes - passes == 2
-    far = PrintedBasisSpace(X, gamma=1e8, random_state=0)  # sees no row from between them
+    far = PrintedBasisSpace(X, gamma=1e8, random_state=0)  # no row is near a point between them
     assert far.n_diverged >= 6
     assert np.isfinite(far.vector(v).image).all()
 
@@ -159,7 +159,7 @@ def estimate_basis(X, z, gamma, random):
 
 
 def literal(X, y, gamma, C, l, threshold, random, eta=0.01, eps=0.1):  # noqa: E741 -- the paper's
-    """Algorithm 3, line by line; labels change outside, and a cut that comes back ends a loop."""
+    """Algorithm 3, line by line; labels change outside, and a recurring cut ends a loop."""
     n = len(X)
     b0, beta0 = estimate_basis(X, np.ones(n), gamma, random)
     values = []
@@ -264,9 +264,9 @@ def test_every_setting_has_rows_on_both_sides(init, l_of_paper, gamma):
     assert ended == (result.status is Status.CONVERGED) or result.status is Status.MAX_ITER
 
 
-def test_a_cut_that_comes_back_is_told_from_convergence():
+def test_a_recurring_cut_does_not_count_as_convergence():
     X = groups(100, apart=1.0)
-    with pytest.warns(ConvergenceWarning, match="cut violated most came back.*Raise n_basis"):
+    with pytest.warns(ConvergenceWarning, match="violated cut was found again.*Raise n_basis"):
         model = SKMMC(mode="paper", random_state=0).fit(X)
     assert model.status_ is Status.CYCLE
     assert model.result_.n_repeated >= 1
@@ -283,7 +283,7 @@ def test_parameters_of_the_paper_and_of_the_library():
     one = quietly(SKMMC(mode="paper", random_state=0), X)
     other = quietly(SKMMC(mode="paper", basis="single", n_basis=1, gamma="rms", random_state=0), X)
     assert one.objective_ == other.objective_
-    with pytest.raises(ValueError, match="basis='split' is not the paper's"):
+    with pytest.raises(ValueError, match="basis='split' cannot be used with mode='paper'"):
         SKMMC(mode="paper", basis="split").fit(X)
     default = SKMMC(random_state=0).fit(X)
     same = SKMMC(basis="split", max_basis=50, C=2.0, random_state=0).fit(X)

@@ -49,7 +49,7 @@ def machines(K, C, balance=None):
 
 @pytest.mark.parametrize(("C", "apart"), [(0.2, 3.0), (1.0, 3.0), (5.0, 1.0)])
 def test_no_labels_are_below_the_bound(C, apart, rng):
-    """With a <= C / 2 the dual is the primal for every labelling, and its relaxation below all."""
+    """With a <= C / 2 the dual is the primal for every labelling, and the relaxation below."""
     X, _ = groups(rng, 6, apart)
     K = rbf_kernel(X, gamma=0.2)
     values = machines(K, C, balance=1.0)
@@ -78,7 +78,7 @@ def test_the_bound_is_tight_and_the_printed_scale_is_not_one():
     right = solve_elliptope_saddle(K, C=C / 2, unit_norm=False, balance=0.0)
     assert right.objective == pytest.approx(best, rel=1e-5)
     printed = solve_elliptope_saddle(K, C=C, unit_norm=False, balance=0.0)
-    assert printed.lower_bound > 1.2 * best  # no bound at all
+    assert printed.lower_bound > 1.2 * best  # not a bound
     doubled = min(machines(K, 2 * C, balance=0.0).values())
     assert printed.objective == pytest.approx(doubled, rel=1e-5)
 
@@ -145,7 +145,7 @@ def test_margin_clustering_is_hard_label_volume_clustering_with_eta_zero():
     assert found.objective == pytest.approx(margin, rel=1e-5)
     assert found.eta == 0.0
     assert found.is_certified(1e-5)
-    # Eta is what sets them apart.
+    # They differ only by eta.
     assert equation_22(K, 1.0, eta=-1.0) != pytest.approx(margin, rel=1e-2)
     paper = quietly(SDPMMC(kernel="precomputed", mode="paper", random_state=0), K)
     assert paper.objective_ == pytest.approx(margin, rel=1e-5)
@@ -181,7 +181,7 @@ def test_defaults_on_groups_and_circles():
         assert clustering_error(y, SDPMMC(random_state=0).fit(X).labels_) == 0.0
 
 
-def test_random_rounding_is_never_dearer():
+def test_random_rounding_never_has_a_larger_objective():
     X, _ = make_two_moons(40, random_state=0)
     one = quietly(SDPMMC(random_state=0), X).result_
     two = quietly(SDPMMC(rounding="random", random_state=0), X).result_
@@ -255,15 +255,15 @@ def test_degenerate_data(rng):
     ],
 )
 def test_rows_that_are_the_same_to_the_kernel_are_refused(settings, X):
-    with pytest.raises(ValueError, match=r"all rows of X are the same to this kernel"):
+    with pytest.raises(ValueError, match=r"all rows of X are identical under the kernel"):
         SDPMMC(**settings).fit(X)
 
 
 def test_a_far_from_two_groups_matrix_is_warned_of_but_certified():
-    """Three equal groups: `spread` and a warning speak of the labels, `status` of the value."""
+    """Three equal groups: `spread` and a warning concern the labels, `status` the value."""
     X = np.repeat([[0.0, 0.0], [4.0, 0.0], [2.0, 3.4]], 10, axis=0)
     X = X + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
-    with pytest.warns(UserWarning, match=r"far from two groups.*may be one choice of several"):
+    with pytest.warns(UserWarning, match=r"ratio of the second.*may be one choice of several"):
         model = SDPMMC(balance=1.0, random_state=0).fit(X)
     assert model.result_.spread > 0.5
     assert model.result_.status is Status.CONVERGED
@@ -279,7 +279,7 @@ def unequal(name):
 
 @pytest.mark.parametrize("name", ["iris", "wine", "groups"])
 def test_balance_closes_the_gap_on_unequal_groups(name):
-    """Of iris the last digit depends on the seed: there the gap, not the status, is asked for."""
+    """The last digit for iris depends on the seed, so the gap is checked, not the status."""
     X = unequal(name)
     model = quietly(SDPMMC(balance=1.0, random_state=0), X)
     result = model.result_
@@ -373,7 +373,7 @@ def test_unequal_groups_without_balance(rng):
     assert SDPMMC(kernel="linear", random_state=0).fit(X).result_.is_certified(1e-5)
     printed = quietly(SDPMMC(mode="paper", random_state=0), X)
     M = printed.result_.factor @ printed.result_.factor.T
-    assert M.mean() > 0.9  # next to all ones
+    assert M.mean() > 0.9  # nearly all ones
 
 
 @pytest.mark.parametrize(
@@ -402,12 +402,12 @@ def test_bad_kernel_matrices(rng):
     A = rng.standard_normal((12, 12))
     with pytest.raises(ValueError, match=r"must be symmetric.*\(K \+ K.T\) / 2"):
         SDPMMC(kernel="precomputed").fit(A)
-    with pytest.raises(ValueError, match="positive semidefinite, its smallest eigenvalue") as seen:
+    with pytest.raises(ValueError, match="positive semidefinite, but its smallest") as seen:
         SDPMMC(kernel="precomputed").fit(A + A.T)
-    shift = float(str(seen.value).split("add ")[1].split()[0])  # the remedy is one
-    mended = SDPMMC(kernel="precomputed", random_state=0)
-    quietly(mended, A + A.T + 1.01 * shift * np.eye(12))
-    assert np.isfinite(mended.objective_)
+    shift = float(str(seen.value).split("add ")[1].split()[0])  # the remedy works
+    shifted = SDPMMC(kernel="precomputed", random_state=0)
+    quietly(shifted, A + A.T + 1.01 * shift * np.eye(12))
+    assert np.isfinite(shifted.objective_)
 
 
 @pytest.mark.parametrize("kind", [SDPMMC, GMMC])
@@ -420,8 +420,8 @@ def test_a_kernel_without_a_margin_is_refused_by_name(kind):
 def test_one_cluster_is_recognised_in_paper_mode():
     """Not centred and without a bound on row sums, M = 11' is the only solution."""
     X, _ = make_two_circles(60, random_state=0)
-    with pytest.warns(UserWarning, match=r"it is all ones, one cluster.*mode='default', which"):
+    with pytest.warns(UserWarning, match=r"It is all ones.*mode='default', which"):
         model = SDPMMC(mode="paper", gamma=8.0, random_state=0).fit(X)
     assert model.result_.one_cluster
-    with pytest.warns(UserWarning, match="far from two groups"):
+    with pytest.warns(UserWarning, match="ratio of the second"):
         assert not SDPMMC(random_state=0).fit(X).result_.one_cluster

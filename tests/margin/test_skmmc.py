@@ -155,8 +155,8 @@ def test_groups_are_found_with_every_loss(loss):
     np.testing.assert_allclose(model.decision_function(X), by_hand, atol=1e-9)
 
 
-def test_the_error_rate_is_cpmmc_at_the_same_price():
-    """Theorem 2 in its right form: means for sums, and twice the share of flips as the loss."""
+def test_the_error_rate_is_cpmmc_at_the_same_C():
+    """Theorem 2, corrected: means for sums, and twice the share of flips as the loss."""
     X, _ = digits(8, 9)
     start = KMeans(2, n_init=1, random_state=0).fit(X).labels_
     uni = CPMMC(C=4.0, init=start, tol=1e-3).fit(X)
@@ -166,16 +166,16 @@ def test_the_error_rate_is_cpmmc_at_the_same_price():
 
 
 @pytest.mark.parametrize("loss", ["fbeta", "nmi"])
-@pytest.mark.parametrize(("pair", "least"), [((1, 7), 1.0), ((2, 7), 1.0), ((3, 8), 0.77)])
-def test_digits_agree_with_the_paper(loss, pair, least):
+@pytest.mark.parametrize(("pair", "minimum"), [((1, 7), 1.0), ((2, 7), 1.0), ((3, 8), 0.77)])
+def test_digits_agree_with_the_paper(loss, pair, minimum):
     X, y = digits(*pair)
     settings = {"C": 10.0, "balance": 0.0, "init": "k-means", "random_state": 0}
     labels = MultivariateMMC(loss=loss, **settings).fit(X).labels_
-    assert normalized_mutual_info_score(y, labels, average_method="geometric") >= least - 1e-12
+    assert normalized_mutual_info_score(y, labels, average_method="geometric") >= minimum - 1e-12
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_history_never_rises_at_one_price(loss):
+def test_history_never_rises_at_one_C(loss):
     X, _ = digits(8, 9)
     start = KMeans(2, n_init=1, random_state=0).fit(X).labels_
     model = MultivariateMMC(loss=loss, C=3.0, anneal=(), init=start).fit(X)

@@ -32,7 +32,7 @@ def _threads():
 
 
 def clouds(n=N, d=6, seed=0):
-    """Two Gaussian clouds of unequal size, and which row is of the second."""
+    """Two Gaussian clouds of unequal size, and a mask of the rows of the second."""
     rng = np.random.default_rng(seed)
     y = rng.random(n) < 0.4
     return rng.normal(size=(n, d)) + 3.0 * y[:, None] * np.eye(d)[2], y
@@ -107,7 +107,7 @@ def test_a_basis_close_to_dependent_magnifies_rounding():
     here, there, _ = both(X, D, gamma="4*rms", C=4.0, max_basis=30)
     assert len(here.basis_vectors_) == 30
     check_same(here, there, X, D, atol=1e-9)
-    # One in the last of the width's digits is seen: it must not depend on the blocks.
+    # A change of 1 in the last digit of the width has an effect: it must not depend on blocks.
     gamma = here.gamma_ * (1 - 2e-12)
     other = SKMMC(gamma=gamma, C=4.0, max_basis=30, random_state=0).fit(X)
     assert np.abs(other.decision_function(X) - here.decision_function(X)).max() > 1e-9
@@ -196,13 +196,13 @@ def test_a_data_frame():
 def test_a_step_is_one_pass_and_another_where_the_basis_grows(parameters):
     X, _ = clouds()
     _, model, passes = both(X, in_blocks(X), balance=0.05, **parameters)
-    # Beside steps: first rows, checks, width, pilot, sample for starts, first cut, last labels.
-    # Where both cuts of a relabelling find vectors, the second is asked for anew.
+    # Besides steps: first rows, checks, width, pilot, sample for starts, first cut, last labels.
+    # If both cuts of a relabelling find vectors, the second is requested again.
     assert len(passes) <= model.n_iter_ + 2 * len(model.basis_vectors_) + 8
     assert len(passes) <= 3 * model.n_iter_ + 8
     steps = [p for p in passes if "Sum" in p.figures and "Combination" in p.figures]
     assert len(steps) <= model.n_iter_ + 1
-    # Rows are brought here thrice: first ones, pilot, starts. Entries of vectors never are.
+    # Rows are loaded three times: first ones, pilot, starts. Entries of vectors never are.
     assert sum("Picked" in p.figures for p in passes) == 3
 
 
@@ -296,7 +296,7 @@ def test_vectors_are_computed_at_the_rows_that_are_here():
     assert passes == []
 
 
-def test_what_is_asked_for_ahead_leaves_the_basis_alone():
+def test_prefetched_requests_do_not_change_the_basis():
     X, y = clouds()
     source = BasisSpace(as_table(in_blocks(X)), gamma=0.05, random_state=0)
     labels = source._images.table.beside(da.from_array(np.where(y, 1.0, -1.0), chunks=1300))
@@ -404,5 +404,5 @@ def test_equal_rows_are_refused(value, dtype):
 
 def test_too_wide_a_kernel_warns():
     X, _ = clouds()
-    with pytest.warns(UserWarning, match="so small that all rows look alike"):
+    with pytest.warns(UserWarning, match="all rows look alike to a kernel"):
         SKMMC(gamma=5e-9, random_state=0).fit(in_blocks(X))

@@ -40,7 +40,7 @@ from volmar.metrics import clustering_error
 from volmar.models import load_model, save_model
 from volmar.rows import NystroemMap
 
-# Every method, and the parameter with which halves are asked for, as before there was a default.
+# Every method, with the parameter that requests halves, the former default.
 HALVED = {
     CPMMC: {"balance": 0.05},
     KernelCPMMC: {"balance": 0.05},
@@ -84,7 +84,7 @@ def test_a_small_group_is_found(kind, share, distance, d):
 
 @pytest.mark.parametrize("kind", HALVED)
 def test_a_given_balance_is_kept(kind):
-    """It is what halves a group: the same data, and the default of the time before."""
+    """A given balance splits a group in halves: the same data with the former default."""
     X, y = blobs()
     model = quietly(kind(random_state=0, **HALVED[kind]), X)
     assert model.balance_ == HALVES
@@ -120,7 +120,7 @@ def test_sparse_and_single_rows(kind, form):
 
 @pytest.mark.parametrize("kind", [KernelCPMMC, LGMMC, IterSVR, GMMC, SDPMMC])
 def test_a_kernel_matrix(kind):
-    """Without rows there is two-means in the feature space, or the leading component."""
+    """Without rows, k-means in the feature space or the leading component is used."""
     X, y = blobs(share=0.15)
     model = quietly(kind(kernel="precomputed", random_state=0), rbf_kernel(X, gamma=0.02))
     assert clustering_error(y, model.labels_) <= 0.03
@@ -235,7 +235,7 @@ def test_weights_are_sizes(kind):
 
 
 @pytest.mark.parametrize("kind", WEIGHTED)
-def test_rows_without_weight_have_no_say(kind):
+def test_rows_without_weight_have_no_effect(kind):
     X, y = blobs()
     far = np.vstack([X, np.random.default_rng(1).normal([80.0, -60.0], size=(300, 2))])
     weights = np.repeat([1.0, 0.0], [len(X), 300])
@@ -280,7 +280,7 @@ def test_labels_given_in_blocks():
 
 
 def start_of(X, labels):
-    """Return halves from these labels, and what their own sizes lead to."""
+    """Return the results for these labels with halves and with their own sizes."""
     view = LinearSpace(X)
     problem = MarginProblem(view, HingeLoss(), tau=0.05)
     even = maximise_margin(problem, labels, C=1.2 / 0.95, tol=0.1)
@@ -288,7 +288,7 @@ def start_of(X, labels):
 
 
 def test_a_tail_is_no_group():
-    """Of one lump a cut through the tail has a smaller margin than halves."""
+    """In a single group, a cut through the tail has a smaller margin than halves."""
     X = np.random.default_rng(0).normal(size=(500, 2))
     for share in (0.05, 0.1, 0.2):
         labels = (X[:, 0] > np.quantile(X[:, 0], 1 - share)).astype(int)
@@ -298,7 +298,7 @@ def test_a_tail_is_no_group():
 
 
 def test_a_few_outliers_are_no_group():
-    """They have a wide margin and little of the spread."""
+    """They have a wide margin and a small part of the variance."""
     X, y = blobs(n=400, share=0.5, distance=6.0)
     X[:3] = [20.0, -15.0]
     even, found = start_of(X, (np.arange(400) < 3).astype(int))
@@ -355,7 +355,7 @@ def test_lengths_of_kernels():
 
 @pytest.mark.parametrize("kind", HALVED)
 def test_rows_that_are_all_the_same_are_refused_as_before(kind):
-    with pytest.raises(ValueError, match=r"same|both sides|differ"):
+    with pytest.raises(ValueError, match=r"identical|both sides|differ"):
         quietly(kind(random_state=0), np.ones((20, 2)))
 
 
@@ -370,7 +370,7 @@ def test_bad_balance():
         LGMMC(balance=1.0).fit(X)
     with pytest.raises(ValueError, match="balance must be one of 'auto'"):
         SDPMMC(balance="even").fit(X)
-    with pytest.raises(ValueError, match="Leave it out; min_cluster_size"):
+    with pytest.raises(ValueError, match="Use min_cluster_size to limit"):
         CPMMC(3, balance=0.05).fit(X)
 
 

@@ -1,4 +1,4 @@
-"""Few rows of many columns: the margins of the rows as they are."""
+"""Few rows with many columns have the same margins as without the basis of their span."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def groups(n=60, d=300, k=2, shift=1.5, seed=0):
 
 @pytest.fixture
 def by_columns(monkeypatch):
-    """Let a fit take products with the columns, whatever the shape of X."""
+    """Make fits use products with the columns for any shape of X."""
 
     def fitted(model, X, *args, **kwargs):
         with monkeypatch.context() as patch:

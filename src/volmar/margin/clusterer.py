@@ -1,4 +1,4 @@
-"""What the estimators on the margin engine share."""
+"""Base class of the estimators that use the margin engine."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from volmar.margin.multiway.joint import check_joint, cluster_jointly, joint_sta
 from volmar.rows import cluster_sizes
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
-# Starts to compare.
+# Default number of starts to compare.
 N_INIT = 4
-# Ratio of successive values of C on the way to C, and the first of more than two clusters: at
-# lower ones the hinge gives up whole clusters.
+# Ratio of successive values of C in the annealing, and its first value for more than two clusters.
+# At smaller values the hinge gives up whole clusters.
 ANNEALING_STEP = 2.5
 FIRST_JOINT_C = 2.0
 ONE_SIDE = (
-    "no hyperplane found has rows on both sides: check that the rows of X differ, or start from "
+    "no hyperplane found has rows on both sides. Check that the rows of X differ, or start from "
     "other labels (init)."
 )
 
@@ -51,8 +51,8 @@ ONE_SIDE = (
 class MarginInputs:
     """The rows, their sample weights, and the shares of the two sides that count as balanced.
 
-    A run that takes the sizes of its start leaves the rows here with the weights of
-    `equal_weights`, which the fitted hyperplane belongs to.
+    A run that adopts the sizes of its start replaces `space` by rows with the weights of
+    `equal_weights`. The fitted hyperplane belongs to these weights.
     """
 
     space: Any
@@ -63,9 +63,9 @@ class MarginInputs:
 class MarginClusterer(Clusterer):
     """Parameters, starts and descent of a clusterer on the margin engine.
 
-    A subclass says how it sees rows (`_feature_space`) and, where it is not the hinge, what errors
-    cost (`_loss`). More than two clusters are found by splitting again, or at once by those that
-    have the parameter `multiway`.
+    A subclass defines the feature space of the rows (`_feature_space`) and, if it is not the
+    hinge, the loss (`_loss`). More than two clusters are found by recursive splitting, or at once
+    by subclasses that have the parameter `multiway`.
     """
 
     C: Any
@@ -83,11 +83,11 @@ class MarginClusterer(Clusterer):
     multiway: str = "recursive"
     min_cluster_size: Any = None
     max_cluster_size: Any = None
-    #: Where a guided fit begins.
+    #: Start of a guided fit.
     _origin: Origin | None = None
     _hyperplane: Any
     _paper_loop: ClassVar[Callable[..., MarginResult]] = staticmethod(relabelling_outside)
-    # The paper is SKMMC: sec. 5.1 has C, cut_tol and cccp_tol, 5.3 balance.
+    # From the SKMMC paper: C, cut_tol and cccp_tol of sec. 5.1, balance of sec. 5.3.
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {"C": 2.0, "threshold": "adaptive", "balance": BALANCE, "max_iter": 1000},
         "paper": {
@@ -104,10 +104,10 @@ class MarginClusterer(Clusterer):
 
     @abstractmethod
     def _feature_space(self, X: Any, weights: NDArray | None) -> FeatureSpace:
-        """Return how the rows are seen."""
+        """Return the feature space of the rows."""
 
     def _loss(self, space: FeatureSpace) -> Loss:
-        """Return what margin errors cost."""
+        """Return the loss of margin errors, by default the hinge."""
         return HingeLoss(space.shares)
 
     def _is_joint(self) -> bool:
@@ -133,8 +133,8 @@ class MarginClusterer(Clusterer):
                 check_number(name, value, low=0.0, open_low=True)
                 if self.mode != "paper":
                     raise ValueError(
-                        f"{name}={value:g} is a stopping test of the papers' loops. Use it with "
-                        "mode='paper', or tol otherwise."
+                        f"{name}={value:g} is only used with mode='paper'. Leave it out, or set "
+                        "tol instead."
                     )
         if isinstance(self.anneal, str):
             check_choice("anneal", self.anneal, ["auto"])
@@ -147,8 +147,8 @@ class MarginClusterer(Clusterer):
                 check_number("anneal", C, low=1.0)
                 if self._value_of("threshold") == "adaptive" and largest <= C:
                     raise ValueError(
-                        f"anneal has the value {C:g}, which is not below C={largest:g}. Leave it "
-                        "out."
+                        f"anneal contains {C:g}, which is not below C={largest:g}. Leave this "
+                        "value out."
                     )
         if isinstance(self.init, str):
             check_choice("init", self.init, ["auto", "k-means", "random"])
@@ -156,8 +156,9 @@ class MarginClusterer(Clusterer):
             check_joint(self)
         elif np.ndim(self.min_cluster_size) == 0 and self._has_minimum_alone():
             raise ValueError(
-                f"min_cluster_size={shown(self.min_cluster_size)} is for more than two clusters "
-                "with multiway='joint'. Leave it out; balance limits the sizes of two clusters."
+                f"min_cluster_size={shown(self.min_cluster_size)} is only used for more than two "
+                "clusters with multiway='joint'. Leave it out. For two clusters, balance limits "
+                "the sizes."
             )
         elif self._value_of("threshold") == "adaptive":
             self._check_bounded()
@@ -166,14 +167,14 @@ class MarginClusterer(Clusterer):
         return self.min_cluster_size is not None and self.max_cluster_size is None
 
     def _half_width(self) -> float:
-        """Return b, how far from 0 the mean score may be."""
+        """Return b, the maximum absolute mean score."""
         return float(self._value_of("balance"))
 
     def _is_relative(self) -> bool:
         return self.balance_unit == "margin" and self.mode != "paper"
 
     def _check_bounded(self) -> None:
-        """Refuse C at which rho grows without limit, where that is known beforehand."""
+        """Raise an error if rho is known to grow without limit at this C."""
         b = self._half_width()
         if self._is_relative() and b >= 1.0:
             raise ValueError(
@@ -183,12 +184,12 @@ class MarginClusterer(Clusterer):
         smallest, C = 1.0 / (1.0 - b) if self._is_relative() else 1.0, self._value_of("C")
         if smallest > C:
             raise ValueError(
-                f"C={C:g} is too small: with the adaptive threshold the margin grows without "
+                f"C={C:g} is too small. With the adaptive threshold the margin grows without "
                 f"limit below C={smallest:.4g}. Raise C, or use threshold='fixed'."
             )
 
     def _path(self, first: float, end: float) -> list[float]:
-        """Return the values of C to pass through before the last, ascending."""
+        """Return the values of C to solve for before the last, ascending."""
         if not isinstance(self.anneal, str):
             return sorted(float(C) for C in self.anneal)
         path = [first]
@@ -202,10 +203,10 @@ class MarginClusterer(Clusterer):
         return self._path(SCREENING_C, self._value_of("C") if is_adaptive else SCREENING_C)
 
     def _ways(self, path: Callable[[float], list[float]]) -> list[Way]:
-        """Return the values of C, and the paths to them, of which the first with a margin counts.
+        """Return values of C with their paths; the first one with a margin is used.
 
-        At the first values of a path all starts lead to the same labels. A guided fit stays near
-        its start, and takes a path only where that has no margin at C.
+        At the first values of a path all starts lead to the same labels. A guided fit should stay
+        near its start, and takes a path only if the start has no margin at C.
         """
         C = float(self._value_of("C"))
         usual = Way(C, path(C))
@@ -215,7 +216,7 @@ class MarginClusterer(Clusterer):
         own = [] if first is None else [Way(first, [])]
         return [*own, Way(C, []), usual]
 
-    def _most_steps(self) -> int:
+    def _max_steps(self) -> int:
         return int(self._value_of("max_iter"))
 
     def _unit(self) -> float:
@@ -253,8 +254,8 @@ class MarginClusterer(Clusterer):
     def _not_a_kernel(self) -> ValueError:
         kernel = getattr(self, "kernel", "linear")
         return ValueError(
-            f"kernel={kernel!r} is not positive semi-definite on these rows, so that there is "
-            "no margin. Use another, 'rbf' say, or other parameters of it."
+            f"kernel={kernel!r} is not positive semi-definite on these rows, so there is no "
+            "margin. Use another kernel such as 'rbf', or other kernel parameters."
         )
 
     def _solve_jointly(self, inputs: MarginInputs, seed: int) -> MarginResult:
@@ -266,13 +267,13 @@ class MarginClusterer(Clusterer):
         size = self.min_cluster_size
         settings = {
             "tol": self.tol,
-            "max_iter": self._most_steps(),
+            "max_iter": self._max_steps(),
             **self._joint_settings(seed),
         }
         if self._guide is not None:
             settings["guide"] = self._guide
         if np.ndim(size) > 0:
-            size = None  # limits of each cluster are the guide's
+            size = None  # the guide holds limits per cluster
 
         def descend(way: Way) -> MarginResult:
             return cluster_jointly(space, weights, labels, k, size, **way._asdict(), **settings)
@@ -286,7 +287,7 @@ class MarginClusterer(Clusterer):
         return descend(last)
 
     def _joint_settings(self, seed: int) -> dict[str, Any]:
-        """Return what the descent of more than two clusters takes besides."""
+        """Return further arguments of the descent for more than two clusters."""
         return {"seed": seed}
 
     def _solve(self, inputs: MarginInputs, seed: int) -> MarginResult:
@@ -319,10 +320,10 @@ class MarginClusterer(Clusterer):
     def _hinge_labels(
         self, space: FeatureSpace, problem: MarginProblem, labels: NDArray
     ) -> NDArray:
-        """Return labels after the first C of the path with the hinge and adaptive threshold.
+        """Return the labels at the first C of the path, with the hinge and adaptive threshold.
 
-        The fixed threshold has no C without units, and the smallest C of other losses are those of
-        the hinge several times over, where more starts stick.
+        With the fixed threshold C has units. For other losses the smallest C corresponds to
+        several times that of the hinge, at which more starts end in poor local minima.
         """
         path = self._binary_path()
         if (
@@ -336,7 +337,7 @@ class MarginClusterer(Clusterer):
             labels,
             C=path[0],
             tol=self.tol,
-            max_iter=self._most_steps(),
+            max_iter=self._max_steps(),
         )
         return found.labels if found.labels.size else labels
 
@@ -350,7 +351,7 @@ class MarginClusterer(Clusterer):
                 C=unit * C,
                 path=[unit * value for value in path],
                 tol=self.tol,
-                max_iter=self._most_steps(),
+                max_iter=self._max_steps(),
                 sample=sample,
             )
             if result.labels.size and result.status is not Status.DEGENERATE:
@@ -364,12 +365,12 @@ class MarginClusterer(Clusterer):
             C=self._unit() * float(self._value_of("C")),
             cut_tol=self._value_of("cut_tol"),
             cccp_tol=self._value_of("cccp_tol"),
-            max_iter=self._most_steps(),
+            max_iter=self._max_steps(),
             **self._paper_options(),
         )
 
     def _paper_options(self) -> dict[str, Any]:
-        """Return what the papers' loop of a subclass takes beside."""
+        """Return further arguments of the paper's loop of a subclass."""
         return {}
 
     def _checked(self, result: MarginResult, problem: MarginProblem) -> MarginResult:
@@ -390,13 +391,12 @@ class MarginClusterer(Clusterer):
             remedy = "use threshold='adaptive'" if has_other else "raise C"
             if absolute and problem.tau > 0:
                 raise ValueError(
-                    f"at C={C:g} and balance={self._half_width():g}, which is in the units "
-                    "of the scores, no hyperplane has rows on both sides. Lower balance, or "
-                    f"{remedy}."
+                    f"at C={C:g} and balance={self._half_width():g} (in units of the scores) no "
+                    f"hyperplane has rows on both sides. Lower balance, or {remedy}."
                 )
             if problem.threshold == "fixed":
                 raise ValueError(
-                    f"at C={C:g} the fixed margin of 1 is out of reach for rows of this "
+                    f"at C={C:g} no hyperplane reaches the fixed margin of 1 for rows of this "
                     "scale. Raise C, scale X, or use threshold='adaptive'."
                 )
             raise ValueError(ONE_SIDE)
@@ -405,7 +405,7 @@ class MarginClusterer(Clusterer):
     # ------------------------------------------------------------------ starts
 
     def _start(self, inputs: MarginInputs, seed: int) -> Start:
-        """Return where to start, and whether its sides may be unequal (see `StartSearch`)."""
+        """Return the start, and whether its sides may be unequal (see `StartSearch`)."""
         space = inputs.space
         search = StartSearch(
             space,
@@ -426,8 +426,8 @@ class MarginClusterer(Clusterer):
             require_in_memory(
                 space.full(0.0),
                 f"{type(self).__name__}(mode='paper')",
-                "it starts from k-means or random labels, for rows in memory; give init, the "
-                "labels to start from",
+                "it starts from k-means or random labels, which need the rows in memory; give "
+                "init, the labels to start from",
             )
             return Start(search.plain(self.init))
         kinds = ["random"] * (N_INIT if self.n_init is None else self.n_init)
@@ -450,14 +450,14 @@ class MarginClusterer(Clusterer):
         if result.status is Status.DEGENERATE:
             of = "fewer cuts" if self.mode == "paper" else "a smaller C"
             return (
-                f"at C={self._value_of('C'):g} no hyperplane has a margin with its own labels: "
-                f"the rows are too mixed for it. The clusters are those of {of}. Lower C"
+                f"at C={self._value_of('C'):g} no hyperplane has a margin with its own labels, "
+                f"because the clusters overlap too much. The clusters are those of {of}. Lower C"
             )
         if result.status is Status.CYCLE and self.mode == "paper":
             return (
-                "the cut violated most came back: as approximated by its basis vectors it stays "
-                f"violated by {result.residuals['violation']:.1e} of the margin, above cut_tol. "
-                "Raise n_basis or cut_tol"
+                "the most violated cut was found again: with its approximation by basis vectors "
+                f"it stays violated by {result.residuals['violation']:.1e} of the margin, above "
+                "cut_tol. Raise n_basis or cut_tol"
             )
         if result.status in (Status.MAX_ITER, Status.FAILED):
             name, share = next(iter(result.residuals.items()))

@@ -25,8 +25,8 @@ class CPMMC(ViewsMixin, GuidedMarginMixin, WeightedClusterer, MarginClusterer):
               + \frac{C}{n} \sum_i \max(0, \rho - |f_i|),
               \qquad f_i = w'(x_i - \bar x) + t, \quad |t| \le b \rho
 
-    (SKMMC eq. 10, centred; ``threshold="fixed"`` has :math:`\rho = 1`, eq. 9). About one in
-    C of the rows is inside the margin, so that C has no units. A handful of passes over X.
+    (SKMMC eq. 10, centred; ``threshold="fixed"`` sets :math:`\rho = 1`, eq. 9). About 1 / C of the
+    rows are inside the margin, so C has no units. A fit takes only a few passes over X.
 
     More than two clusters are found at once (`multiway`), by the hinge of Crammer and Singer:
 
@@ -34,122 +34,135 @@ class CPMMC(ViewsMixin, GuidedMarginMixin, WeightedClusterer, MarginClusterer):
               \max\bigl(0, \rho - (f_{i y_i} - \max_{r \ne y_i} f_{ir})\bigr),
               \qquad f_{ip} = w_p'(x_i - \bar x) + \rho \beta_p
 
-    where no cluster of y is smaller than `min_cluster_size`. The shares :math:`p_i`, of the mean
-    too, give all clusters of the start the same weight, and :math:`\beta` are the offsets of the
-    start's rule of the nearest mean, in units of the margin.
+    where no cluster of y is smaller than `min_cluster_size`. The row weights :math:`p_i`, also
+    used in the mean, give all clusters of the start the same weight. The :math:`\beta_p` are the
+    offsets of the nearest-mean rule of the start, in units of the margin.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. For more than two see above and `multiway`. "auto" splits again,
-        whatever `multiway` is, but only where held-out rows confirm that there is more than one
-        group (see `volmar.evidence.split_test` and `tree_`).
+        Number of clusters. For more than two see above and `multiway`. With "auto", clusters are
+        found by recursive splitting for any value of `multiway`, and a cluster is split only if
+        held-out rows confirm that it holds more than one group (see `volmar.evidence.split_test`
+        and `tree_`).
     C : float, optional
-        Weight of margin errors; if None, 2 (the paper's 10 with mode="paper"). With the adaptive
-        threshold at least 1 / (1 - balance); about 1 / C of the rows are inside the margin there.
-        Large values chase thin gaps.
+        Weight of margin errors. If None, 2 (the paper's 10 with mode="paper"). With the adaptive
+        threshold C must be at least 1 / (1 - balance), and about 1 / C of the rows are inside the
+        margin. Large values favour thin gaps.
     threshold : {"adaptive", "fixed"}, default="adaptive"
-        Whether the margin :math:`\rho` is found (SKMMC's Algorithm 1), or is 1 (the original
-        CPMMC), where C depends on the scale of X.
+        With "adaptive", the margin :math:`\rho` is optimised (SKMMC's Algorithm 1). With "fixed",
+        it is 1 (the original CPMMC), and the effect of C depends on the scale of X.
     balance : float, optional
-        b: how far from 0 the mean score may be. 0 puts it at 0. If not given it is 0.05, and
-        clusters of unequal size may count as balanced (see Notes and `balance_`); with
-        mode="paper" it is 0, and no sizes are taken from the start.
+        Maximum absolute value b of the mean score. With 0 the mean score is 0. If None, b is 0.05
+        and clusters of unequal size may count as balanced (see Notes and `balance_`). With
+        mode="paper", None means 0, and no sizes are taken from the start.
     balance_unit : {"margin", "score"}, default="margin"
-        Whether `balance` is in units of :math:`\rho` or of f; the papers' l is n times the
-        latter. With mode="paper" and with the fixed threshold it is the latter always.
+        Unit of `balance`: the margin :math:`\rho`, or the score f. The papers' l is n times
+        `balance` in units of f. With mode="paper" or the fixed threshold the unit is always f.
     anneal : "auto" or tuple of float, default="auto"
-        Values below C to pass through first, from one near 1, where most starts lead to the same
-        labels: 1.2, 3, 7.5 and so on, those given, or none, (). "auto" is 2, 5, 12.5 and so on for
-        more than two clusters: at lower ones whole clusters are given up.
+        Smaller values of C for which the problem is solved first, in ascending order. For values
+        near 1 most starts lead to the same labels. "auto" means 1.2, 3, 7.5 and so on, or 2, 5,
+        12.5 and so on for more than two clusters, because smaller values give up whole clusters.
+        The empty tuple means none.
     init : {"auto", "k-means", "random"}, array (n_samples,) or fitted clusterer, default="auto"
-        "auto": k-means and ``n_init - 1`` random directions, of which the one with the lowest
-        objective at C = 1.2 goes on, on at most 2000 rows; k-means also with clusters of its own
-        sizes where `balance` is not given (see Notes). "k-means": that one alone. "random":
-        random directions. Or the labels to start from. For more than two clusters "auto" is
-        "k-means", with centres from 2000 rows or 100 for each cluster, and "random" is refused.
-        With mode="paper" the fit begins at the labels themselves: those given, of one run of
-        k-means ("auto", too), or half of the rows drawn at random ("random"). A fitted clusterer
-        of the same columns: the clusters that it predicts are the start, where there are
-        `n_clusters`, and clusters keep its numbers where they match.
+        Start of the descent. "k-means": k-means. "random": random directions. "auto": k-means and
+        ``n_init - 1`` random directions. Several starts are compared on at most 2000 rows, and the
+        one with the lowest objective at C = 1.2 is used. If `balance` is None, k-means is also
+        tried with the cluster sizes that it found (see Notes). For more than two clusters "auto"
+        is "k-means", with centres from 2000 rows or 100 rows per cluster, and "random" is refused.
+        With mode="paper" the fit starts from labels as they are: the given ones, those of one run
+        of k-means ("auto" and "k-means"), or a random half of the rows ("random"). An array holds
+        the labels to start from. A fitted clusterer of the same columns starts the fit from the
+        clusters that it predicts, if there are `n_clusters` of them; matching clusters keep its
+        numbers.
     n_init : int, optional
-        Starts to compare, 4 if not given. With more than two clusters runs of k-means, 10 if not
-        given, of which the one with the smallest sum of squares is the start.
+        Number of starts to compare (4 if None). For more than two clusters, number of runs of
+        k-means (10 if None), of which the one with the smallest sum of squares is the start.
     tol : float, default=0.01
-        Certified gap, relative to the objective, at which to stop.
+        The iteration stops once the certified gap, relative to the objective, is at most `tol`.
     max_iter : int, optional
-        Maximum number of steps (default 1000); with mode="paper" of relabellings, and of cuts for
-        each (default 100).
+        Maximum number of steps. If None, 1000. With mode="paper", maximum number of relabellings
+        and of cuts per relabelling; None then means 100.
     mode : {"default", "paper"}, default="default"
-        "paper": Algorithm 1 of SKMMC as printed (misprints corrected), from the labels of `init`,
-        without annealing; `tol`, `anneal` and `n_init` are not used. Where the cuts of an inner
-        loop leave w = 0, as those of random labels do (eq. 14 is then 0/0), labels are those of
-        the hyperplane before, and ``result_.n_degenerate`` counts it.
+        "paper" is Algorithm 1 of SKMMC as printed (misprints corrected), from the labels of `init`
+        and without annealing; `tol`, `anneal` and `n_init` are not used. If the cuts of an inner
+        loop give w = 0, as those of random labels do (eq. 14 is then 0/0), the labels of the
+        previous hyperplane are kept, and ``result_.n_degenerate`` counts such loops.
     cut_tol : float, optional
-        The paper's :math:`\eta` (eq. 13), 0.01 if not given. Only with mode="paper".
+        The paper's :math:`\eta` (eq. 13). If None, 0.01. Only used with mode="paper".
     cccp_tol : float, optional
-        The paper's :math:`\epsilon` (eq. 15), 0.1 if not given. Only with mode="paper".
+        The paper's :math:`\epsilon` (eq. 15). If None, 0.1. Only used with mode="paper".
     multiway : {"joint", "recursive"}, default="joint"
-        How more than two clusters are found: all at once, or by splitting in two again.
+        How more than two clusters are found: all at once ("joint"), or by recursive splitting in
+        two.
     min_cluster_size : int, float or array of shape (n_clusters,), optional
-        Minimum cluster size, for n_clusters > 2 and multiway="joint": a count (or total weight) or
-        a share of all rows, at most 1 / n_clusters. Half the size of the smallest cluster of the
-        start if not given. Without a minimum clusters would become empty. One for each cluster,
-        and one beside `max_cluster_size`, is a limit for any number of clusters.
+        Minimum cluster size for n_clusters > 2 and multiway="joint": a count (or total weight), or
+        a share of all rows of at most 1 / n_clusters. If None, half the size of the smallest
+        cluster of the start; without a minimum, clusters would become empty. An array with one
+        minimum per cluster, or a minimum given together with `max_cluster_size`, is a limit for
+        any number of clusters.
     max_cluster_size : int, float or array of shape (n_clusters,), optional
-        Maximum cluster size: a count (or total weight), a share of all rows, or one for each
-        cluster (in the order of `classes_` where `fit` is given labels).
+        Maximum cluster size: a count (or total weight) or a share of all rows, for all clusters or
+        one per cluster (in the order of `classes_` if `fit` is given labels).
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the split tests: the probability of one or more false splits. Must be
+        between 0.001 and 0.5; tests take longer for small values. Only used with
+        n_clusters="auto".
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters. If None, there is no limit. The strongest splits are made
+        first, and a warning is issued if the limit prevents further ones. Only used with
+        n_clusters="auto".
     metric : {"euclidean", "cosine"}, default="euclidean"
-        "cosine": the method, `coef_` included, sees rows of unit length; sparse X of more than
-        1000 columns as text (idf, singular vectors). See the page *Embeddings and text*.
+        With "cosine", rows are scaled to unit length, and sparse X with more than 1000 columns is
+        treated as text (idf weights, singular vectors). `coef_` then belongs to the transformed
+        rows. See the page *Embeddings and text*.
     text_components : int, "auto" or None, default="auto"
-        Singular vectors to which metric="cosine" reduces sparse rows. "auto": 100 for more than
-        1000 columns, otherwise no reduction. None: no reduction.
+        Number of singular vectors to which metric="cosine" reduces sparse rows. With "auto", 100
+        for more than 1000 columns and no reduction otherwise. If None, no reduction.
     views : list of column groups, optional
-        Several views of each row: slices, column numbers or names, or masks, as in scikit-learn's
-        ColumnTransformer. Each view counts the same (see `row_map_` and *Embeddings and text*).
+        Columns of each view, if the rows have several: slices, column numbers or names, or masks,
+        as in scikit-learn's ColumnTransformer. All views have the same weight (see `row_map_` and
+        the page *Embeddings and text*).
     random_state : int, RandomState or None, default=None
-        Seed of the starts.
+        Random seed of the starts.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
     classes_ : ndarray of shape (n_clusters,)
-        Names of the clusters, which `labels_` holds; only where `fit` was given labels of rows.
+        Names of the clusters, as they occur in `labels_`. Only available if `fit` was given labels
+        of rows.
     broken_links_ : ndarray of shape (n_pairs, 2)
-        Pairs of `cannot_link` in one cluster; only where `fit` was given any.
+        Pairs of `cannot_link` whose rows are in the same cluster. Only available if `fit` was
+        given `cannot_link`.
     tree_ : SplitTree
-        The splits, with multiway="recursive" or n_clusters="auto"; what belongs to one hyperplane
-        is then found at ``tree_.splits()[i].model``, not here.
+        The splits, with multiway="recursive" or n_clusters="auto". The attributes of a single
+        hyperplane are then found at ``tree_.splits()[i].model``, not here.
     coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
         w in units of the margin.
     intercept_ : ndarray of shape (1,) or (n_clusters,)
-        Offset; cluster 1 is where ``X @ coef_[0] + intercept_[0] > 0``, and one of more than two
-        clusters where its ``X @ coef_[p] + intercept_[p]`` is the largest.
+        Intercept. For two clusters, rows with ``X @ coef_[0] + intercept_[0] > 0`` are in cluster
+        1. For more than two, a row is in the cluster p with the largest
+        ``X @ coef_[p] + intercept_[p]``.
     balance_ : tuple of float
-        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
-        the sizes that ``balance=None`` took from the start. Only where there are two clusters.
+        Shares of the rows (or of their weight) in clusters 0 and 1 that count as balanced: halves,
+        or the sizes that ``balance=None`` took from the start. Only available for two clusters.
     status_ : Status
         How the descent ended.
     objective_ : float
-        The minimised objective, below 0 with the adaptive threshold. It compares starts, not
-        values of C, scalings or kernels.
+        Objective at the solution, below 0 with the adaptive threshold. It can be compared between
+        starts, but not between values of C, scalings or kernels.
     result_ : MarginResult
-        Certified result: with the labels found no hyperplane is better by more than `gap`;
-        `n_passes` counts products with X.
+        Certified result: for the labels found, no hyperplane is better by more than `gap`.
+        `n_passes` is the number of products with X.
     n_iter_ : int
-        Steps.
+        Number of steps.
     previous_clusters_ : ndarray of shape (n_clusters,)
-        Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
+        For each cluster, the cluster of `init` that it continues, or -1 for a new one. Only
+        available if `init` is a fitted clusterer.
     row_map_ : RowMap or ViewMap
-        The map of rows with metric="cosine" or `views`; only then.
+        Transformation of the rows. Only available with metric="cosine" or `views`.
     n_features_in_ : int
         Number of features.
 
@@ -160,45 +173,49 @@ class CPMMC(ViewsMixin, GuidedMarginMixin, WeightedClusterer, MarginClusterer):
 
     Notes
     -----
-    `decision_function` is in units of the margin: rows beyond -1 and 1 are outside of it. Of more
-    than two clusters a row is outside where the largest score is 1 above the others.
+    `decision_function` is in units of the margin: rows with scores below -1 or above 1 are outside
+    the margin. For more than two clusters, a row is outside if its largest score exceeds the
+    others by 1.
 
-    The papers' nested loops ask for a precision of the inner one. Here its lower bound says when a
-    relabelling is worth more than another cut (see `volmar.margin.maximise_margin`), and the
-    objective never rises. The objective :math:`J_o` that the paper stops on may rise.
+    The papers' nested loops need a tolerance for the inner loop. Here a lower bound decides when a
+    relabelling lowers the objective more than another cut (see `volmar.margin.maximise_margin`),
+    and the objective never rises. The objective :math:`J_o` of the paper's stopping test may rise.
 
-    *Unequal sizes.* A mean score near 0 puts about half of the weight on either side. With
+    *Unequal sizes.* A mean score near 0 puts about half of the weight on each side. With
     ``balance=None`` the k-means start (or the labels of `init`) is therefore tried twice: with
-    halves, as all starts are, and with weights that give both of its sides the same. The latter
-    is taken where it separates more: with the shares r of its sides and the mean distance m to
-    the border of the nearest half of the weight, :math:`4 r_0 r_1 m^2` must be larger by a
-    quarter, and the same with all of the weight no smaller. The problem above is then solved with
-    these weights in place of 1/n, in the mean of the rows, too: C is read as before, and
-    objective, gap and residuals are those of the weighted problem.
+    halves, as all starts are, and with weights that make both of its sides equally heavy. The
+    latter is used if it separates better. Let r be the shares of the two sides, and m the mean
+    distance to the border of the nearest half of the weight. Then :math:`4 r_0 r_1 m^2` must be
+    larger by a quarter, and the same criterion with all of the weight must not be smaller. The
+    problem above is then solved with these weights in place of 1/n, also in the mean of the rows.
+    C keeps its meaning; objective, gap and residuals are those of the weighted problem.
 
-    *Many rows.* From 50,000 rows on, where 100 rows for each feature are at most a quarter of all,
-    the descent is made on a twentieth of the rows first. All rows begin at its hyperplane, with
-    the cuts that they have at the hyperplanes of its last cuts: a few passes over X are left.
-    Objective and certificate are those of all rows. Clear clusters are the same; where several
-    labellings are about as good, it may be another of them.
+    *Many rows.* With at least 50,000 rows and at least 400 rows per feature, the descent first
+    runs on a sample of 5 % of the rows (at least 100 rows per feature). The descent on all rows
+    starts from the hyperplane found, with cuts computed at the hyperplanes of its last cuts, and
+    needs only a few passes over X. Objective and certificate are those of all rows. Clear clusters
+    do not change. If several labellings are about equally good, the result may be a different one
+    of them.
 
-    With more than two clusters a row goes to the largest :math:`f_{ip} + b_p`. The offsets b are 0
-    unless a cluster would be too small, and no part of the hinge. The objective belongs to the
-    start, whose shares and offsets it has: it does not compare starts. C = 2 and the default
-    minimum size were set on spoken letters, waves, letters K to P and artificial groups.
-    `threshold`, `balance`, `balance_unit` and `mode` have no other value than the default there.
+    *More than two clusters.* A row is in the cluster with the largest :math:`f_{ip} + b_p`. The
+    offsets b are 0 unless a cluster would be too small, and they do not enter the hinge. The
+    objective uses weights and offsets of the start, and cannot be compared between starts. C = 2
+    and the default minimum size were chosen on spoken letters, waves, letters K to P and
+    artificial groups. `threshold`, `balance`, `balance_unit` and `mode` must have their default
+    values.
 
-    The margin has the units of X: scale features that have different ones. The values C = 2 and
-    b = 0.05 come from a prototype that saw labels; on sets that it had not seen it did not
-    beat k-means on average.
+    The margin has the units of X: scale the features if their units differ. The values C = 2 and b
+    = 0.05 come from a prototype that was tuned with labels. On data sets not used for tuning it
+    did not beat k-means on average.
 
-    *Labels of some rows, links, sizes.* With any of them (see `fit`) the clusters are found
-    without them first; then the descent begins at these clusters, at labels that spread from the
-    given ones, or both. Every relabelling takes the labels with the lowest loss among those that
-    are allowed: a row with a given label has the hinge of this label on whichever side it is, as
-    in a support vector machine. ``anneal="auto"`` passes through no other values of C where the
-    start has a margin at C, and ``C=None`` is 10 where it is not the clusters found without. The
-    certificate is that of the labels, given ones included. ``mode="paper"`` takes none of these.
+    *Labels of some rows, links, sizes.* If any of them is given (see `fit`), clusters are first
+    found without them. The descent then starts from these clusters, from labels that spread from
+    the given ones, or from both. Every relabelling takes the labels with the lowest loss among
+    those that are allowed: a row with a given label has the hinge loss of this label on either
+    side of the hyperplane, as in a support vector machine. ``anneal="auto"`` skips the smaller
+    values of C if the start has a margin at C. ``C=None`` is 10 if the start differs from the
+    clusters found first. The certificate holds for the labels of the result, given ones included.
+    ``mode="paper"`` accepts none of these.
 
     References
     ----------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,9 @@ from volmar.margin.engine.unequal_sizes import KernelShares, in_order_of, shares
 from volmar.margin.relaxations.gmmc_problem import GMMCProblem
 from volmar.solvers import PackingResult, solve_packing_sdp
 
-# Eigenvalues this close, relative to the larger, leave the direction between them to chance.
+# If two eigenvalues are this close, relative to the larger, their eigenvectors are arbitrary.
 TIED = 1e-3
-# Kernel values that differ by less, relative to the largest, are one value with rounding on it.
+# Kernel values that differ by less, relative to the largest, are equal up to rounding.
 CONSTANT = 1e-14
 # The paper's C_e.
 BALANCE_WEIGHT = 1e4
@@ -31,34 +31,36 @@ BALANCE_WEIGHT = 1e4
 
 @dataclass(frozen=True, repr=False)
 class GMMCResult(Result):
-    """Labels of a fit of GMMC, with the solution of the relaxation that they were read from.
+    """Labels of a fit of GMMC, with the solution of the relaxation that gave them.
 
     Attributes
     ----------
     objective : float
-        -1'g, the value of eq. 24 with its sign changed; `gap` is its certified distance to the
-        optimum.
+        -1'g, the negated value of eq. 24. `gap` is its certified distance to the optimum.
     residuals : mapping of str to float
-        Those of `volmar.solvers.PackingResult`, and ``"complementarity"``: w'Ww of the scores,
-        zero by the condition W w = 0 behind eq. 24, relative to w'(W + Diag(g))w.
+        The residuals of `volmar.solvers.PackingResult`, and ``"complementarity"``: w'Ww of the
+        scores relative to w'(W + Diag(g))w. It is zero if the condition W w = 0 behind eq. 24
+        holds.
     labels : ndarray of shape (n,)
-        1 where the score is positive.
+        1 if the score is positive, else 0.
     g : ndarray of shape (n,)
         The paper's gamma.
     smallest_eigenvalue : float
-        Of I - F' Diag(g) F, which is congruent to W: feasible where it is not negative.
+        Smallest eigenvalue of I - F' Diag(g) F, which is congruent to W. g is feasible if it is
+        not negative.
     scores : ndarray of shape (n,)
-        f(x_i) with the shift in the kernel, in units of the margin; of mean square 1 where C is so
-        small that there is none.
+        f(x_i) with the shift in the kernel, in units of the margin. If C is so small that there is
+        no margin, the scores have mean square 1.
     alpha, intercept : ndarray of shape (n,), float
         The function f(x) = sum_j alpha_j k(x_j, x) + intercept.
     eigenvalue_ratio : float
         Second largest over largest eigenvalue of the relaxed uu'. At 0 the relaxation is tight and
-        the labels are the best of all; at 1 another direction is as good.
+        the labels are globally optimal; at 1 another direction is equally good.
     labelled_objective : float
-        Value of eq. 23 at the scores. Labels with a value below -objective do not exist.
+        Value of eq. 23 at the scores. No labels have a value below -objective.
     """
 
+    _optimum: ClassVar[str] = "the optimum of the relaxation"
     _signed = ("scores", "alpha", "intercept")
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -72,7 +74,7 @@ class GMMCResult(Result):
 
 
 def solve_gmmc(problem: GMMCProblem, *, tol: float = 1e-7, max_iter: int = 100) -> GMMCResult:
-    """Solve eq. 24 and read off scores and labels."""
+    """Solve eq. 24 and return scores and labels."""
     solution = solve_packing_sdp(problem.features, upper=problem.upper, tol=tol, max_iter=max_iter)
     u, excess, ratio = _direction(problem, solution)
     beta = (solution.g + excess) * u
@@ -103,12 +105,12 @@ def solve_gmmc(problem: GMMCProblem, *, tol: float = 1e-7, max_iter: int = 100) 
 
 
 def _direction(problem: GMMCProblem, solution: PackingResult) -> tuple[NDArray, float, float]:
-    """Scores u with M u = (g + excess) u, the excess, and the ratio of the two top eigenvalues.
+    """Return u with M u = (g + excess) u, the excess, and the ratio of the top two eigenvalues.
 
-    The range of the relaxed uu' is the null space of W; its leading eigenvector is the best
-    approximation of rank one, and the only null vector where there is but one. Where C is so
-    small that W has no zero eigenvalue, the relaxed uu' is zero, and the eigenvector of the
-    smallest eigenvalue of M - Diag(g) takes its place.
+    The range of the relaxed uu' is the null space of W. Its leading eigenvector is the best
+    approximation of rank one; if the null space has one dimension, it spans it. If C is so small
+    that W has no zero eigenvalue, the relaxed uu' is zero, and the eigenvector of the smallest
+    eigenvalue of M - Diag(g) is used instead.
     """
     F, n = problem.features, problem.n
     has_margin = bool(solution.dual.any())
@@ -126,7 +128,7 @@ def _direction(problem: GMMCProblem, solution: PackingResult) -> tuple[NDArray, 
 
 
 class GMMCInputs(NamedTuple):
-    """The problem of a fit, with what new rows need to be compared with its rows."""
+    """The problem of a fit, and the kernel expansion that scores new rows."""
 
     problem: GMMCProblem
     expansion: KernelExpansion
@@ -136,8 +138,8 @@ class GMMCInputs(NamedTuple):
 class GMMC(KernelMixin, Clusterer):
     r"""Generalised maximum margin clustering (Valizadegan and Jin, NIPS 2007).
 
-    Finds the kernel support vector machine with the largest margin over all labels, up to a
-    convex relaxation, with an intercept and a penalty on scores that do not balance:
+    Finds the kernel support vector machine with the largest margin over all labels, up to a convex
+    relaxation. It has an intercept and a penalty on the sum of the scores:
 
     .. math:: \min_{f, b} \; \|f\|^2 + C_e \Bigl(\sum_i f(x_i)\Bigr)^2
               + C \sum_i \max(0, 1 - f(x_i)^2), \qquad f(x) = \sum_j \alpha_j k(x_j, x) + b
@@ -147,77 +149,81 @@ class GMMC(KernelMixin, Clusterer):
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. More than 2 are found by splitting again: the part whose split
-        separates best is split next (see `tree_`). "auto": only where held-out rows confirm the
-        split, by their distances to its border (see `volmar.evidence.split_test`).
+        Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
+        separates best is split next (see `tree_`). With "auto", a cluster is split only if
+        held-out rows confirm the split, by their distances to its border (see
+        `volmar.evidence.split_test`).
     kernel : str or callable, default="rbf"
-        Name of a scikit-learn kernel, a function of two matrices, or "precomputed". It must be
-        positive semidefinite, at least after centring and `shift`.
+        Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed". It
+        must be positive semidefinite after centring and adding `shift`.
     gamma : float, str or None, default="scale"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels have no use for it.
+        1 / n_features. Other kernels ignore it.
     degree : float, default=3
         Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
-        Further arguments of a callable kernel.
+        Further keyword arguments for a callable kernel.
     C : float or None, default=1.0
-        Penalty on a row inside the margin, the paper's :math:`C_\delta`; None for the hard margin.
-        As for `sklearn.svm.SVC` its effect depends on the size of the kernel, and as there 1 is a
-        firm penalty for kernels with k(x, x) = 1: nearly the hard margin. It matters between
-        `smallest_C_`, up to which all rows are inside, and the largest entry of ``result_.g`` with
-        the hard margin; 2 to 10 times `smallest_C_` makes a soft margin.
+        Penalty on a row inside the margin, the paper's :math:`C_\delta`. None means a hard margin.
+        As in `sklearn.svm.SVC`, the effect of C depends on the scale of the kernel, and 1 gives
+        nearly a hard margin for kernels with k(x, x) = 1. C has an effect between `smallest_C_`,
+        up to which all rows are inside the margin, and the largest entry of ``result_.g`` for the
+        hard margin. Values of 2 to 10 times `smallest_C_` give a soft margin.
     balance_weight : float, optional
-        Weight of scores that do not balance, the paper's :math:`C_e`. Its value of 1e4 makes their
-        mean zero for all practical purposes; small values end with all rows in one cluster. If not
-        given it is 1e4, and clusters of unequal size may count as balanced (see Notes).
+        Penalty on the squared sum of the scores, the paper's :math:`C_e`. The paper's value of 1e4
+        makes the mean score practically zero; small values give a single cluster. If None, it is
+        1e4, and clusters of unequal size may count as balanced (see Notes).
     shift : float, optional
-        Added to the diagonal of the kernel matrix. If not given it is the mean of the diagonal
-        over n: the paper's 1 / n where k(x, x) = 1. 0 is allowed.
+        Value added to the diagonal of the kernel matrix. If None, it is the mean of the diagonal
+        divided by n: the paper's 1 / n if k(x, x) = 1. 0 is allowed.
     tol : float, default=1e-7
-        Certified gap, relative to the objective, at which to stop.
+        The iteration stops once the certified gap, relative to the objective, is at most `tol`.
     max_iter : int, default=100
-        Maximum number of iterations; 15 to 35 are usual.
+        Maximum number of iterations. Fits usually take 15 to 35.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the split tests: the probability of one or more false splits. Must be
+        between 0.001 and 0.5; tests take longer for small values. Only used with
+        n_clusters="auto".
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters. If None, there is no limit. The strongest splits are made
+        first, and a warning is issued if the limit prevents further ones. Only used with
+        n_clusters="auto".
     random_state : int, RandomState or None, default=None
-        Taken for the sake of one interface: the method is deterministic.
+        Not used, present for a uniform interface. The method is deterministic.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest, and scores are positive in 1.
+        Cluster of each training row. Clusters are numbered by size: 0 is the largest. Rows of
+        cluster 1 have positive scores.
     tree_ : SplitTree
-        The splits, where there are more than two clusters; what belongs to one hyperplane is then
-        found at ``tree_.splits()[i].model``, not here.
+        The splits, if there are more than two clusters. The attributes of a single hyperplane are
+        then found at ``tree_.splits()[i].model``, not here.
     scores_ : ndarray of shape (n_samples,)
         Scores of the training rows, in units of the margin.
     dual_coef_ : ndarray of shape (n_samples,)
-        :math:`\alpha`, of sum zero.
+        :math:`\alpha`. Its sum is zero.
     intercept_ : ndarray of shape (1,)
         b.
     gamma_ : float or None
-        Kernel coefficient that was used; None for kernels without one.
+        Kernel coefficient used; None for kernels without one.
     balance_ : tuple of float
-        Shares of the rows in cluster 0 and 1 that count as balanced: halves, or the sizes that
-        ``balance_weight=None`` took from two-means.
+        Shares of the rows in clusters 0 and 1 that count as balanced: halves, or the sizes that
+        ``balance_weight=None`` took from k-means.
     smallest_C_ : float
-        C up to which no row is worth its margin; see Notes.
+        Value of C up to which all rows are inside the margin; see Notes.
     objective_ : float
-        Value of eq. 24 with its sign changed.
+        Negated value of eq. 24.
     result_ : GMMCResult
         Certified result: duality gap, feasibility and complementarity. `eigenvalue_ratio` and
-        `labelled_objective` say how much the relaxation loses.
+        `labelled_objective` measure the loss from the relaxation.
     n_iter_ : int
-        Iterations.
+        Number of iterations.
     n_features_in_ : int
-        Number of features (of training rows, with kernel="precomputed").
+        Number of features (number of training rows with kernel="precomputed").
 
     See Also
     --------
@@ -226,33 +232,34 @@ class GMMC(KernelMixin, Clusterer):
 
     Notes
     -----
-    *Which eigenvector.* The paper reads labels off "the eigenvector of W associated with the zero
-    eigenvalue". Where the relaxation is not tight, which is often, W has several of them. Labels
-    are the signs of the leading eigenvector of the relaxed :math:`uu'`, whose range is the null
-    space of W: where that has one dimension, it is the paper's vector. Where the two leading
-    eigenvalues are tied, the labels are one choice of many: ``result_.status`` is DEGENERATE, and
-    `fit` warns. There is no ``mode="paper"``: ``GMMC(balance_weight=1e4)`` is eq. 24 as printed,
-    with the paper's :math:`C_e`, :math:`K + I/n` for kernels with k(x, x) = 1, and of its
-    candidates for C (0.001, 1 and 1000; JMLR section 8.2) the one in the middle. AISTATS section 5
-    has the same :math:`C_e` and 1, 1e3 and 1e6.
+    *Choice of eigenvector.* The paper takes labels from "the eigenvector of W associated with the
+    zero eigenvalue". If the relaxation is not tight, which is often the case, W has several of
+    them. Here labels are the signs of the leading eigenvector of the relaxed :math:`uu'`, whose
+    range is the null space of W. If the null space has one dimension, this is the paper's vector.
+    If the two leading eigenvalues are tied, many labellings are equally good: ``result_.status``
+    is DEGENERATE, and `fit` issues a warning. There is no ``mode="paper"``.
+    ``GMMC(balance_weight=1e4)`` is eq. 24 as printed, with the paper's :math:`C_e`,
+    :math:`K + I/n` for kernels with k(x, x) = 1, and the middle one of its candidates for C
+    (0.001, 1 and 1000; JMLR section 8.2). AISTATS section 5 has the same :math:`C_e`, and 1, 1e3
+    and 1e6 for C.
 
-    *Unequal sizes.* Scores of mean zero are about halves. With ``balance_weight=None`` the weight
-    is on a weighted mean of the scores, :math:`(n \sum_i q_i f(x_i))^2`, where both sides of
-    two-means are unequal and have the wider margin, by the rule of `CPMMC`: q gives both the same
-    weight. It is eq. 24 with the kernel centred by q.
+    *Unequal sizes.* Scores with mean zero favour two halves. With ``balance_weight=None`` the
+    penalty is on a weighted mean of the scores, :math:`(n \sum_i q_i f(x_i))^2`, if the two sides
+    of k-means have unequal sizes and the wider margin, by the rule of `CPMMC`. The weights q give
+    both sides the same total weight. This is eq. 24 with the kernel centred by q.
 
     *Small C.* Up to `smallest_C_`, one over the largest eigenvalue of the centred kernel matrix,
-    all of eq. 24's :math:`\gamma` are C and W has no zero eigenvalue. Labels are those of C =
-    `smallest_C_` then, the signs of the first kernel principal component, and `fit` warns. For
-    fewer than 1000 rows and k(x, x) = 1 this is what the smallest of the paper's candidates,
-    1e-3, amounts to; the largest, 1e3, is as good as the hard margin.
+    all :math:`\gamma` of eq. 24 are C, and W has no zero eigenvalue. The labels are then those of
+    C = `smallest_C_`, the signs of the first kernel principal component, and `fit` issues a
+    warning. For fewer than 1000 rows and k(x, x) = 1 this is the case for the smallest of the
+    paper's candidates, 1e-3. The largest, 1e3, is practically the hard margin.
 
-    *New rows.* `decision_function` is f. Training rows have f(x_i) = `scores_` less
-    `shift` times :math:`\alpha_i`, because a new row has no share in the shift: support vectors
-    are pulled a little to the border, and a row next to it may change sides.
+    *New rows.* `decision_function` is f. For training rows it is `scores_` minus `shift` times
+    :math:`\alpha_i`, because the shift does not apply to new rows. Support vectors move slightly
+    towards the border, and a row next to it may change sides.
 
-    Time is cubic in the number of rows, about 500 n^3 operations, and memory about 12 matrices of
-    n x n. Scale the features first where their units differ.
+    Time is cubic in the number of rows, about 500 n^3 operations. Memory is about 12 matrices of
+    size n x n. Scale the features first if their units differ.
 
     References
     ----------
@@ -332,8 +339,8 @@ class GMMC(KernelMixin, Clusterer):
         K = K.astype(np.float64, copy=False)
         if np.ptp(K) <= CONSTANT * np.abs(K).max():
             raise ValueError(
-                f"all {n} rows of X are the same to the kernel: every one of its values is "
-                f"{K.flat[0]:.3g}, and there is nothing to separate. Check that X was loaded "
+                f"all {n} rows of X are identical under the kernel, whose values are all "
+                f"{K.flat[0]:.3g}, so there is nothing to separate. Check that X was loaded "
                 "correctly, or use another kernel or gamma."
             )
         shift = max(float(K.diagonal().mean()), 0.0) / n if self.shift is None else self.shift
@@ -365,8 +372,8 @@ class GMMC(KernelMixin, Clusterer):
             return super()._status_words(result)
         if result.status is Status.DEGENERATE:
             return (
-                "two directions of the largest margin are as good as each other, and the labels "
-                "are one of many. Use another kernel, or a soft margin (C of about "
+                "two directions have the same largest margin, and the labels are one choice of "
+                "many. Use another kernel, or a soft margin (C of about "
                 f"{2 * self.smallest_C_:.3g})"
             )
         return (
@@ -376,14 +383,15 @@ class GMMC(KernelMixin, Clusterer):
 
 
 def _warn(problem: GMMCProblem, result: GMMCResult) -> None:
-    """Warn of an answer that says less than it seems to."""
     if problem.C is not None and problem.smallest_penalty >= problem.C:
         warn_user(
-            f"No row is worth its margin at C={problem.C:.3g}: labels are the signs of the first "
-            f"kernel principal component. Raise C above {problem.smallest_penalty:.3g}.",
+            f"All rows are inside the margin at C={problem.C:.3g}, and the labels are the signs "
+            "of the first kernel principal component. Raise C above "
+            f"{problem.smallest_penalty:.3g}.",
         )
     if np.ptp(result.labels) == 0:
         warn_user(
-            f"All rows are in one cluster: balance_weight={problem.balance_weight:.3g} makes "
-            "scores of one sign cheap. Raise it (1e4 by default).",
+            "All rows are in one cluster, because "
+            f"balance_weight={problem.balance_weight:.3g} is too small a penalty on scores of "
+            "one sign. Raise it (the default is 1e4).",
         )

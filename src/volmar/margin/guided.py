@@ -18,12 +18,12 @@ from volmar.margin.engine.guided_labels import has_limits
 from volmar.margin.engine.start_search import Origin
 from volmar.margin.engine.unequal_sizes import HALVES
 
-# Share of the rows in which the start of a fit may differ from the clusters of one without a guide
-# that it is taken for.
+# A start counts as the clusters found without a guide if it differs from them in at most this
+# share of the rows.
 SAME = 0.02
-# C of a fit from labels that spread from the given ones, where C is not given and these have a
-# margin. At the default half of the rows are inside of it, and they lead back to the clusters
-# without a guide.
+# Default C of a fit from labels that spread from the given ones, if these have a margin at it. At
+# the usual default half of the rows are inside the margin, and the fit would return to the
+# clusters found without a guide.
 SEEDED_C = 10.0
 
 
@@ -41,14 +41,14 @@ class GuidedMarginMixin(GuidedMixin):
 
     @property
     def _keeps_minimum(self) -> bool:
-        """Whether the method itself keeps a `min_cluster_size` that is one number."""
+        """Whether the method itself handles a `min_cluster_size` that is a single number."""
         return self._is_joint()  # type: ignore[attr-defined]
 
     def _fit_guided(self, *args: Any) -> Any:
         if self.mode == "paper":
             raise ValueError(
-                f"mode='paper' of {type(self).__name__} has no labels of rows, links or limits of "
-                "sizes. Use mode='default', or leave these out."
+                f"mode='paper' of {type(self).__name__} accepts no labels of rows, links or size "
+                "limits. Use mode='default', or leave these out."
             )
         try:
             found = super()._fit_guided(*args)
@@ -86,7 +86,7 @@ class GuidedMarginMixin(GuidedMixin):
             self._take_width(free.tree_.splits())
 
     def _take_width(self, splits: list[Any]) -> None:
-        """Take the width of the first split's kernel, where it is open."""
+        """Use the kernel width of the first split if no width was given."""
         is_open = getattr(self, "_is_width_open", None)
         gamma = getattr(splits[0].model, "gamma_", None) if splits else None
         if is_open is not None and is_open() and gamma is not None:
@@ -109,7 +109,7 @@ class GuidedMarginMixin(GuidedMixin):
     def _placed_rows(self, X: Any, guide: Guide) -> Placement:
         if has_limits(guide) or not isinstance(self.result_, MarginResult):
             return super()._placed_rows(X, guide)
-        # The certificate is that of the labels of the descent.
+        # The certificate holds for the labels of the descent.
         labels = self.result_.labels
         of_pairs = labels[guide.apart]
         broken = guide.apart[of_pairs[:, 0] == of_pairs[:, 1]]
@@ -117,7 +117,7 @@ class GuidedMarginMixin(GuidedMixin):
 
 
 def _is_same(labels: NDArray, others: NDArray, k: int) -> bool:
-    """Whether two labellings are nearly the same but for their numbers."""
+    """Return whether two labellings are nearly the same up to the numbering of clusters."""
     if labels.max() >= k or others.max() >= k:
         return False
     return bool(np.mean(aligned_labels(labels, others, k) != others) <= SAME)

@@ -37,27 +37,27 @@ from volmar.margin.engine.unequal_sizes import (
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.representation import KernelRepresentation
-from volmar.margin.relaxations.bias_rules import least_loss_cut, widest_gap_cut
+from volmar.margin.relaxations.bias_rules import lowest_loss_cut, widest_gap_cut
 from volmar.margin.relaxations.iter_svr_solver import IterSVRResult, iterate_svr
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
-# C="scale", in units in which all rows together have a variance of 1.
+# Value of C="scale" if the squared distances of all rows from their mean sum to 1.
 SCALE = 10.0
 STARTS = ("auto", "k-means", "kernel k-means", "spectral", "principal", "random")
-# The largest C, in the same units: beyond it 1 is lost in 1 + C * variance.
+# Largest C in the same units. Beyond it 1 is lost to rounding in 1 + C * variance.
 LARGEST = 1e15
 # Kernels that are positive semi-definite on all rows.
 DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
-RULES = {"balance": least_loss_cut, "gap": widest_gap_cut}
-# Share of the weight on each side where no size is given.
+RULES = {"balance": lowest_loss_cut, "gap": widest_gap_cut}
+# Default minimum share of the weight on each side.
 MIN_SHARE = 0.3
 
 
 @dataclass
 class IterSVRInputs:
-    """What all starts share; `floor` is the minimum weight of a side.
+    """Inputs that all starts share; `floor` is the minimum weight of a side.
 
-    A run that takes the sizes of its start leaves the rows here with its weights.
+    A run that adopts the sizes of its start replaces `space` by the reweighted rows.
     """
 
     space: LinearSpace | KernelSpace
@@ -75,107 +75,113 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     .. math:: \min_{w, b} \; \tfrac12 \|w\|^2
               + C \sum_i |y_i - \langle w, \phi(x_i) \rangle - b|
 
-    and new labels from the scores :math:`\langle w, \phi(x_i) \rangle`, cut in two by a rule,
-    until the labels stay. Unlike the hinge loss, the L1 loss also punishes rows far beyond the
-    margin, so that labels can leave their start.
+    with new labels, found by a cut of the scores :math:`\langle w, \phi(x_i) \rangle`, until the
+    labels no longer change. Unlike the hinge loss, the L1 loss also penalises rows far beyond the
+    margin, so the labels can move away from their start.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. More than 2 are found by splitting again: the part whose split
-        separates best is split next (see `tree_`). "auto": only where held-out rows confirm that
-        there is more than one group (see `volmar.evidence.split_test`).
+        Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
+        separates best is split next (see `tree_`). With "auto", a cluster is split only if
+        held-out rows confirm that it holds more than one group (see `volmar.evidence.split_test`).
     kernel : str or callable, default="rbf"
-        Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear"
-        takes the rows as they are, dense or CSR.
+        Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed".
+        "linear" uses the rows themselves, dense or CSR.
     gamma : float, str or None, default="auto"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other
-        kernels and where `init` holds labels. Other kernels have no use for gamma.
+        1 / n_features. "auto" chooses the width of "rbf" (see Notes); it means "scale" for the
+        other kernels listed and if `init` is an array of labels. Kernels that are not listed
+        ignore gamma.
     degree : float, default=3
         Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
-        Further arguments of a callable kernel.
+        Further keyword arguments for a callable kernel.
     method : {"auto", "exact", "nystroem"}, default="auto"
-        "exact": the whole kernel matrix, between quadratic and cubic in the number of rows.
-        "nystroem": `n_landmarks` rows, drawn at random, represent the feature space; linear.
-        "auto": "exact" for up to 1000 rows and a precomputed kernel, "nystroem" for more.
+        "exact" uses the whole kernel matrix; its time is between quadratic and cubic in the number
+        of rows. "nystroem" represents the feature space by `n_landmarks` rows drawn at random; its
+        time is linear. "auto" is "exact" for up to 1000 rows and for a precomputed kernel, and
+        "nystroem" otherwise.
     n_landmarks : int, default=100
-        Landmarks of method="nystroem" and of "auto".
+        Number of landmarks for method="nystroem" and "auto".
     C : float or "scale", default="scale"
         Weight of the loss. "scale" is ``10 / sum_i |phi(x_i) - mean|^2``. The larger C, the closer
-        the regression keeps to the labels that it is given, start included. The paper has 500.
+        the regression fits the given labels, including those of the start. The paper uses 500.
     bias : {"gap", "balance"}, default="gap"
-        How scores are cut. "gap": in the widest gap. "balance": at the lowest L1 loss, the
-        paper's rule; for small C that is always the most uneven cut which `min_cluster_size`
-        allows.
+        How scores are cut in two. "gap" cuts in the widest gap. "balance", the paper's rule, cuts
+        where the L1 loss is lowest; for small C this is always the most uneven cut that
+        `min_cluster_size` allows.
     min_cluster_size : int or float, optional
-        Minimum size of a cluster, a count (of rows of mean weight) or a fraction (of the weight).
-        If not given it is 0.3, and where the start has sides of unequal size with the wider margin
-        (by the rule of `CPMMC`) both get the same weight in regressions and cuts; see `balance_`.
-        The paper's balance constraint :math:`|\sum_i y_i| \le l` is the fraction
-        (1 - l / n) / 2. If no cut satisfies it, the most even one is made.
+        Minimum cluster size: a count (of rows of mean weight) or a fraction (of the weight). If
+        None, it is 0.3, and if the sides of the start have unequal sizes and the wider margin (by
+        the rule of `CPMMC`), both get the same weight in regressions and cuts; see `balance_`. The
+        paper's balance constraint :math:`|\sum_i y_i| \le l` is the fraction (1 - l / n) / 2. If
+        no cut satisfies the minimum, the most even cut is made.
     init : str, array of shape (n_samples,) or fitted clusterer, default="auto"
-        Labels to start from: "auto", which is "k-means", and clusters of a graph where the width
-        of the kernel is chosen (see Notes); "k-means" (of the rows; of the landmarks' features;
-        "principal" where the kernel is precomputed), "kernel k-means" in the feature space of the
-        kernel, "spectral" (the second eigenvector of the rows' graph of nearest neighbours, or of
-        their landmarks' features), "principal" or "random" (the sides of the mean along the
-        leading kernel principal component or along a random direction), or those given. A fitted
-        clusterer of the same columns: as for `CPMMC`.
+        Labels to start from. "auto" is "k-means", and also clusters of a graph if the kernel width
+        is chosen (see Notes). "k-means" clusters the rows or their landmark features; it is
+        "principal" if the kernel is precomputed. "kernel k-means" clusters in the feature space of
+        the kernel. "spectral" uses the second eigenvector of the nearest-neighbour graph of the
+        rows, or of their landmark features. "principal" and "random" split the rows at the mean
+        along the leading kernel principal component or along a random direction. An array holds
+        the labels themselves. A fitted clusterer of the same columns is used as in `CPMMC`.
     n_init : int, default=1
-        Starts of "auto", "k-means" and "random", of which the one with the lowest objective is
-        kept, and a degenerate one only if all are. The others have one.
+        Number of starts for "auto", "k-means" and "random"; other values of `init` have one start.
+        The result with the lowest objective is kept, and a degenerate one only if all are
+        degenerate.
     tol : float, default=1e-3
-        Certified duality gap of the regressions, relative to their objective.
+        Tolerance of the certified duality gap of each regression, relative to its objective.
     max_iter : int, default=50
         Maximum number of regressions.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the split tests: the probability of one or more false splits. Must be
+        between 0.001 and 0.5; tests take longer for small values. Only used with
+        n_clusters="auto".
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters. If None, there is no limit. The strongest splits are made
+        first, and a warning is issued if the limit prevents further ones. Only used with
+        n_clusters="auto".
     random_state : int, RandomState or None, default=None
-        Seed of starts and landmarks.
+        Random seed of starts and landmarks.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
     tree_ : SplitTree
-        The splits, where there are more than two clusters; what belongs to one hyperplane is then
-        found at ``tree_.splits()[i].model``, not here.
+        The splits, if there are more than two clusters. The attributes of a single hyperplane are
+        then found at ``tree_.splits()[i].model``, not here.
     coef_ : ndarray of shape (1, n_features)
-        w; only for kernel="linear".
+        w. Only available for kernel="linear".
     dual_coef_ : ndarray of shape (n_samples,)
-        Coefficients of k(x_j, x), of sum zero; only of the whole kernel matrix
-        (see `method`), not for kernel="linear".
+        Coefficients of k(x_j, x); their sum is zero. Only available if the whole kernel matrix is
+        used (see `method`), not for kernel="linear".
     intercept_ : ndarray of shape (1,)
-        Constant of the decision function, from the rule.
+        Constant of the decision function, set by `bias`.
     gamma_ : float or None
-        Kernel coefficient taken; None for kernels without one.
+        Kernel coefficient used; None for kernels without one.
     cut_ : float
-        Ratio cut of the clusters by which widths were compared; only where they were.
+        Ratio cut of the clusters, by which kernel widths were compared. Only available if they
+        were.
     C_ : float
         The C used.
     balance_ : tuple of float
-        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
-        the sizes that ``min_cluster_size=None`` took from the start.
+        Shares of the rows (or of their weight) in clusters 0 and 1 that count as balanced: halves,
+        or the sizes that ``min_cluster_size=None`` took from the start.
     status_ : Status
         How the iteration ended.
     objective_ : float
-        Objective of the regression that was kept: the last, the best of a cycle, or the one before
-        a degenerate one.
+        Objective of the regression that was kept: the last one, the best of a cycle, or the one
+        before a degenerate one.
     result_ : IterSVRResult
-        With the gap of that regression, and the objectives of all in `history`.
+        Result with the gap of that regression, and the objectives of all regressions in `history`.
     n_iter_ : int
-        Regressions.
+        Number of regressions.
     n_features_in_ : int
-        Number of features (of training rows, with kernel="precomputed").
+        Number of features (number of training rows with kernel="precomputed").
 
     See Also
     --------
@@ -183,25 +189,26 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
 
     Notes
     -----
-    *Width of the kernel.* gamma="auto" takes the widest of several kernels whose clusters cut a
-    graph of the rows about as little as any known, by the rule of `KernelCPMMC` (see its Notes).
-    Starts are k-means and two clusterings of that graph.
+    *Width of the kernel.* gamma="auto" tries several kernels and chooses the widest whose clusters
+    have a ratio cut close to the best one known, by the rule of `KernelCPMMC` (see its Notes). The
+    starts are k-means and two clusterings of the nearest-neighbour graph.
 
     With bias="balance" regression and cut minimise the same objective over labels that respect
-    `min_cluster_size`, so that it never rises (by more than `tol`) from the second regression on,
-    where all rows weigh the same and none have the same score.
-    Labels of the widest gap do not minimise it: it may rise, and labels may come back, which ends
-    the iteration with `Status.CYCLE` and a warning.
+    `min_cluster_size`. If all rows have the same weight and no two have the same score, the
+    objective never rises (by more than `tol`) from the second regression on. With bias="gap" the
+    labels do not minimise it: the objective may rise and labels may recur, which ends the
+    iteration with `Status.CYCLE` and a warning.
 
-    On uneven labels the L1 loss can be lowest for a constant, whatever C is: the iteration then
-    ends with `Status.DEGENERATE` and a warning. That is what small values of `min_cluster_size`
-    mostly lead to. Where a regression misses `tol`, as very large values of C make it, it ends
-    with `Status.FAILED` and a warning.
+    For uneven labels the L1 loss can be lowest for a constant function, for any C. The iteration
+    then ends with `Status.DEGENERATE` and a warning, as is common for small values of
+    `min_cluster_size`. If a regression does not reach `tol`, as happens for very large C, the
+    iteration ends with `Status.FAILED` and a warning.
 
-    Why 10 in C="scale": all :math:`|\beta_i| \le C` in :math:`w = \sum_i \beta_i \phi(x_i)`, so
-    that scores reach the targets along a direction only if its share of the variance is above
-    one in ten. Far below, scores are small beside the targets, and the lowest loss is that of
-    the most uneven cut; far above, the regression fits any labels and never leaves its start.
+    The factor 10 of C="scale" follows from :math:`|\beta_i| \le C` in
+    :math:`w = \sum_i \beta_i \phi(x_i)`: scores reach the targets along a direction only if it has
+    more than a tenth of the variance. For a much smaller C scores are small compared with the
+    targets, and the most uneven cut has the lowest loss. For a much larger C the regression fits
+    any labels and never leaves its start.
 
     References
     ----------
@@ -273,8 +280,8 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         self._check_representation()
         if self.method == "nystroem" and self._is_linear():
             raise ValueError(
-                "method='nystroem' represents a kernel by landmarks, and kernel='linear' takes "
-                "the rows as they are. Use method='exact'."
+                "method='nystroem' represents a kernel by landmarks, but kernel='linear' uses the "
+                "rows themselves. Use method='exact'."
             )
         if isinstance(self.C, str):
             check_choice("C", self.C, ["scale"])
@@ -287,8 +294,8 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
             check_choice("init", self.init, STARTS)
             if self.init == "spectral" and self._is_pairwise():
                 raise ValueError(
-                    "init='spectral' needs rows to build a graph of, and kernel is 'precomputed'. "
-                    "Use init='kernel k-means', or give labels."
+                    "init='spectral' needs the rows for a nearest-neighbour graph, but "
+                    "kernel='precomputed'. Use init='kernel k-means', or give labels."
                 )
         check_count("n_init", self.n_init)
         check_number("tol", self.tol, low=0.0, high=0.1, open_low=True)
@@ -317,27 +324,27 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
             raise self._not_a_kernel()
         if variance == 0.0:
             raise ValueError(
-                f"all {n} rows of X are the same (under kernel={self.kernel!r}), there "
-                "is nothing to separate. Check that X was loaded correctly, or use another kernel."
+                f"all {n} rows of X are identical under kernel={self.kernel!r}, so there is "
+                "nothing to separate. Check that X was loaded correctly, or use another kernel."
             )
         C = SCALE / (total * variance) if isinstance(self.C, str) else float(self.C)
         largest = LARGEST / (total * variance)
         if largest < C:
             raise ValueError(
-                f"C={C:g} is more than floating point can tell from infinity for these "
-                f"rows: lower C to {1e-6 * largest:.1g} or less, or scale X."
+                f"C={C:g} is too large for floating-point arithmetic with these rows. Lower C to "
+                f"{1e-6 * largest:.1g} or less, or scale X."
             )
         size = self._min_size()
         share = int(size) / n if isinstance(size, Integral) else float(size)
         if share > 0.5:
             raise ValueError(
-                f"min_cluster_size={size} asks for more than half of the {n} rows in each of 2 "
+                f"min_cluster_size={size} is more than half of the {n} rows, but there are 2 "
                 f"clusters. Lower it to at most {n // 2}."
             )
         return C, share * total
 
     def _take_sizes(self, prepared: IterSVRInputs, labels: NDArray) -> None:
-        """Give both sides of the start the same weight where they are unequal and lie apart."""
+        """Give both sides of the start the same weight if they are unequal and well separated."""
         space, weights = prepared.space, prepared.weights
         if self._keeps_sizes:
             found = labels if are_unequal(labels, weights) else None
@@ -351,7 +358,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         prepared.C, prepared.floor = self._penalty_and_floor(prepared.space)
 
     def _run(self, prepared: IterSVRInputs, seed: int) -> IterSVRResult:
-        """Return the best start, degenerate ones last: uneven labels have a low loss."""
+        """Return the best result; degenerate ones come last, as uneven labels have a low loss."""
         several = isinstance(self.init, str) and self.init in ("auto", "k-means", "random")
         more = self.n_init - 1 if several else 0
         seeds = [seed, *np.random.default_rng(seed).integers(2**31 - 1, size=more).tolist()]
@@ -376,17 +383,17 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         result = min(results, key=lambda r: (r.status is Status.DEGENERATE, r.objective))
         if result.labels.size == 0:
             raise ValueError(
-                f"the regression on the labels of the start is no better than a constant, at "
-                f"C={prepared.C:.3g}: they are too uneven, or have nothing to do with the rows. "
-                "Use another init, or raise C."
+                f"the regression on the labels of the start is no better than a constant at "
+                f"C={prepared.C:.3g}. The labels are too uneven, or unrelated to the rows. Use "
+                "another init, or raise C."
             )
         return result
 
     def _not_a_kernel(self) -> ValueError:
         return ValueError(
-            f"kernel={self.kernel!r} is not positive semi-definite on these rows, so that there "
-            "is no regression. Use another, 'rbf' say, other parameters of it, or clip the "
-            "negative eigenvalues of a precomputed one."
+            f"kernel={self.kernel!r} is not positive semi-definite on these rows, as the "
+            "regression requires. Use another kernel such as 'rbf' or other kernel parameters, or "
+            "clip the negative eigenvalues of a precomputed kernel."
         )
 
     def _start(self, prepared: IterSVRInputs, seed: int) -> NDArray:
@@ -430,21 +437,22 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
             return super()._status_words(result)
         if result.status is Status.DEGENERATE:
             return (
-                "the regression on the labels found is no better than a constant, at "
-                f"C={self.C_:.3g}: they are too uneven for it, and say little about the rows. "
+                "the regression on the labels found is no better than a constant at "
+                f"C={self.C_:.3g}, because the labels are too uneven. "
                 f"Raise min_cluster_size (now {self._min_size():g}) or C"
             )
         if result.status is Status.FAILED:
             return (
-                f"rounding ended the last regression at a duality gap of {result.gap:.2g}, above "
-                f"tol={self.tol:g} of its objective of {result.objective:.3g}, at "
-                f"C={self.C_:.3g}. Raise tol, lower C, or use float64 rows"
+                f"rounding errors stopped the last regression at a duality gap of "
+                f"{result.gap:.2g}, above tol={self.tol:g} times its objective of "
+                f"{result.objective:.3g}, at C={self.C_:.3g}. Raise tol, lower C, or use float64 "
+                "rows"
             )
         other = ", or bias='balance'" if self.bias == "gap" else ""
         return (
-            f"the labels had not settled after {result.n_iter} regressions; "
+            f"the labels still changed after {result.n_iter} regressions: "
             f"{100 * result.residuals['switched']:.2g}% of the rows would switch sides. Raise "
-            f"max_iter, try another init{other}"
+            f"max_iter, or try another init{other}"
         )
 
     def _scores(self, X: Any) -> NDArray:

@@ -19,9 +19,9 @@ from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.margin.guided import GuidedMarginMixin
 
-# Rows times clusters up to which method="auto" takes the whole kernel matrix.
+# Maximum of rows times clusters for which method="auto" uses the whole kernel matrix.
 EXACT_UP_TO = 5000
-LANDMARKS_OF_A_CLUSTER = 10
+LANDMARKS_PER_CLUSTER = 10
 
 
 class KernelCPMMC(
@@ -41,136 +41,149 @@ class KernelCPMMC(
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. For more than two see above and `multiway`. "auto": as many as held-out
-        rows confirm, by splitting again; a split is tested by the distances of rows to its
-        border (see `volmar.evidence.split_test` and `tree_`).
+        Number of clusters. For more than two see above and `multiway`. With "auto", clusters are
+        found by recursive splitting, and a cluster is split only if held-out rows confirm the
+        split, by their distances to its border (see `volmar.evidence.split_test` and `tree_`).
     kernel : str or callable, default="rbf"
-        Name of a scikit-learn kernel, a function of two matrices, or "precomputed".
+        Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed".
     gamma : float, str or None, default="auto"
-        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is 1
-        / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is 1 /
-        n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other kernels
-        and where `init` holds labels, and "rms" (sec. 5.1 of the paper, see `SKMMC`) for
-        mode="paper". Other kernels have no use for gamma.
+        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
+        1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
+        1 / n_features. "auto" chooses the width of "rbf" (see Notes); it means "scale" for the
+        other kernels listed and if `init` is an array of labels, and "rms" (sec. 5.1 of the paper,
+        see `SKMMC`) with mode="paper". Kernels that are not listed ignore gamma.
     degree : float, default=3
         Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
-        Further arguments of a callable kernel.
+        Further keyword arguments for a callable kernel.
     method : {"auto", "exact", "nystroem"}, default="auto"
-        "exact": the whole kernel matrix, quadratic in the number of rows. "nystroem":
-        `n_landmarks` rows, drawn at random, represent the feature space; linear. "auto": exact
-        where rows times clusters are at most 5,000 (2,500 rows of two clusters), for a
-        precomputed kernel and for mode="paper", landmarks otherwise.
+        "exact" uses the whole kernel matrix; time and memory are quadratic in the number of rows.
+        "nystroem" represents the feature space by `n_landmarks` rows drawn at random; time and
+        memory are linear. "auto" is "exact" if rows times clusters is at most 5,000 (2,500 rows
+        for two clusters), for a precomputed kernel and for mode="paper", and "nystroem" otherwise.
     n_landmarks : int, optional
-        Landmarks; if not given 100, and at least ten for each cluster.
+        Number of landmarks. If None, 100, or 10 per cluster if that is more.
     C : float, optional
-        Weight of margin errors; if None, 2 (the paper's 10 with mode="paper"). With the adaptive
-        threshold at least 1 / (1 - balance); about 1 / C of the rows are inside the margin there.
+        Weight of margin errors. If None, 2 (the paper's 10 with mode="paper"). With the adaptive
+        threshold C must be at least 1 / (1 - balance), and about 1 / C of the rows are inside the
+        margin.
     threshold : {"adaptive", "fixed"}, default="adaptive"
-        Whether the margin :math:`\rho` is found, or is 1.
+        With "adaptive", the margin :math:`\rho` is optimised. With "fixed", it is 1.
     balance : float, optional
-        b: how far from 0 the mean score may be. 0 puts it at 0. If not given it is 0.05, and
-        clusters of unequal size may count as balanced (see Notes and `balance_`); with
-        mode="paper" it is 0, and no sizes are taken from the start.
+        Maximum absolute value b of the mean score. With 0 the mean score is 0. If None, b is 0.05
+        and clusters of unequal size may count as balanced (see Notes and `balance_`). With
+        mode="paper", None means 0, and no sizes are taken from the start.
     balance_unit : {"margin", "score"}, default="margin"
-        Whether `balance` is in units of :math:`\rho` or of f; the papers' l is n times the
-        latter. With mode="paper" and with the fixed threshold it is the latter always.
+        Unit of `balance`: the margin :math:`\rho`, or the score f. The papers' l is n times
+        `balance` in units of f. With mode="paper" or the fixed threshold the unit is always f.
     anneal : "auto" or tuple of float, default="auto"
-        Values below C to pass through first: 1.2, 3, 7.5 and so on (2, 5, 12.5 for more than two
-        clusters), those given, or none, ().
+        Smaller values of C for which the problem is solved first. "auto" means 1.2, 3, 7.5 and so
+        on (2, 5, 12.5 and so on for more than two clusters). The empty tuple means none.
     init : {"auto", "k-means", "random"}, array (n_samples,) or fitted clusterer, default="auto"
-        "auto": k-means (of the rows; of the landmarks' features; the leading kernel principal
-        component where the kernel is precomputed) and ``n_init - 1`` random directions, of which
-        the one with the lowest objective at C = 1.2 goes on. "k-means": that one alone. "random":
-        random directions. Or the labels to start from. For more than two clusters "auto" is
-        "k-means", with centres from 2000 rows or 100 for each cluster (of the leading kernel
-        principal components where the kernel is precomputed), and "random" is refused. With
-        mode="paper" the fit begins at the labels themselves: those given, of one run of k-means
-        ("auto", too), or half of the rows drawn at random ("random"). A fitted clusterer of the
-        same columns: the clusters that it predicts are the start, where there are `n_clusters`,
-        with the `gamma_` that it has found, and clusters keep its numbers where they match.
+        Start of the descent. "k-means": k-means of the rows, or of their landmark features; the
+        sides of the leading kernel principal component if the kernel is precomputed. "random":
+        random directions. "auto": "k-means" and ``n_init - 1`` random directions. Of several
+        starts the one with the lowest objective at C = 1.2 is used. For more than two clusters
+        "auto" is "k-means", with centres from 2000 rows or 100 rows per cluster (of the leading
+        kernel principal components if the kernel is precomputed), and "random" is refused. With
+        mode="paper" the fit starts from labels as they are: the given ones, those of one run of
+        k-means ("auto" and "k-means"), or a random half of the rows ("random"). An array holds the
+        labels to start from. A fitted clusterer of the same columns starts the fit from the
+        clusters that it predicts, if there are `n_clusters` of them, and from its `gamma_`;
+        matching clusters keep its numbers.
     n_init : int, optional
-        Starts to compare, 4 if not given. With more than two clusters runs of k-means, 10 if not
-        given, of which the one with the smallest sum of squares is the start.
+        Number of starts to compare (4 if None). For more than two clusters, number of runs of
+        k-means (10 if None), of which the one with the smallest sum of squares is the start.
     tol : float, default=0.01
-        Certified gap, relative to the objective, at which to stop.
+        The iteration stops once the certified gap, relative to the objective, is at most `tol`.
     max_iter : int, optional
-        Maximum number of steps (default 1000); with mode="paper" of relabellings, and of cuts for
-        each (default 100).
+        Maximum number of steps. If None, 1000. With mode="paper", maximum number of relabellings
+        and of cuts per relabelling; None then means 100.
     mode : {"default", "paper"}, default="default"
-        "paper": Algorithm 2 (misprints corrected), from the labels of `init`, without annealing;
-        `tol`, `anneal` and `n_init` are not used. Where the cuts of an inner loop leave w = 0,
-        as for `CPMMC`.
+        "paper" is Algorithm 2 (misprints corrected), from the labels of `init` and without
+        annealing; `tol`, `anneal` and `n_init` are not used. Cuts that give w = 0 are handled as
+        in `CPMMC`.
     cut_tol : float, optional
-        The paper's :math:`\eta` (eq. 13), 0.01 if not given. Only with mode="paper".
+        The paper's :math:`\eta` (eq. 13). If None, 0.01. Only used with mode="paper".
     cccp_tol : float, optional
-        The paper's :math:`\epsilon` (eq. 15), 0.1 if not given. Only with mode="paper".
+        The paper's :math:`\epsilon` (eq. 15). If None, 0.1. Only used with mode="paper".
     multiway : {"joint", "recursive"}, default="joint"
-        How more than two clusters are found: all at once, or by splitting in two again.
+        How more than two clusters are found: all at once ("joint"), or by recursive splitting in
+        two.
     min_cluster_size : int, float or array of shape (n_clusters,), optional
-        Minimum cluster size, for n_clusters > 2 and multiway="joint": a count (or total weight) or
-        a share of all rows, at most 1 / n_clusters. Half the size of the smallest cluster of the
-        start if not given. Without a minimum clusters would become empty. One for each cluster,
-        and one beside `max_cluster_size`, is a limit for any number of clusters.
+        Minimum cluster size for n_clusters > 2 and multiway="joint": a count (or total weight), or
+        a share of all rows of at most 1 / n_clusters. If None, half the size of the smallest
+        cluster of the start; without a minimum, clusters would become empty. An array with one
+        minimum per cluster, or a minimum given together with `max_cluster_size`, is a limit for
+        any number of clusters.
     max_cluster_size : int, float or array of shape (n_clusters,), optional
-        Maximum cluster size: a count (or total weight), a share of all rows, or one for each
-        cluster (in the order of `classes_` where `fit` is given labels).
+        Maximum cluster size: a count (or total weight) or a share of all rows, for all clusters or
+        one per cluster (in the order of `classes_` if `fit` is given labels).
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the split tests: the probability of one or more false splits. Must be
+        between 0.001 and 0.5; tests take longer for small values. Only used with
+        n_clusters="auto".
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters. If None, there is no limit. The strongest splits are made
+        first, and a warning is issued if the limit prevents further ones. Only used with
+        n_clusters="auto".
     metric : {"euclidean", "cosine"}, default="euclidean"
-        "cosine": the method sees rows of unit length; sparse X of more than 1000 columns as text
-        (idf, singular vectors). See the page *Embeddings and text*.
+        With "cosine", rows are scaled to unit length, and sparse X with more than 1000 columns is
+        treated as text (idf weights, singular vectors). See the page *Embeddings and text*.
     text_components : int, "auto" or None, default="auto"
-        Singular vectors to which metric="cosine" reduces sparse rows. "auto": 100 for more than
-        1000 columns, otherwise no reduction. None: no reduction.
+        Number of singular vectors to which metric="cosine" reduces sparse rows. With "auto", 100
+        for more than 1000 columns and no reduction otherwise. If None, no reduction.
     views : list of column groups, optional
-        Several views of each row: slices, column numbers or names, or masks, as in scikit-learn's
-        ColumnTransformer. Each view counts the same (see `row_map_` and *Embeddings and text*).
+        Columns of each view, if the rows have several: slices, column numbers or names, or masks,
+        as in scikit-learn's ColumnTransformer. All views have the same weight (see `row_map_` and
+        the page *Embeddings and text*).
     random_state : int, RandomState or None, default=None
-        Seed of starts and landmarks.
+        Random seed of starts and landmarks.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
     classes_ : ndarray of shape (n_clusters,)
-        Names of the clusters, which `labels_` holds; only where `fit` was given labels of rows.
+        Names of the clusters, as they occur in `labels_`. Only available if `fit` was given labels
+        of rows.
     broken_links_ : ndarray of shape (n_pairs, 2)
-        Pairs of `cannot_link` in one cluster; only where `fit` was given any.
+        Pairs of `cannot_link` whose rows are in the same cluster. Only available if `fit` was
+        given `cannot_link`.
     tree_ : SplitTree
-        The splits, with multiway="recursive"; what belongs to one hyperplane is then found at
-        ``tree_.splits()[i].model``, not here.
+        The splits, with multiway="recursive" or n_clusters="auto". The attributes of a single
+        hyperplane are then found at ``tree_.splits()[i].model``, not here.
     dual_coef_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
-        Coefficients of k(x_j, x) in units of the margin, of sum zero; only for method="exact".
+        Coefficients of k(x_j, x) in units of the margin; their sum is zero. Only available if the
+        whole kernel matrix is used (see `method`).
     intercept_ : ndarray of shape (1,) or (n_clusters,)
         Constant of the decision function.
     balance_ : tuple of float
-        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
-        the sizes that ``balance=None`` took from the start. Only where there are two clusters.
+        Shares of the rows (or of their weight) in clusters 0 and 1 that count as balanced: halves,
+        or the sizes that ``balance=None`` took from the start. Only available for two clusters.
     gamma_ : float or None
-        Kernel coefficient that was used; None for kernels without one.
+        Kernel coefficient used; None for kernels without one.
     cut_ : float
-        Ratio cut of the clusters by which widths were compared; only where they were.
+        Ratio cut of the clusters, by which kernel widths were compared. Only available if they
+        were.
     status_ : Status
         How the descent ended.
     objective_ : float
-        The minimised objective. It compares starts, not values of C or kernels.
+        Objective at the solution. It can be compared between starts, but not between values of C
+        or kernels.
     result_ : MarginResult
-        Certified result: with the labels found no hyperplane is better by more than `gap`.
+        Certified result: for the labels found, no hyperplane is better by more than `gap`.
     n_iter_ : int
-        Steps.
+        Number of steps.
     previous_clusters_ : ndarray of shape (n_clusters,)
-        Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
+        For each cluster, the cluster of `init` that it continues, or -1 for a new one. Only
+        available if `init` is a fitted clusterer.
     row_map_ : RowMap or ViewMap
-        The map of rows with metric="cosine" or `views`; only then.
+        Transformation of the rows. Only available with metric="cosine" or `views`.
     n_features_in_ : int
-        Number of features (of training rows, with kernel="precomputed").
+        Number of features (number of training rows with kernel="precomputed").
 
     See Also
     --------
@@ -179,31 +192,32 @@ class KernelCPMMC(
 
     Notes
     -----
-    *Width of the kernel.* gamma="auto" tries "scale" and kernels half as wide, a quarter and so
-    on, at most four, until they are narrower than half of a neighbourhood of the rows. In many
-    columns a neighbourhood is nearly as wide as all rows, and "scale" is the only one. Starts are
-    the method's own and two clusterings of a graph of nearest neighbours. All clusters found are
-    compared by what they cut in that graph: the ratio cut of similarities that are weighted by the
-    density, which depends on the rows and labels alone. The widest kernel is taken whose clusters
-    cut at most 1.5 times as much as the best clusters known, those of the graph included. Clusters
-    of less than 0.04 / n_clusters of the rows count as outliers, and the wide kernels do not start
-    from a clustering of the graph to clusters of less than half of n / n_clusters rows. At most
-    1000 rows are compared, drawn at random; the fit to more rows starts from the best clusters.
+    *Width of the kernel.* gamma="auto" tries "scale" and kernels of half its width, a quarter and
+    so on, at most four, until they are narrower than half of a neighbourhood of the rows. With
+    many columns a neighbourhood is nearly as wide as the data, and only "scale" is tried. The
+    starts are those of `init` and two clusterings of a nearest-neighbour graph. All clusters found
+    are compared by their ratio cut in that graph, with similarities weighted by the density; it
+    depends only on the rows and labels. The widest kernel is chosen whose clusters have at most
+    1.5 times the ratio cut of the best clusters known, including those of the graph. Clusters with
+    less than 0.04 / n_clusters of the rows count as outliers. The wide kernels do not start from a
+    clustering of the graph with clusters of less than half of n / n_clusters rows. The comparison
+    uses at most 1000 rows, drawn at random; the fit to more rows starts from the best clusters.
 
     `decision_function` is in units of the margin. Equation 24 of the paper for :math:`\rho` is 0/0
-    wherever there are margin errors; here :math:`\rho` is a multiplier of the quadratic programme.
+    if there are margin errors; here :math:`\rho` is a multiplier of the quadratic programme.
 
-    *Unequal sizes.* With ``balance=None`` both sides of a start of unequal size get the same
-    weight where that has the wider margin; see `CPMMC`. Under kernels with k(x, x) = 1 a clear
-    gap decides (see `volmar.margin.engine.unequal_sizes`).
+    *Unequal sizes.* With ``balance=None`` both sides of a start with unequal sizes get the same
+    weight if the margin is then wider; see `CPMMC`. For kernels with k(x, x) = 1 the criterion is
+    a clear gap (see `volmar.margin.engine.unequal_sizes`).
 
-    *Labels of some rows, links, sizes.* With any of them (see `fit`) the clusters are found
-    without them first; then the descent begins at these clusters, at labels that spread from the
-    given ones, or both. Every relabelling takes the labels with the lowest loss among those that
-    are allowed: a row with a given label has the hinge of this label on whichever side it is, as
-    in a support vector machine. ``anneal="auto"`` passes through no other values of C where the
-    start has a margin at C, and ``C=None`` is 10 where it is not the clusters found without. The
-    certificate is that of the labels, given ones included. ``mode="paper"`` takes none of these.
+    *Labels of some rows, links, sizes.* If any of them is given (see `fit`), clusters are first
+    found without them. The descent then starts from these clusters, from labels that spread from
+    the given ones, or from both. Every relabelling takes the labels with the lowest loss among
+    those that are allowed: a row with a given label has the hinge loss of this label on either
+    side of the hyperplane, as in a support vector machine. ``anneal="auto"`` skips the smaller
+    values of C if the start has a margin at C. ``C=None`` is 10 if the start differs from the
+    clusters found first. The certificate holds for the labels of the result, given ones included.
+    ``mode="paper"`` accepts none of these.
 
     References
     ----------
@@ -311,7 +325,7 @@ class KernelCPMMC(
     def _count_of_landmarks(self) -> int:
         if self.n_landmarks is not None:
             return self.n_landmarks
-        return max(N_LANDMARKS, LANDMARKS_OF_A_CLUSTER * self._n_clusters_at_once())
+        return max(N_LANDMARKS, LANDMARKS_PER_CLUSTER * self._n_clusters_at_once())
 
     def _is_linear(self) -> bool:
         return False  # kernel="linear" has dual coefficients, too

@@ -38,18 +38,19 @@ from volmar.margin.relaxations.lgmmc_solver import (
 )
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
-# Beyond these C nothing changes but rounding: all rows weigh alike, or the margin is hard.
-LEAST_C, MOST_C = 1e-10, 1e10
+# Limits of C. Beyond them only rounding changes: all rows have the same weight in the solution,
+# or the margin is hard.
+MIN_C, MAX_C = 1e-10, 1e10
 MODES = ("default", "paper")
-# Share of all weight below which a difference of two sums of weights is rounding.
+# A difference of two sums of weights below this share of the total weight is rounding.
 SUMS = 1e-12
 
 
 @dataclass
 class LabelGenerationInputs:
-    """What the search needs; `n` is the number of rows that weigh.
+    """Inputs of the search; `n` is the number of rows with a positive weight.
 
-    A run that takes the sizes of k-means leaves the rows here with its weights.
+    A run that adopts the sizes of k-means replaces `space` by the reweighted rows.
     """
 
     space: LinearSpace | KernelSpace
@@ -61,8 +62,9 @@ class LabelGenerationInputs:
 class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     r"""Maximum margin clustering by label generation (Li, Tsang, Kwok and Zhou).
 
-    The margin with squared errors over all labellings B with :math:`|\mathrm{mean}(y)|` at most
-    `balance`, of centred rows :math:`z_i = \phi(x_i) - \bar\phi`,
+    Maximum margin clustering with squared errors, for centred rows
+    :math:`z_i = \phi(x_i) - \bar\phi` and the set B of labellings with :math:`|\mathrm{mean}(y)|`
+    at most `balance`,
 
     .. math:: \min_{y \in B} \min_{w, \rho, \xi} \; \tfrac12 \|w\|^2 - \rho
               + \frac{C}{2 n s} \sum_i \xi_i^2 \quad\text{s.t.}\quad
@@ -74,169 +76,175 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     .. math:: \min_{\mu} \max_{\alpha \ge 0, 1'\alpha = 1} \; -\tfrac12 \alpha' \Big(
               \sum_{y \in B} \mu_y K \circ yy' + \frac{n s}{C} I \Big) \alpha .
 
-    No convex relaxation of the labels alone is tighter. Labellings are generated as they are
-    needed: one that maximises :math:`\|\sum_i \alpha_i y_i z_i\|^2` at the current
-    :math:`\alpha`.
+    No convex relaxation of the labels alone is tighter. Labellings are generated one at a time:
+    each maximises :math:`\|\sum_i \alpha_i y_i z_i\|^2` at the current :math:`\alpha`.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. More than 2 are found by splitting again: the part whose split
-        separates best is split next (see `tree_`). "auto": only where held-out rows confirm that
-        there is more than one group (see `volmar.evidence.split_test`).
+        Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
+        separates best is split next (see `tree_`). With "auto", a cluster is split only if
+        held-out rows confirm that it holds more than one group (see `volmar.evidence.split_test`).
     kernel : str or callable, default="rbf"
-        Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear"
-        takes the rows as they are, dense or CSR, in linear time and memory, unless method is
-        "nystroem".
+        Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed".
+        "linear" uses the rows themselves, dense or CSR, in linear time and memory, unless
+        method="nystroem".
     gamma : float, str or None, default="auto"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other
-        kernels and where `init` holds labels. Other kernels have no use for gamma.
+        1 / n_features. "auto" chooses the width of "rbf" (see Notes); it means "scale" for the
+        other kernels listed and if `init` is an array of labels. Kernels that are not listed
+        ignore gamma.
     degree : float, default=3
         Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
-        Further arguments of a callable kernel.
+        Further keyword arguments for a callable kernel.
     method : {"auto", "exact", "nystroem"}, default="auto"
-        "exact": the whole kernel matrix, between quadratic and cubic in the number of rows.
-        "nystroem": `n_landmarks` rows, drawn at random, represent the feature space; linear.
-        "auto": "exact" for up to 1000 rows and a precomputed kernel, "nystroem" for more.
+        "exact" uses the whole kernel matrix; its time is between quadratic and cubic in the number
+        of rows. "nystroem" represents the feature space by `n_landmarks` rows drawn at random; its
+        time is linear. "auto" is "exact" for up to 1000 rows and for a precomputed kernel, and
+        "nystroem" otherwise.
     n_landmarks : int, default=100
-        Landmarks of method="nystroem" and of "auto".
+        Number of landmarks for method="nystroem" and "auto".
     centered : bool, optional
-        Whether rows are centred in the feature space, so that hyperplanes go through their mean
-        and not through the origin. If None, True (False with mode="paper").
+        Whether rows are centred in the feature space. Hyperplanes then pass through the mean of
+        the rows, and not through the origin. If None, True (False with mode="paper").
     C : float, optional
-        Weight of margin errors; if None, 30 (1 with mode="paper", whose C is that of the papers).
-        Without units: the papers' C is C / (n s). Between 1e-10 and 1e10.
-        Where it is small (about 3) all rows weigh alike, and the labels are those of balanced
-        k-means; where it is large few rows are inside the margin, and more labellings share the
-        solution. The default puts two thirds of Gaussian rows inside, with a quarter of their
-        variance in the leading direction.
+        Weight of margin errors, between 1e-10 and 1e10. If None, 30 (1 with mode="paper", which
+        uses the papers' C). C has no units: the papers' C is C / (n s). If C is small (about 3),
+        all rows have the same weight in the solution, and the labels are those of balanced
+        k-means. If C is large, few rows are inside the margin, and the solution mixes more
+        labellings. With the default, two thirds of Gaussian rows are inside the margin if the
+        leading direction has a quarter of their variance.
     balance : float, optional
-        Maximum of :math:`|\mathrm{mean}(y)|` over generated labellings y (of -1 and 1). 0 asks for
-        halves, as near as an odd number of rows allows. If None it is 0.5, sides of at least
-        a quarter of the weight, and clusters of unequal size may count as balanced (see Notes and
-        `balance_`); with mode="paper" it is 0.3 and no more. The papers' b is n times `balance`;
-        they print no value, and the authors set theirs from the true classes.
+        Maximum of :math:`|\mathrm{mean}(y)|` over generated labellings y (of -1 and 1). 0 means
+        halves, or as near to halves as an odd number of rows allows. If None, it is 0.5, so that
+        each side has at least a quarter of the weight, and clusters of unequal size may count as
+        balanced (see Notes and `balance_`). With mode="paper", None means 0.3, and unequal sizes
+        do not count as balanced. The papers' b is n times `balance`; they print no value, and the
+        authors set theirs from the true classes.
     mode : {"default", "paper"}, default="default"
         "paper" is the problem of JMLR section 7.1 as printed: rows not centred, C in the paper's
-        units, the whole kernel matrix where `method` is "auto", the width that gamma says ("scale"
-        for "auto"), and labels from the leading eigenvector of the mixture of labellings. What
-        the papers leave open is ours: the search for a labelling, whose starts are those of the
-        default mode and the sides of the kernel's graph.
+        units, the whole kernel matrix if `method` is "auto", gamma="auto" read as "scale", and
+        labels from the leading eigenvector of the mixture of labellings. The papers do not specify
+        the search for a labelling. Here it starts as in the default mode, and also from the
+        leading eigenvectors of the kernel's random walk.
     init : "auto", array of shape (n_samples,) or fitted clusterer, default="auto"
-        Labels from which the first labelling is found. "auto": random sides, and clusters of a
-        graph where the width of the kernel is chosen (see Notes). With kernel="precomputed" and
-        mode="paper" sides of the leading eigenvectors of the kernel's random walk are among the
-        starts: where the kernel is narrow, random sides lead to labellings far from the best. A
-        fitted clusterer of the same columns: as for `CPMMC`.
+        Labels from which the search for the first labelling starts. "auto" uses random sides, and
+        clusterings of a graph if the kernel width is chosen (see Notes). With kernel="precomputed"
+        or mode="paper" it also uses the signs of the leading eigenvectors of the kernel's random
+        walk, because random sides lead to poor labellings if the kernel is narrow. A fitted
+        clusterer of the same columns is used as in `CPMMC`.
     n_init : int, default=10
         Number of starts of the search for each labelling.
     tol : float, default=0.01
-        Relative to the objective, by how much a labelling must be violated to be added.
+        Minimum violation, relative to the objective, for a labelling to be added.
     max_iter : int, default=50
         Maximum number of labellings.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the split tests: the probability of one or more false splits. Must be
+        between 0.001 and 0.5; tests take longer for small values. Only used with
+        n_clusters="auto".
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters. If None, there is no limit. The strongest splits are made
+        first, and a warning is issued if the limit prevents further ones. Only used with
+        n_clusters="auto".
     random_state : int, RandomState or None, default=None
-        Seed of starts and landmarks.
+        Random seed of starts and landmarks.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
     tree_ : SplitTree
-        The splits, where there are more than two clusters; what belongs to one hyperplane is then
-        found at ``tree_.splits()[i].model``, not here.
+        The splits, if there are more than two clusters. The attributes of a single hyperplane are
+        then found at ``tree_.splits()[i].model``, not here.
     coef_ : ndarray of shape (1, n_features)
-        w in units of the margin; only for kernel="linear" without landmarks.
+        w in units of the margin. Only available for kernel="linear" without landmarks.
     dual_coef_ : ndarray of shape (n_samples,)
-        Coefficients of k(x_j, x) in units of the margin; only of the whole kernel
-        matrix (see `method`), not for kernel="linear".
+        Coefficients of k(x_j, x) in units of the margin. Only available if the whole kernel matrix
+        is used (see `method`), not for kernel="linear".
     intercept_ : ndarray of shape (1,)
         Constant of the decision function.
     balance_ : tuple of float
-        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
-        the sizes that ``balance=None`` took from two-means.
+        Shares of the rows (or of their weight) in clusters 0 and 1 that count as balanced: halves,
+        or the sizes that ``balance=None`` took from k-means.
     gamma_ : float or None
-        Kernel coefficient that was used; None for kernels without one.
+        Kernel coefficient used; None for kernels without one.
     cut_ : float
-        Ratio cut of the clusters by which widths were compared; only where they were.
+        Ratio cut of the clusters, by which kernel widths were compared. Only available if they
+        were.
     status_ : Status
         How the search ended.
     objective_ : float
         Value of the relaxation over the labellings generated, below 0.
     result_ : LabelGenerationResult
-        With `bound`, `gap`, `weights` (mu), `n_labellings` and `labelled_objective`.
+        Result with the attributes `bound`, `gap`, `weights` (mu), `n_labellings` and
+        `labelled_objective`.
     n_iter_ : int
-        Labellings generated.
+        Number of labellings generated.
     n_features_in_ : int
-        Number of features (of training rows, with kernel="precomputed").
+        Number of features (number of training rows with kernel="precomputed").
 
     See Also
     --------
-    KernelCPMMC : The margin with errors that are not squared, by local descent.
-    SDPMMC, GMMC : Other relaxations.
+    KernelCPMMC : Margin errors that are not squared, by local descent.
+    SDPMMC, GMMC : Other relaxations of maximum margin clustering.
 
     Notes
     -----
-    *Width of the kernel.* gamma="auto" takes the widest of several kernels whose clusters cut a
-    graph of the rows about as little as any known, by the rule of `KernelCPMMC` (see its Notes).
-    Starts are the method's own and two clusterings of that graph.
+    *Width of the kernel.* gamma="auto" tries several kernels and chooses the widest whose clusters
+    have a ratio cut close to the best one known, by the rule of `KernelCPMMC` (see its Notes). The
+    starts are those of `init` and two clusterings of the nearest-neighbour graph.
 
-    *What is certified.* `objective_` is an upper bound of the relaxation's value: other labellings
-    can only lower it. It is within ``residuals["master gap"]`` of the optimum over the labellings
-    generated. A lower bound would follow from the most violated labelling, which is NP-hard to
-    find: the search stops when five rounds of starts lead to none, which is no proof. On noise
-    more starts still find violations above `tol`; more `n_init` leave less.
-    ``result_.bound`` is a lower bound all the same, by the largest eigenvalue of the rows'
-    weighted covariance. It is the tighter the more alike rows are in their distance from the
-    border: of rows spread like a Gaussian its squared norm is too large by a factor of
-    :math:`\pi / 2`. No labelling in B has a value below it.
+    *Certificates.* `objective_` is an upper bound of the value of the relaxation: further
+    labellings can only lower it. It is within ``residuals["master gap"]`` of the optimum over the
+    labellings generated. The most violated labelling would give a lower bound, but it is NP-hard
+    to find. The search stops when five rounds of starts find no violated labelling, which is not a
+    proof. On pure noise, further starts still find violations above `tol`; a larger `n_init`
+    leaves fewer. ``result_.bound`` is a valid lower bound from the largest eigenvalue of the
+    weighted covariance of the rows. It is tighter if the rows have similar distances from the
+    border; for Gaussian rows its squared norm is too large by a factor of :math:`\pi / 2`. No
+    labelling in B has a value below it.
 
-    *Labels.* Of the normals :math:`v_t = \sum_i \alpha_i y_{ti} z_i` of the labellings in use, and
-    that of the leading eigenvector of :math:`\sum_t \mu_t y_t y_t'`, the one with the lowest value
-    of the problem before its relaxation (``labelled_objective``) is kept, and labels are the signs
-    of its scores. Their mean is 0, whatever the labels': `balance` is not imposed on them.
-    `predict` returns `labels_` for the training rows, but for rows whose score is rounding.
+    *Labels.* Candidates are the normals :math:`v_t = \sum_i \alpha_i y_{ti} z_i` of the labellings
+    in use, and that of the leading eigenvector of :math:`\sum_t \mu_t y_t y_t'`. The one with the
+    lowest objective before relaxation (``labelled_objective``) is kept, and labels are the signs
+    of its scores. The scores have mean 0, but the labels need not: `balance` is not imposed on
+    them. `predict` returns `labels_` for the training rows, except for rows whose score is zero up
+    to rounding.
 
-    *Weights.* A row of weight 2 counts as one written twice, in the mean that centres, in s, in
-    the loss :math:`\frac{C}{2 s \sum_j w_j} \sum_i w_i \xi_i^2` (so that :math:`n |\alpha|^2`
-    becomes :math:`\sum_j w_j \sum_i \alpha_i^2 / w_i`) and in the mean of y. The copies that a
-    weight stands for stay together, while rows written twice may part. Over labellings that keep
-    them together both have the same relaxation; over all labellings the rows written twice have
-    the same value or a lower one, and ``result_.bound`` is below that, too. From given labels the
-    search takes the same steps, unless `balance` binds: rows then change sides whole, and
-    which of them should is a knapsack problem, of which the relaxation is solved, by sorting. Its
-    rest can leave a labelling unfound, and no bound wrong. Where the heaviest row has a larger
-    share of the weight than `balance`, labellings as uneven as that share are allowed, for
-    there may be none that are more even (of the rows written twice there are, so that the values
-    then differ). Starts are drawn, and not as they are for rows written twice: labels are the same
-    where they do not depend on `random_state`. Rows of weight 0 get the label of their score, and
-    nothing depends on them.
+    *Weights.* A row of weight 2 counts like a duplicated row in the mean used for centring, in s,
+    in the loss :math:`\frac{C}{2 s \sum_j w_j} \sum_i w_i \xi_i^2` (:math:`n |\alpha|^2` becomes
+    :math:`\sum_j w_j \sum_i \alpha_i^2 / w_i`) and in the mean of y. A weighted row has one label,
+    while duplicates may have different ones. Over labellings with equal labels for duplicates both
+    relaxations are the same. Over all labellings the duplicated rows have the same value or a
+    lower one, and ``result_.bound`` is below that, too. From given labels the search takes the
+    same steps unless `balance` binds. Whole rows then change sides, and their choice is a knapsack
+    problem, whose relaxation is solved by sorting. The search may therefore miss a labelling, but
+    the bounds stay valid. If the heaviest row has a larger share of the weight than `balance`,
+    labellings as uneven as that share are allowed, because a more even one may not exist.
+    Duplicated rows do have more even labellings, so the values then differ. Random starts are not
+    those of the duplicated rows: the labels agree if they do not depend on `random_state`. Rows of
+    weight 0 are labelled by their score and have no effect on the fit.
 
-    *Unequal sizes.* Scores have the mean 0, and so halves, unless rows weigh differently. With
-    ``balance=None`` both sides of two-means (of the rows, or in the feature space of a
-    precomputed kernel) get the same weight where they are unequal and have the wider margin, by
-    the rule of `CPMMC`; the problem is then that of these weights.
+    *Unequal sizes.* Scores have mean 0, so about half of the weight is on each side. With
+    ``balance=None`` the two sides of k-means (of the rows, or in the feature space of a
+    precomputed kernel) get the same weight if they have unequal sizes and the wider margin, by the
+    rule of `CPMMC`. The problem is then solved with these weights.
 
-    *Large C.* Many labellings share the solution then, far from each other, and labels may change
-    with `random_state`: compare ``result_.labelled_objective``, the lower the better.
+    *Large C.* The solution is then a mixture of many very different labellings, and labels may
+    change with `random_state`. Compare ``result_.labelled_objective``: lower is better.
 
-    *As printed.* Seen from the origin all rows of a Gaussian kernel lie on one side: with
-    ``mode="paper"`` it is the balance that makes two clusters, and the labels, which are those of
-    the mixture, may differ from the signs of `decision_function` on the training rows. For
-    Gaussian kernels the paper's section 8.2 has :math:`\sigma`, a tenth of the mean distance:
-    ``gamma = 50 / mean_distance(X) ** 2`` (see `volmar.graphs.mean_distance`).
+    *Paper mode.* With a Gaussian kernel all rows lie on the same side of the origin. With
+    ``mode="paper"`` two clusters result only from the balance constraint, and the labels, which
+    come from the mixture of labellings, may differ from the signs of `decision_function` on the
+    training rows. For Gaussian kernels the paper's section 8.2 sets :math:`\sigma` to a tenth of
+    the mean distance: ``gamma = 50 / mean_distance(X) ** 2`` (see `volmar.graphs.mean_distance`).
 
-    The margin has the units of X: scale features that have different ones.
+    The margin has the units of X: scale the features if their units differ.
 
     References
     ----------
@@ -258,8 +266,8 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
 
     _multiway = "recursive"
     _methods = ("auto", "exact", "nystroem")
-    # JMLR section 8.2 has C = 1 among 0.001, 1 and 1000; it prints no balance: 0.3 is the looser
-    # of the two in use for these methods (0.03 for classes of equal size).
+    # JMLR section 8.2 tries C = 0.001, 1 and 1000, and prints no balance. 0.3 is the looser of
+    # the two values in use for these methods (0.03 for classes of equal size).
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {"C": 30.0, "balance": 0.5, "centered": True},
         "paper": {"C": 1.0, "balance": 0.3, "centered": False},
@@ -318,7 +326,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         self._check_representation()
         check_choice("mode", self.mode, MODES)
         if self.C is not None:
-            check_number("C", self.C, low=LEAST_C, high=MOST_C)
+            check_number("C", self.C, low=MIN_C, high=MAX_C)
         if self.centered is not None:
             check_flag("centered", self.centered)
         if self.balance is not None:
@@ -330,8 +338,8 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         check_count("max_iter", self.max_iter)
         if self.balance is not None and self.balance >= 1.0:
             raise ValueError(
-                f"balance={self.balance:g} allows all rows on one side. Use a value "
-                "below 1, or leave it out."
+                f"balance={self.balance:g} allows all rows on one side. Use a value below 1, or "
+                "leave it out."
             )
 
     def _centers(self) -> bool:
@@ -352,7 +360,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         return prepared
 
     def _formula(self, prepared: LabelGenerationInputs) -> tuple[float, float]:
-        """Return C of the formula and the limit of a labelling's sum."""
+        """Return C of the formula and the maximum of a labelling's absolute weighted sum."""
         space, n = prepared.space, prepared.n
         spread = space.mean_square()
         if spread < 0.0:
@@ -360,7 +368,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         if spread == 0.0:
             which = "" if prepared.weights is None else " with a positive sample_weight"
             raise ValueError(
-                f"all {n} rows of X{which} are the same to the kernel, and there is nothing to "
+                f"all {n} rows of X{which} are identical under the kernel, so there is nothing to "
                 "separate. Check that the rows of X differ, or use another kernel or gamma."
             )
         w = row_weights(space)
@@ -370,7 +378,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         return (C if self.mode == "paper" else C / (n * spread)), limit
 
     def _take_sizes(self, prepared: LabelGenerationInputs) -> None:
-        """Give both sides of k-means the same weight where they are unequal and lie apart."""
+        """Give both sides of k-means the same weight if they are unequal and well separated."""
         space, weights = prepared.space, prepared.weights
         given = self._start(prepared)
         labels: NDArray | None
@@ -397,7 +405,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
                 max_iter=self.max_iter,
                 seed=seed,
                 reading="eigenvector" if self.mode == "paper" else "margin",
-                # Where a width is chosen, clusters of a graph of the rows are starts already.
+                # If a kernel width is chosen, the starts already include clusters of a graph.
                 from_graph=self.mode == "paper" or self.kernel == "precomputed",
             )
         except NotAGramMatrixError as error:
@@ -405,7 +413,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         shares = prepared.space.shares
         if np.ptp(result.labels if shares is None else result.labels[shares > 0]) == 0:
             raise ValueError(
-                "all rows are on one side of the hyperplane found, up to rounding: check that the "
+                "all rows are on one side of the hyperplane found, up to rounding. Check that the "
                 "rows of X differ, or scale X."
             )
         return result
@@ -417,8 +425,8 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
 
     def _no_margin(self) -> ValueError:
         return ValueError(
-            f"kernel={self.kernel!r} is not positive semi-definite on these rows, so that there "
-            "is no margin. Use another, 'rbf' say, or other parameters of it."
+            f"kernel={self.kernel!r} is not positive semi-definite on these rows, so there is no "
+            "margin. Use another kernel such as 'rbf', or other kernel parameters."
         )
 
     def _publish(self, prepared: LabelGenerationInputs, result: LabelGenerationResult) -> None:
@@ -438,22 +446,23 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
             return super()._status_words(result)
         if result.status is Status.MAX_ITER:
             return (
-                f"a labelling is still violated by {result.residuals['violation']:.1e} of the "
-                f"objective after {result.n_iter} of them. Raise max_iter or tol, lower C, or "
-                "raise balance"
+                f"after {result.n_iter} labellings another one is still violated by "
+                f"{result.residuals['violation']:.1e} of the objective. Raise max_iter or tol, "
+                "lower C, or raise balance"
             )
         return (
-            f"the gap over the labellings is {result.residuals['master gap']:.1e} of the "
-            "objective, and rounding keeps it there. Raise tol, scale X, or use float64"
+            f"rounding errors keep the gap over the labellings at "
+            f"{result.residuals['master gap']:.1e} of the objective. Raise tol, scale X, or use "
+            "float64"
         )
 
 
 def _largest_sum(mean: float, weights: NDArray) -> float:
-    """Return the maximum of |sum(weights * y)|: `mean` of all, but for rounding.
+    """Return the maximum of |sum(weights * y)|: the share `mean` of all weight, with rounding.
 
-    Never less than the heaviest row, to within which every order of the rows can be cut in the
-    middle, while to find a more even labelling, or that there is none, is NP-hard. All rows on one
-    side are more than it.
+    It is at least the weight of the heaviest row: every order of the rows can be cut in the middle
+    to within that weight, while it is NP-hard to decide whether a more even labelling exists. It
+    is always smaller than the sum with all rows on one side.
     """
     total, heaviest = float(weights.sum()), float(weights.max())
     limit = max(mean * total, heaviest) + SUMS * total

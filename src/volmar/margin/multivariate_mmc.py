@@ -24,9 +24,9 @@ from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.margin.feature_space.space import FeatureSpace
 from volmar.margin.multiway.rand import MultiwayRand, unit
 
-# One over the largest loss of labels in two equal halves: the smallest C that bounds rho.
+# One over the largest loss of labels in two equal halves: the smallest C for which rho is bounded.
 UNITS = {"error": 0.5, "rand": 2.0, "fbeta": 2.0, "nmi": 1.0}
-# C of the default mode, and C="scale" in units in which the mean square of the rows is 1.
+# C of the default mode, and the value of C="scale" for rows with a mean square of 1.
 DEFAULT_C, SCALE = 1.2, 10.0
 _RULE = re.compile(r"(?:([\d.]+)\s*\*\s*)?scale(?:\s*/\s*([\d.]+))?")
 
@@ -34,180 +34,193 @@ _RULE = re.compile(r"(?:([\d.]+)\s*\*\s*)?scale(?:\s*/\s*([\d.]+))?")
 class MultivariateMMC(KernelRepresentation, MarginClusterer):
     r"""Maximum margin clustering with a multivariate loss (Zhao, Kwok and Zhang).
 
-    In place of single margin errors, a loss :math:`\Delta` between the labels
-    :math:`y = \mathrm{sign} f` and all other labellings y' is held below the margin:
+    In place of the margin errors of single rows, the objective has a loss :math:`\Delta` between
+    the labels :math:`y = \mathrm{sign} f` and all other labellings y':
 
     .. math:: \min_{w, t, \rho \ge 0} \; \tfrac12 \|w\|^2 - \rho + C u \max_{y'} \Bigl(
               \rho \Delta(y', y) - \frac1n \sum_i (y_i - y'_i) f_i \Bigr),
               \qquad f_i = \langle w, z_i \rangle + t, \quad |t| \le b \rho
 
-    (the paper's eq. 12 with means in the place of sums, centred rows z and an adaptive margin;
-    ``threshold="fixed"`` has :math:`\rho = 1`). The unit u, 1/2 for "error", 2 for "rand" and
-    "fbeta" and 1 for "nmi", is one over the largest :math:`\Delta` of two equal halves. It makes
-    C = 1 the smallest C for every loss, and ``loss="error"`` is `CPMMC` at the same C (Theorem 2).
+    (the paper's eq. 12 with means in place of sums, centred rows z and an adaptive margin;
+    ``threshold="fixed"`` sets :math:`\rho = 1`). The factor u is one over the largest
+    :math:`\Delta` of two equal halves: 1/2 for "error", 2 for "rand" and "fbeta", and 1 for "nmi".
+    With it C = 1 is the smallest C for every loss, and ``loss="error"`` is `CPMMC` at the same C
+    (Theorem 2).
 
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. More than two are found by splitting again, the part whose split
-        separates best next (see `tree_`), or at once (`multiway`). "auto": only where held-out
-        rows confirm that there is more than one group (see `volmar.evidence.split_test`).
+        Number of clusters. More than two are found by recursive splitting, in which the cluster
+        whose split separates best is split next (see `tree_`), or at once (`multiway`). With
+        "auto", a cluster is split only if held-out rows confirm that it holds more than one group
+        (see `volmar.evidence.split_test`).
     loss : {"nmi", "rand", "fbeta", "error"}, default="nmi"
-        One less the normalised mutual information, one less the Rand index, one less the F measure
-        of pairs, or the error rate.
+        One minus the normalised mutual information ("nmi"), one minus the Rand index ("rand"), one
+        minus the F measure of pairs ("fbeta"), or the error rate ("error").
     beta : float, default=1.5
-        Of loss="fbeta": above 1, splitting a cluster costs more than joining two.
+        Weight of the recall in loss="fbeta". With a value above 1, splitting a cluster costs more
+        than joining two.
     kernel : str or callable, default="linear"
-        "linear", the name of a scikit-learn kernel, a function of two matrices, or "precomputed".
-        Kernels other than linear take the whole kernel matrix, or landmarks (see `method`).
+        "linear", the name of another scikit-learn kernel, a callable that takes two matrices, or
+        "precomputed". Kernels other than "linear" use the whole kernel matrix, or landmarks (see
+        `method`).
     gamma : float, str or None, default="scale"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels have no use for it.
+        1 / n_features. Other kernels ignore it.
     degree : float, default=3
         Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
-        Further arguments of a callable kernel.
+        Further keyword arguments for a callable kernel.
     method : {"exact", "nystroem"}, default="exact"
         How kernels other than linear are represented; as for `KernelCPMMC`.
     n_landmarks : int, default=100
-        Landmarks of method="nystroem".
+        Number of landmarks for method="nystroem".
     C : float, str or None, default=None
-        Weight of the loss, at least 1 / (1 - balance) with the adaptive threshold. These losses
-        charge the first flips more than the error rate does at the same C (four times as much for
-        "rand"), so that a C near the smallest is nearest to `CPMMC` with its default. With the
-        fixed threshold C has units, those of 1 over a squared distance: "scale" is
-        ``10 / mean_i |phi(x_i) - mean|^2``, and "3*scale" and "scale/10" are multiples of it. If
-        None, 1.2; "scale" with mode="paper" and the fixed threshold (see Notes).
+        Weight of the loss, at least 1 / (1 - balance) with the adaptive threshold. At the same C
+        the first changed labels cost more with these losses than with the error rate (four times
+        as much for "rand"). A C close to the minimum is therefore most similar to the default of
+        `CPMMC`. With the fixed threshold C has units, those of 1 over a squared distance: "scale"
+        is ``10 / mean_i |phi(x_i) - mean|^2``, and "3*scale" and "scale/10" are multiples of it.
+        If None, 1.2, or "scale" with mode="paper" and the fixed threshold (see Notes).
     threshold : {"adaptive", "fixed"} or None, default=None
-        Whether the margin :math:`\rho` is found, or is 1. If None, "adaptive"; the paper's "fixed"
-        with mode="paper".
+        With "adaptive", the margin :math:`\rho` is optimised. With "fixed", it is 1. If None,
+        "adaptive", or the paper's "fixed" with mode="paper".
     balance : float, optional
-        b: how far from 0 the mean score may be. 0 puts it at 0. If None, 0.05, and clusters of
-        unequal size may count as balanced (see Notes and `balance_`); with mode="paper" 0.
+        Maximum absolute value b of the mean score. With 0 the mean score is 0. If None, b is 0.05
+        and clusters of unequal size may count as balanced (see Notes and `balance_`). With
+        mode="paper", None means 0.
     balance_unit : {"margin", "score"}, default="margin"
-        Whether `balance` is in units of :math:`\rho` or of f. With mode="paper" and with the fixed
-        threshold it is the latter always. For the paper's l see Notes.
+        Unit of `balance`: the margin :math:`\rho`, or the score f. With mode="paper" or the fixed
+        threshold the unit is always f. For the paper's l see Notes.
     anneal : "auto" or tuple of float, default="auto"
-        Values below C to pass through first: 1.2, 3, 7.5 and so on, those given, or none, ().
+        Smaller values of C for which the problem is solved first. "auto" means 1.2, 3, 7.5 and so
+        on. The empty tuple means none.
     init : {"auto", "k-means", "random"}, array (n_samples,) or fitted clusterer, default="auto"
         As for `CPMMC`.
     n_init : int, default=4
-        Starts to compare.
+        Number of starts to compare.
     tol : float, default=0.01
-        Certified gap, relative to the objective, at which to stop.
+        The iteration stops once the certified gap, relative to the objective, is at most `tol`.
     max_iter : int, optional
-        Maximum number of steps (default 1000); with mode="paper" of cuts, and of relabellings for
-        each (default 100).
+        Maximum number of steps. If None, 1000. With mode="paper", maximum number of cuts and of
+        relabellings per cut; None then means 100.
     mode : {"default", "paper"}, default="default"
-        "paper": the paper's Algorithms 1 and 2 (cutting planes outside, relabelling inside, every
-        cut computed again for new labels) with the fixed threshold, from k-means, without
-        annealing; `tol`, `anneal` and `n_init` are not used. See Notes for what the paper leaves
-        open, and for a known failure.
+        "paper" is the paper's Algorithms 1 and 2 (cutting planes in the outer loop, relabelling in
+        the inner loop, all cuts recomputed for new labels) with the fixed threshold, from k-means
+        and without annealing; `tol`, `anneal` and `n_init` are not used. See Notes for details
+        that the paper leaves open, and for a known failure.
     cut_tol : float, optional
-        The paper's :math:`\epsilon`, for which it gives no value: 0.01 if None. Only with
+        The paper's :math:`\epsilon`, for which it gives no value. If None, 0.01. Only used with
         mode="paper".
     cccp_tol : float, optional
-        The paper's :math:`\alpha`, the share of the objective at which relabelling ends: its 0.01
-        if None. Only with mode="paper".
+        The paper's :math:`\alpha`: relabelling stops once the objective changes by a smaller
+        share. If None, the paper's 0.01. Only used with mode="paper".
     multiway : {"recursive", "joint"}, default="recursive"
-        How more than two clusters are found: by splitting in two again, or all at once, which
-        takes loss="rand" and the default mode (see Notes). Joint fits take seconds to minutes.
+        How more than two clusters are found: by recursive splitting in two, or all at once
+        ("joint"), which needs loss="rand" and the default mode (see Notes). Joint fits take
+        seconds to minutes.
     min_cluster_size : int or float, optional
         Minimum cluster size, for n_clusters > 2 and multiway="joint"; as for `CPMMC`.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the split tests: the probability of one or more false splits. Must be
+        between 0.001 and 0.5; tests take longer for small values. Only used with
+        n_clusters="auto".
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters. If None, there is no limit. The strongest splits are made
+        first, and a warning is issued if the limit prevents further ones. Only used with
+        n_clusters="auto".
     random_state : int, RandomState or None, default=None
-        Seed of starts and landmarks.
+        Random seed of starts and landmarks.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
     tree_ : SplitTree
-        The splits, where there are more than two clusters; what belongs to one hyperplane is then
-        found at ``tree_.splits()[i].model``, not here.
+        The splits, if there are more than two clusters. The attributes of a single hyperplane are
+        then found at ``tree_.splits()[i].model``, not here.
     coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
-        w in units of the margin; only for kernel="linear".
+        w in units of the margin. Only available for kernel="linear".
     intercept_ : ndarray of shape (1,) or (n_clusters,)
-        Offset; only for kernel="linear".
+        Intercept. Only available for kernel="linear".
     C_ : float
-        The C used. Only where there are two clusters.
+        The C used. Only available for two clusters.
     gamma_ : float or None
-        The kernel coefficient used; None for kernels without one. Only where there are two
-        clusters.
+        The kernel coefficient used; None for kernels without one. Only available for two clusters.
     balance_ : tuple of float
-        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
-        the sizes that ``balance=None`` took from the start. Only where there are two clusters.
+        Shares of the rows (or of their weight) in clusters 0 and 1 that count as balanced: halves,
+        or the sizes that ``balance=None`` took from the start. Only available for two clusters.
     status_ : Status
-        How the descent ended. CYCLE, which can happen for "fbeta" and "nmi", and with
-        multiway="joint": no hyperplane is better for the labels found *and* for its own labels.
+        How the descent ended. CYCLE, which is possible for "fbeta" and "nmi" and with
+        multiway="joint", means that no hyperplane is better both for the labels found *and* for
+        its own labels.
     objective_ : float
-        The minimised objective. It compares starts, not losses or values of C.
+        Objective at the solution. It can be compared between starts, but not between losses or
+        values of C.
     result_ : MarginResult
-        Certified result: with the labels found no hyperplane is better by more than `gap`.
+        Certified result: for the labels found, no hyperplane is better by more than `gap`.
     n_iter_ : int
-        Steps.
+        Number of steps.
     n_features_in_ : int
-        Number of features (of training rows, with kernel="precomputed").
+        Number of features (number of training rows with kernel="precomputed").
 
     See Also
     --------
-    CPMMC : The error rate, faster.
+    CPMMC : The error rate as loss; faster.
 
     Notes
     -----
     `decision_function` is in units of the margin.
 
-    The most violated labelling is found exactly in O(n log n) for every loss (the paper scans
+    The most violated labelling is found exactly in O(n log n) time for every loss (the paper scans
     O(n^2) contingency tables; see `volmar.margin.engine.multivariate_losses`).
 
-    Relabelling lowers the objective for "error" and "rand", whose losses depend on the number of
-    flips only. For "fbeta" and "nmi" no such theorem holds (the paper's step to it takes a
-    piecewise constant function for a convex one); a relabelling is accepted only where the
-    objective falls. Started alike, these losses give about the same labels as the error rate.
+    Relabelling lowers the objective for "error" and "rand", whose losses depend only on the number
+    of changed labels. For "fbeta" and "nmi" this does not hold in general (the paper's proof
+    treats a piecewise constant function as convex); a relabelling is accepted only if the
+    objective falls. From the same start, these losses give about the same labels as the error
+    rate.
 
-    *More than two clusters at once.* With multiway="joint", n_clusters = k and scores
-    :math:`f_{ip}` of each cluster the problem is that of `CPMMC` with k clusters, with the loss
+    *More than two clusters at once.* With multiway="joint", n_clusters = k and a score
+    :math:`f_{ip}` per cluster, the problem is that of `CPMMC` for k clusters with the loss
 
     .. math:: C \frac{k}{k - 1} \max_{y'} \Bigl( \rho \Delta(y', y)
               - \frac1n \sum_i (f_{i y_i} - f_{i y'_i}) \Bigr)
 
-    of the Rand index in place of the hinge: the extension that the paper leaves to future work.
-    The most violated labelling is found by a branch and bound over the sizes of its clusters (see
-    `volmar.margin.multiway.pair_search`), which proves how much it can have missed. `objective_`
-    and `gap` include that, so that a CONVERGED fit can have a relative gap above `tol`. The F
-    measure and the mutual information have no such search: they split again.
+    of the Rand index in place of the hinge. The paper leaves this extension to future work. The
+    most violated labelling is found by branch and bound over the sizes of its clusters (see
+    `volmar.margin.multiway.pair_search`), with a proven bound on the error of the search.
+    `objective_` and `gap` include this error, so a CONVERGED fit can have a relative gap above
+    `tol`. No such search is known for the F measure and the mutual information; they use recursive
+    splitting.
 
-    *The paper's C and l.* The paper has sums where means stand here: its scores are f / n, and its
-    objective is the one above divided by :math:`n^2`. So its C, :math:`C_p`, is
+    *The paper's C and l.* The paper uses sums where means are used here: its scores are f / n, and
+    its objective is the one above divided by :math:`n^2`. Its C, :math:`C_p`, is therefore
     ``C = C_p * n**2 / u`` here, with u as above, and its l is `balance` (fixed threshold). In its
-    Theorem 2 :math:`\Delta` is twice the *number* of errors, n times that of loss="error":
-    there ``C = 2 * n * C_p`` and ``balance = l / n``. Its scores have no offset in eq. 10, but one
-    in eq. 1, which Theorem 2 says is a special case: here they have one.
+    Theorem 2 :math:`\Delta` is twice the *number* of errors, n times that of loss="error"; there
+    ``C = 2 * n * C_p`` and ``balance = l / n``. The paper's scores have no intercept in eq. 10,
+    but one in eq. 1, which is a special case by Theorem 2. Here they have one.
 
-    *What the paper leaves open.* It chooses C and l from a grid that it does not print, gives no
-    :math:`\epsilon`, and does not say how w is initialised (its results are means of 50 random
-    runs). mode="paper" takes the C at which the scores of two groups about reach the margin
-    ("scale"), l = 0, :math:`\epsilon` = 0.01 and k-means with one random start, and never fails
-    to have rows on both sides. With a larger l and a smaller C all scores may be on one side,
-    which is an error.
+    *Details that the paper leaves open.* The paper chooses C and l from a grid that it does not
+    print, gives no :math:`\epsilon`, and does not describe the initialisation of w (its results
+    are means of 50 random runs). mode="paper" uses the C at which the scores of two groups about
+    reach the margin ("scale"), l = 0, :math:`\epsilon` = 0.01 and k-means with one random start.
+    There are then always rows on both sides. With a larger l and a smaller C all scores may be on
+    one side, which raises an error.
 
-    *A known failure of the paper's algorithm.* At a C far above "scale" relabelling and cutting
+    *A known failure of the paper's algorithm.* If C is far above "scale", relabelling and cutting
     planes undo each other. With ``C=10`` on the raw digits 3 and 8 (850 times "scale") and
-    loss="nmi" the normalised mutual information falls from 0.72 of k-means to below 0.1 after 100
-    cuts, stays below 0.15 after 400, and a cut is still violated by 0.5, with the status MAX_ITER.
-    A smaller C helps ("scale": 0.82, 5 cuts), or mode="default", whose objective never rises.
+    loss="nmi", the normalised mutual information falls from 0.72 for k-means to below 0.1 after
+    100 cuts and stays below 0.15 after 400. A cut is then still violated by 0.5, and the status is
+    MAX_ITER. Use a smaller C ("scale" gives 0.82 after 5 cuts), or mode="default", whose objective
+    never rises.
 
-    *Unequal sizes.* With ``balance=None`` a start of unequal size may count as balanced, as for
-    `CPMMC`. The losses count rows, which keep their weights: z is then centred midway between the
-    means of the start's sides, and no more changes.
+    *Unequal sizes.* With ``balance=None`` a start with clusters of unequal size may count as
+    balanced, as for `CPMMC`. The rows z are then centred midway between the means of the two sides
+    of the start. Nothing else changes: all rows have the same weight in the losses.
 
     References
     ----------
@@ -303,15 +316,14 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
             _factor(self.C)
             if self._value_of("threshold") == "adaptive":
                 raise ValueError(
-                    f"C={self.C!r} measures the rows, and with the adaptive threshold C does not "
-                    "depend on their scale. Give a number of at least 1, or use "
-                    "threshold='fixed'."
+                    f"C={self.C!r} depends on the scale of the rows, which C with the adaptive "
+                    "threshold does not. Give a number of at least 1, or use threshold='fixed'."
                 )
         super()._check_parameters()
         if self._is_joint() and self.loss != "rand":
             raise ValueError(
-                f"loss={self.loss!r} has no certified search over the labels of "
-                f"n_clusters={self.n_clusters} at once. Use loss='rand', or multiway='recursive'."
+                f"loss={self.loss!r} cannot be used for n_clusters={self.n_clusters} with "
+                "multiway='joint'. Use loss='rand', or multiway='recursive'."
             )
         self._check_representation()
         check_number("beta", self.beta, low=0.0, high=1e6, open_low=True)
@@ -321,11 +333,11 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         if name != "C":
             return value
         rule = self._weight_rule()
-        # Before the rows are known, C of rows with a mean square of 1.
+        # Before the rows are known, C for rows with a mean square of 1.
         return getattr(self, "C_", _factor(rule)) if isinstance(rule, str) else rule
 
     def _weight_rule(self) -> Any:
-        """Return C, a number or a rule for it."""
+        """Return C as a number, or the rule that determines it from the rows."""
         if self.C is not None:
             return self.C
         is_printed = self.mode == "paper" and self._value_of("threshold") == "fixed"
@@ -349,7 +361,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         C = _factor(rule) / square
         if not 0.0 < C < math.inf:
             raise ValueError(
-                f"C={rule!r} is {C:g} for rows of this scale. Scale X, or give C as a number."
+                f"C={rule!r} is out of range for rows of this scale: {C:g}. Scale X, or give C "
+                "as a number."
             )
         return C
 
@@ -366,7 +379,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         return {"loss": MultiwayRand, "unit": unit(int(self.n_clusters))}
 
     def _reweighted(self, space: FeatureSpace, weights: Any) -> FeatureSpace:
-        """Return the rows centred by these weights; in the losses all rows count alike."""
+        """Return the rows centred by these weights; all rows have the same weight in the loss."""
         space = space.reweighted(weights)
         space.shares = None
         return space
@@ -387,15 +400,15 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         if self.mode != "paper" or result.status is not Status.MAX_ITER:
             return super()._status_words(result)
         return (
-            f"after {result.n_iter} cuts one is still violated by "
-            f"{result.residuals['violation']:.2g}, more than "
-            f"cut_tol={self._value_of('cut_tol'):g}. Lower C (now {self.C_:.3g}), which helps "
-            "most, use mode='default', or raise max_iter or cut_tol"
+            f"after {result.n_iter} cuts the largest violation is "
+            f"{result.residuals['violation']:.2g}, above "
+            f"cut_tol={self._value_of('cut_tol'):g}. Lower C (now {self.C_:.3g}), use "
+            "mode='default', or raise max_iter or cut_tol"
         )
 
 
 def _factor(rule: str) -> float:
-    """Return C="scale", or a multiple of it, for rows with a mean square of 1."""
+    """Return the value of C="scale", or of a multiple, for rows with a mean square of 1."""
     match = _RULE.fullmatch(rule.strip())
     try:
         factor = SCALE * float(match[1] or 1) / float(match[2] or 1)  # type: ignore[index]

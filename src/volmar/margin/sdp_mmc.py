@@ -1,4 +1,4 @@
-"""SDPMMC: maximum margin clustering by its first semi-definite relaxation."""
+"""SDPMMC: maximum margin clustering by semi-definite relaxation."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from volmar.solvers.elliptope_rounding import RoundedResult
 
 # A negative eigenvalue of K below this share of the largest is rounding.
 INDEFINITE = 1e-6
-# b of two halves.
+# Value of b for clusters of equal size.
 HALF_SIZES = 1.0
 
 
 @dataclass(frozen=True)
 class SDPMMCProblem:
-    r"""Labels of the kernel support vector machine with the largest margin, no intercept.
+    r"""Kernel support vector machine without intercept, and its dual for given labels.
 
     For labels y the machine is
     :math:`\min_w \|w\|^2 + C \sum_i \max(0, 1 - y_i \langle w, \phi(x_i) \rangle)`. Its Lagrangian
@@ -52,21 +52,21 @@ class SDPMMCProblem:
     box: float
 
     def machine(self, y: NDArray) -> BoxPoint:
-        """Dual solution of the machine of these labels; its value is that of the primal, too."""
+        """Return the dual solution for these labels; its value is also that of the primal."""
         return BoxQP(y.size, self.box, unit_norm=False).solve(self.K * np.outer(y, y))
 
 
 def definite(K: NDArray, rounding: float = 0.0) -> NDArray:
-    """Return K, its diagonal raised where rounding has left a negative eigenvalue.
+    """Return K, with a larger diagonal if rounding has left a negative eigenvalue.
 
-    `rounding` is what the eigenvalues of K may be off by, where K was centred and is small beside
-    the kernel that it comes from.
+    `rounding` is the rounding error of the eigenvalues of K, which matters if K was centred and is
+    small compared with the original kernel.
     """
     values = eigenvalues(K)
     lowest, highest = float(values[0]), float(values[-1])
     if lowest < -max(INDEFINITE * highest, rounding):
         raise ValueError(
-            "the kernel matrix must be positive semidefinite, its smallest eigenvalue is "
+            "the kernel matrix must be positive semidefinite, but its smallest eigenvalue is "
             f"{lowest:.3g}. Use another kernel, or add {-lowest:.3g} to its diagonal."
         )
     return K if lowest >= 0 else K + abs(lowest) * np.eye(len(K))
@@ -74,14 +74,14 @@ def definite(K: NDArray, rounding: float = 0.0) -> NDArray:
 
 @dataclass(frozen=True, repr=False)
 class SDPMMCResult(RoundedResult):
-    """Solution of the relaxation, with the labels rounded from it and their machine.
+    """Solution of the relaxation, the labels rounded from it, and their machine.
 
     Attributes
     ----------
     dual : ndarray of shape (n,)
         a of the machine of the labels.
     labelled_objective : float
-        Value of that machine. No labels within the bound on row sums have one below
+        Value of that machine. No labels that satisfy the bound on row sums have a value below
         `lower_bound`.
     """
 
@@ -90,10 +90,10 @@ class SDPMMCResult(RoundedResult):
 
 
 class SDPMMCInputs(NamedTuple):
-    """The problem of a fit, with what new rows need to be compared with its rows.
+    """The problem of a fit, and the quantities needed to score new rows.
 
-    `means` are the row means (by the shares q) that were subtracted from the kernel matrix, or
-    None; `bound` is b, and `sides` are the shares of two sides that it allows for.
+    `means` are the row means (weighted by q) that were subtracted from the kernel matrix, or None.
+    `bound` is b, and `sides` are the shares of the two sides that it allows for.
     """
 
     problem: SDPMMCProblem
@@ -121,122 +121,127 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. More than 2 are found by splitting again: the part whose split
-        separates best is split next (see `tree_`). "auto": only where held-out rows confirm the
-        split, by their distances to its border (see `volmar.evidence.split_test`).
+        Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
+        separates best is split next (see `tree_`). With "auto", a cluster is split only if
+        held-out rows confirm the split, by their distances to its border (see
+        `volmar.evidence.split_test`).
     kernel : str or callable, default="rbf"
-        Name of a scikit-learn kernel, a function of two matrices, or "precomputed". It must be
-        positive semidefinite.
+        Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed". It
+        must be positive semidefinite.
     gamma : float, str or None, default="scale"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels have no use for it.
+        1 / n_features. Other kernels ignore it.
     degree : float, default=3
         Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
-        Further arguments of a callable kernel.
+        Further keyword arguments for a callable kernel.
     center : bool, default=True
-        Whether the hyperplane goes through the mean of the rows in feature space, and not through
-        its origin; see Notes. Without effect with ``mode="paper"``.
+        Whether the hyperplane passes through the mean of the rows in feature space, and not
+        through the origin; see Notes. Ignored with ``mode="paper"``.
     C : float, default=1.0
-        Penalty on a row inside the margin. As for `sklearn.svm.SVC` (whose regulariser has a
-        factor of 1/2) its effect depends on the size of the kernel.
+        Penalty on a row inside the margin. As in `sklearn.svm.SVC` (whose regulariser has a factor
+        of 1/2), its effect depends on the scale of the kernel.
     balance : float, None or "auto", default="auto"
-        b, a bound on the mean of M's row sums; for M = yy' it is :math:`(n_1 - n_0)^2 \le n b`.
-        It holds for M: labels, which are rounded from M, may differ in size by more. None for no
-        constraint. Where clusters do differ by more, None or a larger b is right, and faster.
-        "auto" is 1, or what the sizes of two-means need, where these are unequal and have the
-        wider margin; see Notes. Without effect with ``mode="paper"``.
+        Bound b on the mean row sum of M; for M = yy' it is :math:`(n_1 - n_0)^2 \le n b`. The
+        bound holds for M; the sizes of the rounded clusters may differ by more. None means no
+        constraint. If the sizes of the true groups differ by more, None or a larger b gives better
+        labels in less time. "auto" is 1, plus the amount that the cluster sizes of k-means need if
+        these are unequal and have the wider margin; see Notes. Ignored with ``mode="paper"``.
     row_balance : bool, default=False
-        Whether b bounds the size of every row sum of M, :math:`|M1| \le b`, which for M = yy' is
-        :math:`|n_1 - n_0| \le b`. Stricter, and slow to converge: where clusters differ by more
-        and the kernel is wide, its dual bound is not reached. Without effect where there is no
+        Whether b bounds the absolute value of every row sum of M, :math:`|M1| \le b`, which for
+        M = yy' is :math:`|n_1 - n_0| \le b`. This is stricter and slow to converge: if the cluster
+        sizes differ by more and the kernel is wide, `tol` is not reached. Ignored if there is no
         bound.
     triangle : bool, default=False
-        Whether M must satisfy Xu's triangle constraints, too:
-        :math:`M_{ij} + M_{jk} + M_{ik} \ge -1` and :math:`M_{ij} - M_{jk} - M_{ik} \ge -1` for all
-        three rows. The bound is tighter; for at most 60 rows.
+        Whether M must also satisfy Xu's triangle constraints,
+        :math:`M_{ij} + M_{jk} + M_{ik} \ge -1` and :math:`M_{ij} - M_{jk} - M_{ik} \ge -1` for any
+        three rows. The bound is then tighter. For at most 60 rows.
     rounding : {"centred", "random"}, default="centred"
-        "random" takes the best of 100 random projections of M besides, among those whose groups
-        differ no more in size than the centred rounding's. Without effect with ``mode="paper"``.
+        "centred" is the rounding described above. "random" also tries 100 random projections of M
+        and takes the best labels among those whose cluster sizes differ by no more than with
+        "centred". Ignored with ``mode="paper"``.
     mode : {"default", "paper"}, default="default"
-        "paper" is eq. 22 as printed: the kernel not centred, no bound on row sums, 2C for the
-        right C (a misprint: a is bounded by C), and labels from the leading eigenvector of M cut
-        at its mean. The default C is in the middle of the paper's candidates, 0.001, 1 and 1000
-        (JMLR section 8.2; 1 and 1e4 in AISTATS section 5). For a kernel without negative values
-        M = 11', one cluster, is then a solution; where it is the only one,
-        ``result_.one_cluster`` says so and `fit` warns.
+        "paper" is eq. 22 as printed: the kernel is not centred, there is no bound on row sums, C
+        is replaced by 2C (a misprint: a is bounded by C), and labels come from the leading
+        eigenvector of M, cut at its mean. The default C is the middle one of the paper's
+        candidates, 0.001, 1 and 1000 (JMLR section 8.2; 1 and 1e4 in AISTATS section 5). For a
+        kernel without negative values M = 11', a single cluster, is then a solution. If it is the
+        only one, ``result_.one_cluster`` is True and `fit` issues a warning.
     tol : float, default=1e-5
-        Relative gap to stop at: over the value, or what M can change of it where that is less.
+        Tolerance of the relative gap: the gap divided by the objective, or by the range over which
+        M can change the objective if that is smaller.
     max_iter : int, default=2000
         Maximum number of iterations of the outer descent.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the split tests: the probability of one or more false splits. Must be
+        between 0.001 and 0.5; tests take longer for small values. Only used with
+        n_clusters="auto".
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters. If None, there is no limit. The strongest splits are made
+        first, and a warning is issued if the limit prevents further ones. Only used with
+        n_clusters="auto".
     random_state : int, RandomState or None, default=None
-        Seed of the start, and of random rounding.
+        Random seed of the start and of random rounding.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
     tree_ : SplitTree
-        The splits, where there are more than two clusters; what belongs to one hyperplane is then
-        found at ``tree_.splits()[i].model``, not here.
+        The splits, if there are more than two clusters. The attributes of a single hyperplane are
+        then found at ``tree_.splits()[i].model``, not here.
     balance_ : tuple of float
-        Shares of the rows in cluster 0 and 1 that count as balanced: halves, or the sizes that
-        ``balance="auto"`` took from two-means.
+        Shares of the rows in clusters 0 and 1 that count as balanced: halves, or the sizes that
+        ``balance="auto"`` took from k-means.
     alpha_ : ndarray of shape (n_samples,)
         Inner maximiser of the relaxation.
     dual_coef_ : ndarray of shape (n_samples,)
         Coefficients of `decision_function`.
     intercept_ : ndarray of shape (1,)
-        Its constant; 0 where `center` is False.
+        Constant of `decision_function`; 0 if `center` is False.
     gamma_ : float or None
-        Kernel coefficient that was used; None for kernels without one.
+        Kernel coefficient used; None for kernels without one.
     objective_ : float
         Value of the relaxation.
     result_ : SDPMMCResult
-        Certified result: `gap` bounds the distance to the optimum by a dual point; `rank` and
-        `spread` say how near M is to two groups, `labelled_objective` how far the labels are from
-        the bound; `factor` is V with M = VV'.
+        Certified result. `gap` bounds the distance to the optimum by a dual point, `rank` and
+        `spread` measure how close M is to two clusters, `labelled_objective` minus the bound is
+        the loss from rounding, and `factor` is V with M = VV'.
     n_iter_ : int
-        Iterations of the outer descent.
+        Number of iterations of the outer descent.
     n_features_in_ : int
-        Number of features (of training rows, with kernel="precomputed").
+        Number of features (number of training rows with kernel="precomputed").
 
     See Also
     --------
-    GMMC : The same with an intercept and a relaxation in n variables.
-    HardLabelMVC : The volume in place of the margin, by the same solver.
+    GMMC : A similar problem with an intercept, and a relaxation in n variables.
+    HardLabelMVC : The volume in place of the margin, with the same solver.
 
     Notes
     -----
-    *The scale.* With C of the primal above, the corner of eq. 22 is
-    :math:`t - C \mu'1`; the printed 2C belongs to twice that C.
+    *Scale of C.* With C of the primal above, the corner of eq. 22 is :math:`t - C \mu'1`; the
+    printed 2C corresponds to twice that C.
 
-    *Centring.* The machine has no intercept. Values of a Gaussian kernel are all positive: seen
-    from the origin all rows lie on one side, and without a bound on row sums one cluster is best.
-    With one the labels are sensible, but the relaxation is so badly conditioned (a wide kernel is
-    nearly constant) that from some hundred rows on it may not reach its gap. Centring takes the
-    constant out, and makes labels independent of the origin of the rows for a linear kernel.
-    ``center=False`` is for kernels whose origin has a meaning, and for narrow ones, whose rows are
-    nearly orthogonal and have no common direction to remove.
+    *Centring.* The machine has no intercept. The values of a Gaussian kernel are all positive, so
+    all rows lie on the same side of the origin, and without a bound on row sums a single cluster
+    is optimal. With a bound the labels are sensible, but the relaxation is badly conditioned,
+    because a wide kernel is nearly constant; with more than some hundred rows it may not reach
+    `tol`. Centring removes the constant. For a linear kernel it also makes labels independent of
+    the origin of the rows. ``center=False`` is for kernels whose origin has a meaning, and for
+    narrow kernels, whose rows are nearly orthogonal and have no common direction to remove.
 
-    *Unequal sizes.* A hyperplane through the mean has about half of the rows on either side.
-    ``balance="auto"`` looks at the sides of two-means. Where they are unequal and have the
-    wider margin, by the rule of `CPMMC`, the hyperplane goes through the mean by weights that give
-    both the same, and b allows for their sizes. Without `center` b is 1.
+    *Unequal sizes.* A hyperplane through the mean has about half of the rows on each side.
+    ``balance="auto"`` looks at the two sides of k-means. If they have unequal sizes and the wider
+    margin, by the rule of `CPMMC`, the hyperplane passes through a weighted mean in which both
+    sides have the same weight, and b allows for their sizes. With ``center=False`` b is 1.
 
     *New rows.* `decision_function` is the machine trained on the labels,
     :math:`\sum_j a_j y_j k(x_j, x)` (with both sides centred), in units of the margin: support
-    vectors at the margin score -1 and 1. Rows inside it may be on the wrong side, as in any soft
-    margin.
+    vectors at the margin have scores of -1 and 1. As with any soft margin, rows inside it may be
+    on the wrong side.
 
     References
     ----------
@@ -327,28 +332,28 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
             K = K - means - means[:, None] + float(q @ means)
         if (np.ptp(K) if means is None else np.abs(K).max()) <= rounding:
             raise ValueError(
-                "all rows of X are the same to this kernel (up to rounding), and nothing tells "
-                "two clusters apart. Use a narrower kernel (a larger gamma), or check X."
+                "all rows of X are identical under the kernel (up to rounding), so there is "
+                "nothing to separate. Use a narrower kernel (a larger gamma), or check X."
             )
         box = float(self.C) if self.mode == "paper" else float(self.C) / 2
         problem = SDPMMCProblem(definite((K + K.T) / 2, rounding), box)
         return SDPMMCInputs(problem, means, q, expansion, bound, taken.sides)
 
     def _sizes(self, K: NDArray, expansion: KernelExpansion) -> tuple[float | None, KernelShares]:
-        """Return b, and the shares by which to centre the kernel matrix."""
+        """Return b, and the row weights used to centre the kernel matrix."""
         if self.mode == "paper":
             return None, KernelShares()
         if not isinstance(self.balance, str):
             return self.balance, KernelShares()
-        # Without centring there is no mean for the hyperplane to go through.
+        # Without centring the hyperplane does not pass through a mean.
         taken = shares_of_kernel(K, expansion) if self.center else KernelShares()
         imbalance = abs(taken.sides[1] - taken.sides[0])
         return HALF_SIZES + len(K) * (imbalance if self.row_balance else imbalance**2), taken
 
     def _rounding(self, X: Any, K: NDArray) -> float:
-        """Return what an eigenvalue of K may be off by: n times what an entry may.
+        """Return the rounding error of an eigenvalue of K: n times that of an entry.
 
-        Squared distances of sparse rows, which are not centred, come from their squared norms.
+        Squared distances of sparse rows, which are not centred, are computed from squared norms.
         """
         entry = float(np.abs(K).max())
         if sparse.issparse(X) and self.kernel in self._kernels_of_differences:
@@ -390,7 +395,7 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
         self.gamma_ = prepared.expansion.gamma
         self.balance_ = in_order_of(result.labels, None, prepared.sides)
         self.alpha_ = result.a
-        # f(x) = sum_j c_j <phi(x) - mu, phi(x_j) - mu>, with c less its mean: the rest cancels.
+        # f(x) = sum_j c_j <phi(x) - mu, phi(x_j) - mu>; only c minus its weighted mean matters.
         coefficients = result.dual * (2.0 * result.labels - 1.0)
         self.intercept_ = np.zeros(1)
         if prepared.means is not None:
@@ -399,5 +404,8 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
         self.dual_coef_ = coefficients
         remedy = "Use a narrower kernel, or another balance"
         if self.mode == "paper":
-            remedy = "Use a narrower kernel, or mode='default', which centres it and has a balance"
+            remedy = (
+                "Use a narrower kernel, or mode='default', which centres the kernel and bounds "
+                "the row sums"
+            )
         self._warn_of_relaxation(result, remedy)

@@ -27,9 +27,9 @@ from volmar.margin.feature_space.printed_basis import PrintedBasisSpace
 from volmar.margin.guided import GuidedMarginMixin
 from volmar.rows import as_rows
 
-# Basis vectors where their number is not given.
+# Default maximum number of basis vectors.
 MAX_BASIS = 50
-# Digits of a gamma that follows from the rows by a rule.
+# Number of digits to which a gamma computed from the rows is rounded.
 GAMMA_DIGITS = 12
 
 
@@ -38,186 +38,202 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
 
     The problem of `KernelCPMMC` under the Gaussian kernel
     :math:`k(x, y) = \exp(-\gamma \|x - y\|^2)`, with w in the span of a few basis vectors
-    :math:`\phi(b)` that are found on the way (cutting-plane subspace pursuit, eq. 27):
+    :math:`\phi(b)` that are found during the fit (cutting-plane subspace pursuit, eq. 27):
 
     .. math:: \min_{w, t, \rho \ge 0} \; \tfrac12 \|w\|^2 - \rho
               + \frac{C}{n} \sum_i \max(0, \rho - |f_i|), \qquad
               f(x) = \sum_k \beta_k k(b_k, x) + const, \quad |t| \le b \rho
 
-    Time and memory are linear in the number of rows, and so is the cost of a prediction in that
-    of basis vectors.
+    Time and memory of a fit are linear in the number of rows. The time of a prediction is linear
+    in the number of basis vectors.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. More than 2 are found by splitting again: the part whose split
-        separates best is split next (see `tree_`). "auto": only where held-out rows confirm the
-        split, by their distances to its border (see `volmar.evidence.split_test`).
+        Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
+        separates best is split next (see `tree_`). With "auto", a cluster is split only if
+        held-out rows confirm the split, by their distances to its border (see
+        `volmar.evidence.split_test`).
     gamma : float, str or None, default="auto"
         Kernel coefficient. "scale" is 1 / (n_features * variance of X), "4*scale" and "scale/4"
-        are multiples of it; None is 1 / n_features. "rms" is the kernel whose standard deviation
-        is the root of the mean squared distance of two rows, the middle of the paper's grid: about
-        "scale/4". "auto" chooses the width, see Notes; it is "rms" for mode="paper" and "scale"
-        where `init` holds labels.
+        are multiples of it; None is 1 / n_features. With "rms" the standard deviation of the
+        kernel is the root mean squared distance between two rows, the middle of the paper's grid:
+        about "scale/4". "auto" chooses the width (see Notes); it means "rms" with mode="paper" and
+        "scale" if `init` is an array of labels.
     basis : {"split", "single"}, optional
-        How basis vectors are found for each cut: "split", one at a mode of the rows of either sign
-        (mean shift, which cannot diverge); "single", one for both, by the paper's Algorithm 4,
-        whose weights have both signs: where it diverges it starts anew, and `n_diverged_` counts.
-        If None, "split" (the paper's "single" with mode="paper", which has no other).
+        How basis vectors are found for each cut. "split" finds one vector for each sign, at a mode
+        of the rows of that sign (mean shift, which cannot diverge). "single" finds one vector for
+        both signs by the paper's Algorithm 4, whose weights have both signs; a search that
+        diverges is restarted, and `n_diverged_` counts the restarts. If None, "split". With
+        mode="paper" only "single" is possible, and the default.
     n_basis : int, optional
-        Basis vectors for each part of a cut (N of Algorithm 4), 1 if not given. With gamma="auto"
-        a kernel that is m times narrower than "scale" has m: a cluster that is long beside the
-        kernel has a mean that no single vector is near to.
+        Number of basis vectors for each part of a cut (N of Algorithm 4). If None, 1. With
+        gamma="auto", None means m for a kernel that is m times narrower than "scale", because no
+        single vector is close to the mean of a cluster that is long compared with the kernel.
     max_basis : int, optional
-        Maximum number of basis vectors. More of them find a slightly lower objective, at a cost
-        that grows with their number. If None, 50 (no limit but `max_iter` with mode="paper").
+        Maximum number of basis vectors. More basis vectors give a slightly lower objective and
+        take more time. If None, 50. With mode="paper", None means no limit other than `max_iter`.
     C : float, optional
-        Weight of margin errors; if None, 2 (the paper's 10 with mode="paper"). With the adaptive
-        threshold at least 1 / (1 - balance); about 1 / C of the rows are inside the margin there.
+        Weight of margin errors. If None, 2 (the paper's 10 with mode="paper"). With the adaptive
+        threshold C must be at least 1 / (1 - balance), and about 1 / C of the rows are inside the
+        margin.
     threshold : {"adaptive", "fixed"}, default="adaptive"
-        Whether the margin :math:`\rho` is found, or is 1 (the paper's SKMMCv2).
+        With "adaptive", the margin :math:`\rho` is optimised. With "fixed", it is 1 (the paper's
+        SKMMCv2).
     balance : float, optional
-        b: how far from 0 the mean score may be. 0 puts it at 0. If not given it is 0.05, and
-        clusters of unequal size may count as balanced (see Notes and `balance_`); with
-        mode="paper" it is 0, and no sizes are taken from the start.
+        Maximum absolute value b of the mean score. With 0 the mean score is 0. If None, b is 0.05
+        and clusters of unequal size may count as balanced (see Notes and `balance_`). With
+        mode="paper", None means 0, and no sizes are taken from the start.
     balance_unit : {"margin", "score"}, default="margin"
-        Whether `balance` is in units of :math:`\rho` or of f; the paper's l is n times the latter.
-        With mode="paper" and with the fixed threshold it is the latter always.
+        Unit of `balance`: the margin :math:`\rho`, or the score f. The paper's l is n times
+        `balance` in units of f. With mode="paper" or the fixed threshold the unit is always f.
     anneal : "auto" or tuple of float, default="auto"
-        Values below C to pass through first: 1.2, 3, 7.5 and so on, those given, or none, ().
+        Smaller values of C for which the problem is solved first. "auto" means 1.2, 3, 7.5 and so
+        on. The empty tuple means none.
     init : {"auto", "k-means", "random"}, array (n_samples,) or fitted clusterer, default="auto"
-        As for `CPMMC`; a fitted clusterer also gives the `gamma_` that it has found.
+        As for `CPMMC`. The `gamma_` of a fitted clusterer is used, too.
     n_init : int, default=4
-        Starts to compare.
+        Number of starts to compare.
     tol : float, default=0.01
-        Certified gap, relative to the objective, at which to stop.
+        The iteration stops once the certified gap, relative to the objective, is at most `tol`.
     max_iter : int, optional
-        Maximum number of steps (default 1000); with mode="paper" of relabellings, and of cuts for
-        each (default 100).
+        Maximum number of steps. If None, 1000. With mode="paper", maximum number of relabellings
+        and of cuts per relabelling; None then means 100.
     mode : {"default", "paper"}, default="default"
-        "paper": Algorithm 3 (Appendix B for the fixed threshold) with Algorithm 4, in the paper's
-        setting, from the labels of `init`; see Notes. `tol`, `anneal` and `n_init` are not used.
+        "paper" is Algorithm 3 (Appendix B for the fixed threshold) with Algorithm 4, with the
+        paper's settings and from the labels of `init`; see Notes. `tol`, `anneal` and `n_init` are
+        not used.
     cut_tol : float, optional
-        The paper's :math:`\eta` (eq. 13), 0.01 if not given; 1 for large data. Only with
-        mode="paper".
+        The paper's :math:`\eta` (eq. 13). If None, 0.01; the paper uses 1 for large data. Only
+        used with mode="paper".
     cccp_tol : float, optional
-        The paper's :math:`\epsilon` (eq. 15), 0.1 if not given; 0.3 for large data. Only with
-        mode="paper".
+        The paper's :math:`\epsilon` (eq. 15). If None, 0.1; the paper uses 0.3 for large data.
+        Only used with mode="paper".
     max_cluster_size : int, float or array of shape (n_clusters,), optional
-        Maximum cluster size: a count (or total weight), a share of all rows, or one for each
-        cluster (in the order of `classes_` where `fit` is given labels).
+        Maximum cluster size: a count (or total weight) or a share of all rows, for all clusters or
+        one per cluster (in the order of `classes_` if `fit` is given labels).
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the split tests: the probability of one or more false splits. Must be
+        between 0.001 and 0.5; tests take longer for small values. Only used with
+        n_clusters="auto".
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters. If None, there is no limit. The strongest splits are made
+        first, and a warning is issued if the limit prevents further ones. Only used with
+        n_clusters="auto".
     metric : {"euclidean", "cosine"}, default="euclidean"
-        "cosine": the method sees rows of unit length; sparse X of more than 1000 columns as text
-        (idf, singular vectors). See the page *Embeddings and text*.
+        With "cosine", rows are scaled to unit length, and sparse X with more than 1000 columns is
+        treated as text (idf weights, singular vectors). See the page *Embeddings and text*.
     text_components : int, "auto" or None, default="auto"
-        Singular vectors to which metric="cosine" reduces sparse rows. "auto": 100 for more than
-        1000 columns, otherwise no reduction. None: no reduction.
+        Number of singular vectors to which metric="cosine" reduces sparse rows. With "auto", 100
+        for more than 1000 columns and no reduction otherwise. If None, no reduction.
     random_state : int, RandomState or None, default=None
-        Seed of starts and searches.
+        Random seed of starts and searches.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
     classes_ : ndarray of shape (n_clusters,)
-        Names of the clusters, which `labels_` holds; only where `fit` was given labels of rows.
+        Names of the clusters, as they occur in `labels_`. Only available if `fit` was given labels
+        of rows.
     broken_links_ : ndarray of shape (n_pairs, 2)
-        Pairs of `cannot_link` in one cluster; only where `fit` was given any.
+        Pairs of `cannot_link` whose rows are in the same cluster. Only available if `fit` was
+        given `cannot_link`.
     tree_ : SplitTree
-        The splits, where there are more than two clusters; what belongs to one hyperplane is then
-        found at ``tree_.splits()[i].model``, not here.
+        The splits, if there are more than two clusters. The attributes of a single hyperplane are
+        then found at ``tree_.splits()[i].model``, not here.
     basis_vectors_ : ndarray of shape (n_vectors, n_features)
-        The b.
+        Basis vectors b.
     dual_coef_ : ndarray of shape (n_vectors,)
-        Their coefficients, in units of the margin.
+        Coefficients of the basis vectors, in units of the margin.
     intercept_ : ndarray of shape (1,)
         Constant of the decision function.
     gamma_ : float
         Kernel coefficient.
     cut_ : float
-        Ratio cut of the clusters by which widths were compared; only where they were.
+        Ratio cut of the clusters, by which kernel widths were compared. Only available if they
+        were.
     n_diverged_ : int
-        Fixed-point iterations of Algorithm 4 that were given up.
+        Number of fixed-point iterations of Algorithm 4 that were abandoned.
     balance_ : tuple of float
-        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
-        the sizes that ``balance=None`` took from the start. Only where there are two clusters.
+        Shares of the rows (or of their weight) in clusters 0 and 1 that count as balanced: halves,
+        or the sizes that ``balance=None`` took from the start. Only available for two clusters.
     status_ : Status
         How the descent ended.
     objective_ : float
-        The minimised objective. It compares starts, not values of C or gamma.
+        Objective at the solution. It can be compared between starts, but not between values of C
+        or gamma.
     result_ : MarginResult
-        Certified result: with the labels found no hyperplane in the span of the basis is better by
+        Certified result: for the labels found, no hyperplane in the span of the basis is better by
         more than `gap`.
     n_iter_ : int
-        Steps.
+        Number of steps.
     previous_clusters_ : ndarray of shape (n_clusters,)
-        Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
+        For each cluster, the cluster of `init` that it continues, or -1 for a new one. Only
+        available if `init` is a fitted clusterer.
     row_map_ : RowMap
-        The map of rows with metric="cosine"; only then.
+        Transformation of the rows. Only available with metric="cosine".
     n_features_in_ : int
         Number of features.
 
     See Also
     --------
-    KernelCPMMC : With the whole kernel matrix, or landmarks.
+    KernelCPMMC : The same with the whole kernel matrix, or landmarks.
 
     Notes
     -----
-    *Width of the kernel.* gamma="auto" takes the widest of at most five kernels whose clusters cut
-    a graph of the rows about as little as any known, by the rule of `KernelCPMMC` (see its Notes).
-    Starts are those of `CPMMC` and two clusterings of that graph; only "scale" does not start from
-    one to clusters of less than half of n / n_clusters rows.
+    *Width of the kernel.* gamma="auto" tries at most five kernels and chooses the widest whose
+    clusters have a ratio cut close to the best one known, by the rule of `KernelCPMMC` (see its
+    Notes). The starts are those of `CPMMC` and two clusterings of the nearest-neighbour graph.
+    Only "scale" does not start from a clustering of the graph with clusters of less than half of n
+    / n_clusters rows.
 
     `decision_function` is in units of the margin.
 
-    One Gaussian bump cannot be near the difference of two means, which a cut is, so that the
-    printed basis="single" loses much of each cut. All cuts share one basis here, onto whose
-    span each is projected, which makes the cuts hold exactly and the bound a true one.
+    A cut is a difference of two means, which a single Gaussian function approximates badly. The
+    paper's basis="single" therefore loses much of each cut. Here all cuts share one basis and are
+    projected onto its span. The cuts are then exact in the span, and the lower bound is valid.
 
-    *The paper.* ``SKMMC(mode="paper")`` is the setting of sec. 5.1 with l = 0 and the middle of
+    *The paper.* ``SKMMC(mode="paper")`` uses the settings of sec. 5.1 with l = 0 and the middle of
     its widths: C = 10, :math:`\eta` = 0.01, :math:`\epsilon` = 0.1, :math:`\sigma = \sqrt\gamma`
-    (gamma="rms"), one basis vector for each cut and one for the mean of the rows, all found
-    anew after a relabelling; scores have mean 0 (eq. 23). ``balance=l/n`` is its l,
-    ``threshold="fixed"`` is SKMMCv2, and ``cut_tol=1, cccp_tol=0.3`` the setting of sec. 5.3. The
-    paper does not say from which labels it starts; "auto" is k-means. Not as printed are:
+    (gamma="rms"), one basis vector for each cut and one for the mean of the rows, all recomputed
+    after a relabelling. Scores have mean 0 (eq. 23). ``balance=l/n`` is the paper's l,
+    ``threshold="fixed"`` is SKMMCv2, and ``cut_tol=1, cccp_tol=0.3`` are the settings of sec. 5.3.
+    The paper does not specify the initial labels; "auto" is k-means. The implementation differs
+    from the printed algorithm in the following points:
 
-    - :math:`\rho` of eq. 24, which is 0/0 wherever there are margin errors, is a multiplier of the
-      quadratic programme.
-    - Labels change after an inner loop, as in the text and Algorithm 1; line 11 changes them under
-      cuts that hold for the old ones.
-    - The first cut, random as printed, is that of all rows where C times its share is below 1.
-    - A search of Algorithm 4 that meets 0/0, or ends nowhere in 100 steps, begins anew
+    - :math:`\rho` of eq. 24 is 0/0 if there are margin errors. Here :math:`\rho` is a multiplier
+      of the quadratic programme.
+    - Labels change after an inner loop, as in the text and Algorithm 1. Line 11 of Algorithm 3
+      changes them while the cuts still belong to the old labels.
+    - The first cut is random as printed, but that of all rows if C times its share is below 1.
+    - A search of Algorithm 4 that runs into 0/0 or does not converge in 100 steps is restarted
       (`n_diverged_`). Its :math:`\delta` = 0.01 is in the units of X, as printed.
-    - An inner loop also ends where the cut violated most is one that it has: as approximated it
-      would come back for ever. Then ``result_.n_repeated`` counts, the violation stays above
-      `cut_tol`, and the status is CYCLE with a warning.
-    - Where the cuts leave w = 0, labels are those of the hyperplane before
+    - An inner loop also stops if the most violated cut is already in the working set; because
+      of its approximation it would be found again and again. ``result_.n_repeated`` counts such
+      loops, the violation stays above `cut_tol`, and the status is CYCLE with a warning.
+    - If the cuts give w = 0, the labels of the previous hyperplane are kept
       (``result_.n_degenerate``).
 
-    Approximated cuts bound nothing: there is no gap. Rows must be in memory.
+    Approximate cuts give no lower bound, so there is no gap. Rows must be in memory.
 
-    *Unequal sizes.* With ``balance=None`` both sides of a start of unequal size get the same
-    weight where that has a clear gap between them (see `CPMMC`, and
+    *Unequal sizes.* With ``balance=None`` both sides of a start with unequal sizes get the same
+    weight if there is a clear gap between them (see `CPMMC`, and
     `volmar.margin.engine.unequal_sizes` for the rule).
 
-    Of a dask collection at most 2000 rows are brought here to search for basis vectors. A step is
-    one pass over the blocks, and another where it found some; kernel values are computed in each.
-    The answer is that in memory but for rounding, which the kernel matrix of vectors close to each
-    other magnifies in either.
+    *Dask collections.* At most 2000 rows are loaded into memory to search for basis vectors. A
+    step is one pass over the blocks, and a second one if it found new basis vectors; kernel values
+    are computed in each pass. The result equals that for rows in memory up to rounding errors,
+    which grow in both cases if basis vectors are close to each other.
 
-    *Labels of some rows, links, sizes.* With any of them (see `fit`) the clusters are found
-    without them first; then the descent begins at these clusters, at labels that spread from the
-    given ones, or both. Every relabelling takes the labels with the lowest loss among those that
-    are allowed: a row with a given label has the hinge of this label on whichever side it is, as
-    in a support vector machine. ``anneal="auto"`` passes through no other values of C where the
-    start has a margin at C, and ``C=None`` is 10 where it is not the clusters found without. The
-    certificate is that of the labels, given ones included. ``mode="paper"`` takes none of these.
+    *Labels of some rows, links, sizes.* If any of them is given (see `fit`), clusters are first
+    found without them. The descent then starts from these clusters, from labels that spread from
+    the given ones, or from both. Every relabelling takes the labels with the lowest loss among
+    those that are allowed: a row with a given label has the hinge loss of this label on either
+    side of the hyperplane, as in a support vector machine. ``anneal="auto"`` skips the smaller
+    values of C if the start has a margin at C. ``C=None`` is 10 if the start differs from the
+    clusters found first. The certificate holds for the labels of the result, given ones included.
+    ``mode="paper"`` accepts none of these.
 
     References
     ----------
@@ -298,8 +314,8 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
             check_choice("basis", self.basis, ["split", "single"])
         if self.basis == "split" and self.mode == "paper":
             raise ValueError(
-                "basis='split' is not the paper's: its Algorithm 4 finds one vector for both "
-                "signs. Leave basis out, or use mode='default'."
+                "basis='split' cannot be used with mode='paper', whose Algorithm 4 finds one "
+                "vector for both signs. Leave basis out, or use mode='default'."
             )
         if self.n_basis is not None:
             check_count("n_basis", self.n_basis)
@@ -310,14 +326,14 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         if self.max_basis is None:
             return {}
         each = self.n_basis or 1
-        return {"max_cuts": min(max(self.max_basis // each - 1, 1), self._most_steps())}
+        return {"max_cuts": min(max(self.max_basis // each - 1, 1), self._max_steps())}
 
     def _feature_space(self, X: Any, weights: NDArray | None) -> BasisSpace | PrintedBasisSpace:
         self._resolved_gamma(X, weights)
         if not 1e-200 < self.gamma_ < 1e200:
             raise ValueError(
-                f"gamma={self.gamma!r} gives the coefficient {self.gamma_:.3g}, which is out of "
-                "range. Scale X, or give a gamma near 1 / its squared distances."
+                f"gamma={self.gamma!r} gives a kernel coefficient of {self.gamma_:.3g}, which is "
+                "out of range. Scale X, or give a gamma near 1 / its squared distances."
             )
         if sparse.issparse(X):
             X = self._near_the_origin(X, weights)
@@ -347,8 +363,9 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
     def _resolved_gamma(self, X: Any, weights: Any) -> float | None:
         gamma = super()._resolved_gamma(X, weights)
         if gamma is not None and isinstance(self.gamma, str):
-            # The digits beyond depend on the order of sums, and a basis close to dependent
-            # magnifies them: blocks of rows would have a width, and scores, of their own.
+            # Further digits depend on the order of summation, and a nearly dependent basis
+            # magnifies them: blocks of rows would have another width, and other scores, than rows
+            # in memory.
             gamma = self.gamma_ = float(f"{gamma:.{GAMMA_DIGITS}g}")
         return gamma
 
@@ -360,7 +377,7 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         return {"gamma": gamma, "n_basis": n_basis}
 
     def _near_the_origin(self, X: Any, weights: NDArray | None) -> Any:
-        """Return sparse rows as they are, or dense where their mean is far: they can be moved."""
+        """Return sparse rows unchanged, or as dense rows if they must be centred."""
         rows = as_rows(X, sample_weight=weights)
         mean = rows.mean()
         if mean @ mean <= FAR * rows.centered().mean_squared_norm():
@@ -381,6 +398,6 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         self.n_diverged_ = inputs.space.n_diverged
         if len(self.basis_vectors_) < 2:
             warn_user(
-                f"gamma={self.gamma_:.3g} is so small that all rows look alike: one basis vector "
-                "was found. Raise gamma ('scale' follows the variance of X)."
+                f"Only one basis vector was found, because all rows look alike to a kernel with "
+                f"gamma={self.gamma_:.3g}. Raise gamma ('scale' follows the variance of X)."
             )

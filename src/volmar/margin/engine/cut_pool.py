@@ -1,4 +1,4 @@
-"""The cuts in play, with their Gram matrix."""
+"""The working set of cuts, with their Gram matrix."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import numpy as np
 from volmar.margin.engine.problem import MarginCut, MarginProblem, Plane
 from volmar.solvers import CuttingPlaneResult, solve_cutting_plane_qp
 
-# Solutions in a row without weight after which a cut is let go; cuts kept for more slow the QP.
+# A cut is dropped after this many consecutive solutions in which it had no weight. Cuts that are
+# kept for longer slow the quadratic programme.
 IDLE_FOR = 10
 
 
 class CutPool:
-    """Cuts that hold for one labelling, grown one at a time.
+    """Cuts for one labelling, added one at a time.
 
-    `planes` are the hyperplanes at which cuts were violated most, None for other cuts.
+    `planes` are the hyperplanes at which the cuts were most violated, None for other cuts.
     """
 
     def __init__(self, problem: MarginProblem):
@@ -31,7 +32,7 @@ class CutPool:
         return len(self.cuts)
 
     def add(self, cut: MarginCut, plane: Plane | None = None) -> None:
-        """Take a cut in, with its inner products."""
+        """Add a cut and compute its inner products."""
         space = self.problem.space
         if space.version != self._version:
             vectors = [one.a for one in self.cuts]
@@ -48,7 +49,7 @@ class CutPool:
         self.gram = gram
 
     def solve(self, C: float) -> CuttingPlaneResult:
-        """Solve the quadratic programme on these cuts, and let idle ones go."""
+        """Solve the quadratic programme on these cuts."""
         problem = self.problem
         found = solve_cutting_plane_qp(
             self.gram,
@@ -66,12 +67,12 @@ class CutPool:
         return found
 
     def normal(self, found: CuttingPlaneResult) -> tuple[Any, float]:
-        """Return w and its squared length."""
+        """Return the w of a solution and its squared length."""
         w = self.problem.space.combination([cut.a for cut in self.cuts], found.weights)
         return w, float(found.weights @ self.gram @ found.weights)
 
     def active(self) -> tuple[list[MarginCut], list[Plane | None]]:
-        """Return the cuts with weight in the last solution but the first, and their planes."""
+        """Return the cuts with weight in the last solution, except the first, and their planes."""
         some = [i for i, idle in enumerate(self._idle) if i > 0 and idle == 0]
         return [self.cuts[i] for i in some], [self.planes[i] for i in some]
 
@@ -81,7 +82,7 @@ class CutPool:
         return [plane for plane, idle in known if plane is not None and idle == 0]
 
     def drop_idle(self) -> None:
-        """Let cuts go that have had no weight for long; the first stays, it bounds rho."""
+        """Drop cuts that had no weight for long. The first cut stays, because it bounds rho."""
         kept = [i for i, idle in enumerate(self._idle) if i == 0 or idle < IDLE_FOR]
         if len(kept) < len(self.cuts):
             self.cuts = [self.cuts[i] for i in kept]

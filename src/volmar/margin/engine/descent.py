@@ -1,10 +1,10 @@
-"""The certified loop: cutting planes and relabelling in one descent."""
+"""Certified descent that combines cutting planes and relabelling in one loop."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,55 +15,59 @@ from volmar.margin.engine.problem import MarginCut, MarginProblem, Near, Plane
 from volmar.margin.engine.sample import Sample
 from volmar.solvers import CuttingPlaneResult, Result, Status
 
-# Share of the possible decrease that makes a relabelling worth its new cuts.
+# A relabelling is accepted if J falls by at least this share of the possible decrease.
 SERIOUS = 0.3
-# Values of C put between those of the path where a step is too long.
+# Maximum number of values of C inserted into the path if its steps are too long.
 MAX_BETWEEN = 8
-# Share of J below which a difference is rounding.
+# A difference below this share of J is rounding.
 ROUNDING = 1e-10
 
 
 @dataclass(frozen=True, repr=False)
 class MarginResult(Result):
-    """A hyperplane whose labels no solution of their own convex problem can much improve.
+    """A hyperplane that is nearly optimal in the convex problem of its own labels.
 
     Attributes
     ----------
     objective : float
         J of the hyperplane.
     gap : float
-        J less a lower bound of the convex problem of `labels`: with these labels no hyperplane has
+        J minus a lower bound of the convex problem of `labels`: for these labels no hyperplane has
         a J that is lower by more.
     labels : ndarray of shape (n,)
-        1 where the score is positive; with more than two clusters, where it is largest.
+        1 if the score is positive, else 0. For more than two clusters, the cluster with the
+        largest score.
     scores : ndarray of shape (n,) or (n, k)
-        f_i, with mean t; with more than two clusters, those of the hinge.
+        f_i, with mean t. For more than two clusters, the scores in the hinge.
     normal : object
-        w, in the form that the space keeps vectors.
+        w, in the vector format of the feature space.
     square : float
         ``|w|^2``.
     rho : float
         Margin.
     xi : float
-        Slack: the loss at the hyperplane, ``objective = square / 2 - rho + C xi`` (without rho for
-        the fixed threshold). Of the papers' loops it is that of the last working set, which
-        `history` is computed from.
+        Slack: the loss at the hyperplane, with ``objective = square / 2 - rho + C xi`` (without
+        rho for the fixed threshold). For the papers' loops it is that of the last working set,
+        from which `history` is computed.
     t : float or ndarray of shape (k,)
-        Mean score; with more than two clusters that of each, which labels go by.
+        Mean score. For more than two clusters, the offset of each cluster's score that determines
+        the labels.
     lower_bound : float
-        Lower bound of the convex problem of `labels`; minus infinity where none was proved.
+        Lower bound of the convex problem of `labels`; minus infinity if none was proved.
     n_passes : int
-        Products with the data.
+        Number of products with the data.
     n_cuts : int
-        Cuts of the last working set.
+        Number of cuts in the last working set.
     n_repeated : int
-        Inner loops of SKMMC's Algorithm 3 that ended because the cut violated most was among the
-        cuts: its approximation by basis vectors misses it.
+        Number of inner loops of SKMMC's Algorithm 3 that ended because the most violated cut was
+        already in the working set, where its approximation by basis vectors is not accurate
+        enough.
     n_degenerate : int
-        Inner loops of the papers that ended at w = 0, and whose labels are those of the hyperplane
-        before.
+        Number of inner loops of the papers' algorithms that ended at w = 0. They keep the labels
+        of the previous hyperplane.
     """
 
+    _optimum: ClassVar[str] = "the optimum for these labels"
     _signed = ("scores", "normal", "t")
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -82,7 +86,7 @@ class MarginResult(Result):
 
 @dataclass(frozen=True)
 class Iterate:
-    """A hyperplane with its scores and labels, and the cut that its loss comes from."""
+    """A hyperplane with its scores, its labels and its most violated cut."""
 
     normal: Any
     square: float
@@ -104,13 +108,13 @@ def maximise_margin(
     max_iter: int = 1000,
     sample: Sample | None = None,
 ) -> MarginResult:
-    """Find a labelling that its own widest margin cannot improve.
+    """Find labels whose maximum margin hyperplane gives the same labels again.
 
     The quadratic programme on the cuts of the current labels gives a hyperplane and a *lower
-    bound* of what these labels can reach. Where J at the hyperplane's own labels has fallen by
-    a fair share of what the bound leaves open, they are taken over (a serious step: the step of
-    the constrained concave-convex procedure); otherwise the most violated cut is added (a null
-    step). So cuts are never more exact than the next relabelling needs, J never rises, and the
+    bound* of J for these labels. If J at the hyperplane's own labels has fallen by a sufficient
+    share of the possible decrease, these labels are adopted (a serious step: the step of the
+    constrained concave-convex procedure). Otherwise the most violated cut is added (a null step).
+    Cuts are therefore never more exact than the next relabelling needs, J never rises, and the
     loop ends with a certificate: the bound is within `tol` of J.
 
     Parameters
@@ -118,30 +122,32 @@ def maximise_margin(
     problem : MarginProblem
         Rows, loss and balance.
     labels : ndarray of shape (n,)
-        Labels to start from, positive or not; with more than two clusters from 0.
+        Labels to start from: positive or not for two clusters, numbers from 0 for more.
     C : float
         Weight of the loss.
     path : sequence of float, default=()
-        Values of C to pass through first, each from the labels of the last. Near the smallest C
-        for which the problem is bounded nearly all rows are inside the margin, J has few local
-        minima, and starts matter little. A value at which it is unbounded is left out.
+        Values of C to solve for first, each from the labels of the previous one. Near the smallest
+        C for which the problem is bounded, nearly all rows are inside the margin, J has few local
+        minima, and the start has little influence. Values at which the problem is unbounded are
+        skipped.
     tol : float, default=1e-2
-        Gap, relative to J, at which to stop.
+        Tolerance of the gap, relative to J.
     max_iter : int, default=1000
-        Maximum number of steps in all.
+        Maximum total number of steps.
     sample : Sample, optional
-        Some of the rows, to which the descent is made first. All rows begin at its hyperplane,
-        with the cuts that they have at the hyperplanes of the sample's last cuts: few passes are
-        left. What is returned belongs to all rows, and so does its certificate.
+        Some of the rows, on which the descent runs first. The descent on all rows starts from the
+        hyperplane found, with cuts computed at the hyperplanes of the sample's last cuts, and
+        needs only a few passes. The result and its certificate are those of all rows.
 
     Returns
     -------
     MarginResult
-        Its status is UNBOUNDED where J has no lower bound at this C, DEGENERATE where w = 0 is
-        the best for the labels (all rows on one side, or all alike, or too mixed for a C as large:
-        the hyperplane is then that of the largest C that has one, if any), and CYCLE where the
-        convex problem is solved and J is higher at the labels of its solution. That can happen for
-        losses that do not fall with a relabelling (F measure, mutual information).
+        Result whose status is UNBOUNDED if J has no lower bound at this C, and DEGENERATE if w = 0
+        is optimal for the labels: all rows are on one side, or identical, or overlap too much for
+        this C. The hyperplane is then that of the largest C that has one, if any. The status is
+        CYCLE if the convex problem is solved but J is higher at the labels of its solution, which
+        is possible for losses that need not fall with a relabelling (F measure, mutual
+        information).
     """
     descent = _Descent(problem, tol, max_iter)
     if sample is None or not descent.begin_on(sample, C, path):
@@ -166,12 +172,12 @@ class _Descent:
         self.passes_before = problem.space.n_passes
 
     def begin(self, labels: NDArray) -> None:
-        """Begin at labels."""
+        """Start from labels."""
         self.y = self.problem.start(labels)
         self.cuts = self._first_cuts()
 
     def begin_on(self, sample: Sample, C: float, path: Sequence[float]) -> bool:
-        """Begin where some rows lead to; False where that is no hyperplane for all rows."""
+        """Start from the result of a sample; False if it is not feasible for all rows."""
         few = _Descent(sample.problem, self.tol, self.max_iter)
         few.begin(sample.labels)
         if few.follow(C, path) not in (Status.CONVERGED, Status.CYCLE) or few.best is None:
@@ -213,7 +219,7 @@ class _Descent:
             if status in (Status.CONVERGED, Status.CYCLE):
                 last = value
             elif status is Status.DEGENERATE and last is not None and n_between < MAX_BETWEEN:
-                # The labels of the last C have no margin at this one: go there in smaller steps.
+                # The labels of the last C have no margin at this one: take smaller steps.
                 remaining += [value, float(np.sqrt(last * value))]
                 n_between += 1
             elif status is not Status.UNBOUNDED or value == C:
@@ -221,7 +227,7 @@ class _Descent:
         return status
 
     def _first_cuts(self) -> CutPool:
-        """Return the cut that bounds rho and, where there are scores, the one violated most."""
+        """Return the cut that bounds rho and, if there are scores, the most violated one."""
         cuts = CutPool(self.problem)
         f = self.problem.zero_scores() if self.best is None else self.best.f
         cuts.add(self.problem.cut(self.y, self.problem.loss.first(self.y, f)))
@@ -231,7 +237,7 @@ class _Descent:
         return cuts
 
     def _carry(self, old: CutPool, before: NDArray) -> None:
-        """Take over the cuts with weight of the labels before, where that is cheap."""
+        """Take over the cuts with weight from the previous labels, if that is cheap."""
         best = self.best
         if best is None:
             return
@@ -244,7 +250,7 @@ class _Descent:
         zero = self.problem.at_zero(self.y, C)
         self._rescale(C)
         J = zero if self.best is None else min(self.best.J, zero)
-        # Whether there is a hyperplane that is better than none.
+        # Whether there is a hyperplane that is better than w = 0.
         found_one = zero > J
         while True:
             found = self.cuts.solve(C)
@@ -252,7 +258,7 @@ class _Descent:
             if not found.status.ok:
                 return found.status
             room = J - self.bound
-            # The fixed threshold's J is near that of w = 0 where C is small, near 0 where large.
+            # With the fixed threshold J is near that of w = 0 for small C, and near 0 for large C.
             size = min(abs(self.bound), max(zero - self.bound, ROUNDING * zero))
             size = min(size, abs(J)) if found_one else size
             if room <= self.tol * size or room <= 0:
@@ -270,7 +276,7 @@ class _Descent:
                 own = self.problem.violated_by(self.y, point.f, point.rho, near)
                 inner = self.problem.objective(point.square, point.rho, own.violated.xi, C)
                 if inner - self.bound <= 0.5 * self.tol * size:
-                    # The labels' own problem is solved.
+                    # The convex problem of the labels is solved.
                     if point.J >= J:
                         self.history.append(J)
                         return Status.CYCLE if found_one else Status.DEGENERATE
@@ -288,7 +294,7 @@ class _Descent:
                 self.cuts.add(self.problem.cut(own.labels, own.violated), plane)
 
     def _rescale(self, C: float) -> None:
-        """Bring the best hyperplane to its best length at another C.
+        """Rescale the best hyperplane to its optimal length at another C.
 
         J(s w) = s^2 |w|^2 / 2 - s (rho - C xi), where s scales the scores, the margin and t alike.
         """
@@ -334,7 +340,7 @@ class _Descent:
         return Iterate(w, square, found.rho, t, f, labels, violated, J)
 
     def _ask_first_cuts(self, f: NDArray, labels: NDArray, rho: float) -> None:
-        """Ask for all that a step to the labels asks for."""
+        """Request all results that a step to the labels needs."""
         problem = self.problem
         own = problem.loss.violated(labels, f, rho)
         problem.is_first(own)

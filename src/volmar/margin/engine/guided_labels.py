@@ -1,4 +1,4 @@
-"""Labels of given scores that a guide allows: those of the lowest hinge."""
+"""Labels with the lowest hinge loss for given scores, among those that a guide allows."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ __all__ = ["clusters_allowed", "has_limits", "sides_allowed"]
 
 
 def has_limits(guide: Guide) -> bool:
-    """Whether a guide limits the sizes of clusters."""
+    """Return whether a guide limits the sizes of clusters."""
     return guide.low is not None or guide.high is not None
 
 
 def sides_allowed(guide: Guide, f: NDArray, rho: float, shares: Any = None) -> NDArray:
-    r"""Return labels 0 or 1 by the scores of two clusters, those that a guide allows.
+    r"""Return the best labels 0 or 1 that a guide allows, for the scores of two clusters.
 
-    They minimise the hinge :math:`\sum_i p_i \max(0, \rho \mp f_i)`, so that a relabelling never
-    raises the objective. Of a row alone that is the sign of its score. With limits of sizes they
-    are the best by the scores: a border that is shifted, which new rows can go by.
+    They minimise the hinge :math:`\sum_i p_i \max(0, \rho \mp f_i)`, so a relabelling never raises
+    the objective. For a row without links this is the sign of its score. With size limits, the
+    labels are the best by the scores: they correspond to a shifted border, which also applies to
+    new rows.
     """
     if _is_by_scores(guide):
         return guide.place_sides(f).labels
@@ -32,9 +33,10 @@ def sides_allowed(guide: Guide, f: NDArray, rho: float, shares: Any = None) -> N
 
 
 def clusters_allowed(guide: Guide, f: NDArray, rho: float, shares: Any = None) -> Placement:
-    """Return the placement by scores (n, k) that a guide allows, as `sides_allowed` does for two.
+    """Return the best placement that a guide allows for scores (n, k); see `sides_allowed`.
 
-    The hinge is that of Crammer and Singer, the lack of a lead of rho over all other clusters.
+    The hinge is that of Crammer and Singer: the amount by which the lead over all other clusters
+    falls short of rho.
     """
     if _is_by_scores(guide):
         return guide.place(f)
@@ -53,9 +55,9 @@ def _is_by_scores(guide: Guide) -> bool:
 
 
 def _weighted(gains: NDArray, guide: Guide, shares: Any) -> NDArray:
-    """Return gains whose sum by the guide's weights is that by the shares of the loss.
+    """Return gains whose sum weighted by the guide equals the sum weighted by `shares`.
 
-    A row without weight has its plain gains, which are counted with none.
+    The gains of a row with weight 0 are unchanged; they do not count.
     """
     if shares is None and guide.weights is None:
         return gains

@@ -1,4 +1,4 @@
-"""What a margin error costs: the interface of the losses, and the hinge."""
+"""Losses of margin errors: their interface, and the hinge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class Violated(NamedTuple):
-    """A cut: a set of rows, what it loses, and the slack that it asks for at given scores."""
+    """A cut: a set of rows, its loss m, and the slack xi that it requires at given scores."""
 
     chosen: NDArray
     m: float
@@ -18,27 +18,27 @@ class Violated(NamedTuple):
 
 
 class Loss(Protocol):
-    """A loss, seen through its cuts.
+    """A loss, defined by its cuts.
 
-    With labels y and shares p of the rows (1/n, or their weights), a set c of rows makes the cut
+    With labels y and shares p of the rows (1/n, or their weights), a set c of rows gives the cut
 
         rho m(c) - sum_i v_i f_i <= xi,    v_i = scale p_i c_i y_i,
 
-    and the loss at scores f is the largest slack that any of them asks for.
+    and the loss at scores f is the largest slack xi that any cut requires.
     """
 
     @property
     def scale(self) -> float:
-        """Weight of a row's score in a cut: 1, or 2 where a cut flips labels."""
+        """Weight of a row's score in a cut: 1, or 2 if a cut flips labels."""
 
     def violated(self, y: NDArray, f: NDArray, rho: float) -> Violated:
-        """Return the cut that asks for the largest slack at scores f."""
+        """Return the cut that requires the largest slack at scores f."""
 
     def first(self, y: NDArray, f: NDArray) -> Violated:
-        """Return the cut with the largest m, of which one that asks for most slack at f."""
+        """Return the cut with the largest m; of several, the one with the largest slack at f."""
 
     def value(self, y: NDArray, chosen: NDArray) -> float:
-        """Return m of a set of rows."""
+        """Return the loss m of a set of rows."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class HingeLoss:
         return Violated(chosen, m, float(self.shares @ lack))
 
     def first(self, y: NDArray, f: NDArray) -> Violated:  # noqa: ARG002 -- the same at all scores
-        """Return the cut of all rows. Its slack, which depends on rho, is left open."""
+        """Return the cut of all rows. Its slack, which depends on rho, is NaN."""
         return Violated(y != 0, 1.0, float("nan"))
 
     def value(self, y: NDArray, chosen: NDArray) -> float:
-        """Return the share of the rows."""
+        """Return the share of the chosen rows."""
         if self.shares is None:
             return float(np.count_nonzero(chosen)) / y.size
         return float(self.shares @ chosen)

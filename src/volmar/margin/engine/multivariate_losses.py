@@ -14,11 +14,11 @@ from scipy.special import xlogy
 
 from volmar.margin.engine.losses import Violated
 
-# Losses lie between 0 and 1. Closer than this they are equal, and the scores decide.
+# Losses lie between 0 and 1. If they differ by less they count as equal, and the scores decide.
 ROUNDING = 1e-12
 
-# How many diagonals are searched to bound the others, in units of sqrt(n). Times hardly depend on
-# it; more of them prune better where many diagonals are about equally good.
+# Number of diagonals searched to bound the others, in units of sqrt(n). It has little effect on
+# the time; more of them prune better if many diagonals are about equally good.
 KNOTS = 2.0
 
 
@@ -26,9 +26,9 @@ KNOTS = 2.0
 class ErrorLoss:
     r"""Twice the share of the flipped rows (multivariate MMC, theorem 2).
 
-    With :math:`\Delta = 2 |c| / n` the most violated cut asks for
-    :math:`\frac2n \sum_i \max(0, \rho - y_i f_i)`: the hinge loss at twice the C. The paper's
-    sums over rows are means here, so that the univariate problem arises at half its C, whatever n.
+    With :math:`\Delta = 2 |c| / n` the slack of the most violated cut is
+    :math:`\frac2n \sum_i \max(0, \rho - y_i f_i)`: the hinge loss at twice the C. The paper's sums
+    over rows are means here, so the univariate problem arises at half its C for every n.
     """
 
     scale: ClassVar[float] = 2.0
@@ -51,15 +51,15 @@ class ErrorLoss:
 
 @dataclass(frozen=True)
 class RandLoss:
-    r"""One less the Rand index of the labels and the flipped ones (multivariate MMC eq. 5).
+    r"""One minus the Rand index of the labels and the flipped ones (multivariate MMC eq. 5).
 
-    A pair is judged differently if one of its rows is flipped and the other is not. With e flips
-    these are :math:`e (n - e)` pairs, whichever the rows:
+    The two labellings disagree on a pair if exactly one of its rows is flipped. With e flips
+    these are :math:`e (n - e)` pairs for any choice of the rows:
 
     .. math:: \Delta = 1 - RI = e (n - e) \Big/ \binom n2.
 
-    So the best e flips are those of smallest :math:`y_i f_i`, and one sort finds the most violated
-    cut, where the paper scans :math:`O(n^2)` contingency tables.
+    The best e flips are therefore those with the smallest :math:`y_i f_i`, and one sort finds the
+    most violated cut. The paper scans :math:`O(n^2)` contingency tables.
     """
 
     scale: ClassVar[float] = 2.0
@@ -84,7 +84,7 @@ class RandLoss:
         return Violated(_smallest(margins, ascending, e), m, math.nan)
 
     def value(self, y: NDArray, chosen: NDArray) -> float:
-        """Return the share of the pairs of which one row is chosen."""
+        """Return the share of the pairs with exactly one chosen row."""
         return float(self._losses(y.size)[np.count_nonzero(chosen)])
 
     @staticmethod
@@ -97,50 +97,50 @@ class _ContingencyLoss(ABC):
     r"""A loss of the contingency table of labels and flipped labels, concave along diagonals.
 
     Let p of the :math:`n_+` positive rows and q of the :math:`n_-` negative ones be flipped, and
-    :math:`r = n_+ - p + q` be the size of the flipped labels' positive cluster. With a convex
+    :math:`r = n_+ - p + q` be the size of the positive cluster after the flips. With a convex
     :math:`\varphi` let
 
     .. math:: W_k(p) = \varphi(n_k) - \varphi(p) - \varphi(n_k - p) \ge 0
 
-    be what the flips break of class k. It is concave, and the losses of this kind are
+    measure the change that the flips make in class k. It is concave, and the losses have the form
 
     .. math:: \Delta = \text{offset}(r) + \text{slope}(r) \, (W_+(p) + W_-(q)),
               \qquad \text{slope} \ge 0.
 
     Notes
     -----
-    The most violated cut is that of the largest
+    The most violated cut maximises
 
     .. math:: \rho \Delta(p, q) - \frac2n \Big( \sum_{i \le p} s^+_i + \sum_{i \le q} s^-_i \Big)
 
-    with :math:`s^\pm` the margins :math:`y_i f_i` of a class in ascending order. Tables of one r
-    are a diagonal: from each to the next goes one more flip in both classes. Sums of sorted
-    margins are convex and the W are concave, so that the gain of a step falls from step to step.
-    Its change of sign is found by bisection, at once for many values of r. Few of the n + 1 need
-    it. Split the largest value of a diagonal :math:`d = q - p` into
+    with :math:`s^\pm` the margins :math:`y_i f_i` of a class in ascending order. Tables with the
+    same r form a diagonal: each has one more flip in both classes than the one before. Sums of
+    sorted margins are convex and the W are concave, so the gain of a step decreases along the
+    diagonal. Its change of sign is found by bisection, for many values of r at once. Only few of
+    the n + 1 values of r need it. Split the maximum over a diagonal :math:`d = q - p` into
     :math:`\rho \, \text{offset}(r) + g(\text{slope}(r), d)`,
 
     .. math:: g(s, d) = \max_{q - p = d} \rho s (W_+(p) + W_-(q))
               - \frac2n \Big( \sum_{i \le p} s^+_i + \sum_{i \le q} s^-_i \Big).
 
     As a maximum of linear functions g is convex in s, and as a supremal convolution of two concave
-    functions it is concave in d. Between two diagonals a and b that were searched, with
-    :math:`s = (1 - t) s_a + t s_b`, a chord and two tangents bound the others,
+    functions it is concave in d. Between two searched diagonals a and b, with
+    :math:`s = (1 - t) s_a + t s_b`, a chord and two tangents bound the other diagonals,
 
     .. math:: g(s, d) \le (1 - t) \big(g(s_a, d_a) + g'_a (d - d_a)\big)
               + t \big(g(s_b, d_b) + g'_b (d - d_b)\big),
 
-    up to terms of second order in :math:`b - a`. With :math:`O(\sqrt n)` such knots the bounds
-    leave about as many diagonals to be searched: exact, and as a rule hardly more expensive than
-    sorting the margins. Where the best cuts of all r are about equally good (NMI, all scores 0)
-    nothing is left out, which takes :math:`O(n \log n)` time and O(n) memory. The paper scans all
-    :math:`(n_+ + 1) (n_- + 1)` tables.
+    up to terms of second order in :math:`b - a`. With :math:`O(\sqrt n)` such knots about as many
+    other diagonals must be searched. The search is exact, and usually takes little more time than
+    sorting the margins. If the best cuts of all r are about equally good (NMI, all scores 0), no
+    diagonal can be skipped, and the search takes :math:`O(n \log n)` time and O(n) memory. The
+    paper scans all :math:`(n_+ + 1) (n_- + 1)` tables.
     """
 
     scale: ClassVar[float] = 2.0
 
     def violated(self, y: NDArray, f: NDArray, rho: float) -> Violated:
-        """Compare the best cuts of all sizes of the flipped labels' clusters."""
+        """Compare the best cuts for all cluster sizes of the flipped labels."""
         rows = _SortedRows(y, f)
         best = _contenders(_tables(self, rows.n_plus, rows.n_minus), rows.costs, rho)
         i = np.argmax(best.values)
@@ -148,7 +148,7 @@ class _ContingencyLoss(ABC):
         return _cut(chosen, float(best.losses[i]), rho, float(best.sums[i]))
 
     def first(self, y: NDArray, f: NDArray) -> Violated:
-        """Compare the largest losses of all sizes of the flipped labels' clusters."""
+        """Compare the largest losses for all cluster sizes of the flipped labels."""
         rows = _SortedRows(y, f)
         best = _tables(self, rows.n_plus, rows.n_minus).largest
         i = np.argmin(rows.costs.sums(best.p, best.q))
@@ -163,7 +163,7 @@ class _ContingencyLoss(ABC):
 
     @abstractmethod
     def _phi(self, counts: NDArray) -> NDArray:
-        """Return the convex function of a count."""
+        """Return the convex function phi of the counts."""
 
     @abstractmethod
     def _offset_and_slope(self, phi: NDArray, n_plus: int) -> tuple[NDArray, NDArray]:
@@ -172,15 +172,15 @@ class _ContingencyLoss(ABC):
 
 @dataclass(frozen=True)
 class FBetaLoss(_ContingencyLoss):
-    r"""One less the F-measure over pairs of rows (multivariate MMC eq. 19).
+    r"""One minus the F measure over pairs of rows (multivariate MMC eq. 19).
 
-    The labels y are the truth. With P pairs in their clusters and Q(r) pairs in those of the
-    flipped labels, flips break :math:`W = p (n_+ - p) + q (n_- - q)` pairs of P (false negatives)
-    and leave :math:`P - W` in common, and
+    The labels y are the truth. Let P be the number of pairs in their clusters and Q(r) that of the
+    flipped labels. Flips separate :math:`W = p (n_+ - p) + q (n_- - q)` of the P pairs (false
+    negatives) and leave :math:`P - W` in common, so that
 
     .. math:: \Delta = 1 - F_\beta = \frac{\beta^2 W + (Q - P + W)}{\beta^2 P + Q}.
 
-    With `beta` above 1, splitting a cluster costs more than joining two; the default is that of
+    With `beta` above 1, splitting a cluster costs more than joining two. The default is that of
     the paper's table V.
     """
 
@@ -189,7 +189,7 @@ class FBetaLoss(_ContingencyLoss):
     def __post_init__(self) -> None:
         if not 0 < self.beta < math.inf:
             raise ValueError(
-                f"beta must be a positive finite number, got {self.beta!r}; the paper takes 1.5."
+                f"beta must be a positive finite number, got {self.beta!r}. The paper uses 1.5."
             )
 
     def _phi(self, counts: NDArray) -> NDArray:
@@ -198,22 +198,22 @@ class FBetaLoss(_ContingencyLoss):
     def _offset_and_slope(self, phi: NDArray, n_plus: int) -> tuple[NDArray, NDArray]:
         Q = phi + phi[::-1]
         bottom = self.beta**2 * Q[n_plus] + Q
-        # Without pairs in either clustering (n <= 2) all rows stand alone in both: no loss.
+        # If neither clustering has pairs (n <= 2), all rows are single in both, without loss.
         bottom[bottom == 0] = np.inf
         return (Q - Q[n_plus]) / bottom, (1 + self.beta**2) / bottom
 
 
 @dataclass(frozen=True)
 class NMILoss(_ContingencyLoss):
-    r"""One less the normalised mutual information (multivariate MMC eq. 2).
+    r"""One minus the normalised mutual information (multivariate MMC eq. 2).
 
-    With :math:`\varphi(k) = k \log k` the flips break the conditional entropy
-    :math:`W = n H(y' | y)` of the flipped labels y', whose own entropy H(y') depends on r only:
+    With :math:`\varphi(k) = k \log k`, W is n times the conditional entropy :math:`H(y' | y)` of
+    the flipped labels y'. Their entropy H(y') depends on r only:
 
     .. math:: \Delta = 1 - \frac{H(y') - H(y' | y)}{\sqrt{H(y) H(y')}}.
 
-    Where this is 0/0 one of the labellings has one cluster: the loss is 1 if the other has two,
-    and 0 if it has one as well, as in scikit-learn's score.
+    If this is 0/0, one of the labellings has a single cluster. The loss is then 1 if the other has
+    two, and 0 if it has one as well, as in scikit-learn's score.
     """
 
     def _phi(self, counts: NDArray) -> NDArray:
@@ -249,14 +249,15 @@ class _Tables:
 
     @cached_property
     def steps(self) -> tuple[NDArray, NDArray]:
-        """What the p-th flip breaks, by class, with an entry more at both ends."""
+        """Increase of W by the p-th flip, per class, with an additional entry at both ends."""
         return _padded(np.diff(self.broken_plus), 0.0), _padded(np.diff(self.broken_minus), 0.0)
 
     @cached_property
     def knots(self) -> NDArray:
-        """The r searched first, closer to each other near the ends, where NMI bends most.
+        """The r searched first, denser near the ends, where the NMI has the largest curvature.
 
-        Slope and offset are monotone between them: they turn at n/2, and NMI's jump at the ends.
+        Slope and offset are monotone between knots: they turn at n/2, and those of the NMI jump at
+        the ends.
         """
         n = self.n_plus + self.n_minus
         angles = np.linspace(0, np.pi, 2 + math.ceil(KNOTS * math.sqrt(n)))
@@ -266,11 +267,12 @@ class _Tables:
 
     @cached_property
     def largest(self) -> _Contenders:
-        """The tables of the largest loss.
+        """The tables with the largest loss.
 
-        One of each r is enough, since two of them never share the largest loss. NMI: it is 1 where
-        labels and flipped labels are independent, once on a diagonal. F: of two tables (p, q),
-        (p + 1, q + 1) with equal W, (p + 1, q) or (p, q + 1) between them loses more.
+        One per r is enough, because no two tables with the same r have the largest loss. For NMI
+        the largest loss is 1, at independent labels, which occurs once per diagonal. For F, of two
+        tables (p, q) and (p + 1, q + 1) with equal W, (p + 1, q) or (p, q + 1) between them has a
+        larger loss.
         """
         free = _Costs(np.zeros(self.n_plus), np.zeros(self.n_minus), 1)
         best = _contenders(self, free, 1.0)
@@ -283,15 +285,15 @@ class _Tables:
         return np.clip(losses, 0.0, 1.0)
 
     def best_flips(self, r: NDArray, rho: float, costs: _Costs) -> tuple[NDArray, NDArray]:
-        """Return the p and q of the largest rho * slope * W less the costs for each r."""
-        (plus, minus), (price_plus, price_minus) = self.steps, costs.prices
+        """Return p and q that maximise rho * slope * W minus the costs, for each r."""
+        (plus, minus), (cost_plus, cost_minus) = self.steps, costs.single
         weight, shift = rho * self.slope[r], r - self.n_plus
-        p, most = np.maximum(0, -shift), np.minimum(self.n_plus, self.n_minus - shift)
-        for k in reversed(range(int((most - p).max()).bit_length())):
-            further = np.minimum(p + (1 << k), most)
+        p, last = np.maximum(0, -shift), np.minimum(self.n_plus, self.n_minus - shift)
+        for k in reversed(range(int((last - p).max()).bit_length())):
+            further = np.minimum(p + (1 << k), last)
             q = further + shift
             gain = weight * (plus[further] + minus[q])
-            p = np.where(gain > price_plus[further] + price_minus[q], further, p)
+            p = np.where(gain > cost_plus[further] + cost_minus[q], further, p)
         return p, p + shift
 
 
@@ -309,19 +311,19 @@ def _phi(loss: _ContingencyLoss, n: int) -> NDArray:
 
 
 class _Costs:
-    """What flips cost: the prices of single ones by class, ascending, and their sums."""
+    """Costs of flips: those of single flips per class, ascending, and their prefix sums."""
 
     def __init__(self, plus: NDArray, minus: NDArray, n: int):
         self._sums = _prefix_sums(plus, n), _prefix_sums(minus, n)
         # No flip comes before the first or after the last.
-        self.prices = _padded(plus, np.inf, 2.0 / n), _padded(minus, np.inf, 2.0 / n)
+        self.single = _padded(plus, np.inf, 2.0 / n), _padded(minus, np.inf, 2.0 / n)
 
     @property
     def scale(self) -> float:
         return max(float(np.abs(sums).max()) for sums in self._sums)
 
     def sums(self, p: NDArray, q: NDArray) -> NDArray:
-        """Return what the p and q cheapest flips cost together."""
+        """Return the total cost of the p and q cheapest flips."""
         return self._sums[0][p] + self._sums[1][q]
 
 
@@ -342,7 +344,7 @@ class _Contenders:
 
 
 def _contenders(tables: _Tables, costs: _Costs, rho: float) -> _Contenders:
-    """Return the best tables of all r, without those that another surpasses for certain."""
+    """Return the best table of each r, without those proved to be worse than another."""
     knots = _Contenders.best(tables, costs, rho, tables.knots)
     enough = knots.values.max() - ROUNDING * (rho + costs.scale)
     r = _promising(tables, costs, rho, knots, enough)
@@ -352,15 +354,15 @@ def _contenders(tables: _Tables, costs: _Costs, rho: float) -> _Contenders:
 def _promising(
     tables: _Tables, costs: _Costs, rho: float, knots: _Contenders, enough: float
 ) -> NDArray:
-    """Return the r whose bounds by the chord and tangents of the class's notes are enough."""
+    """Return the r whose upper bounds reach `enough`; see the notes of `_ContingencyLoss`."""
     right, left = _tangents(tables, costs, rho, knots)
     offset, slope = tables.offset[knots.r], tables.slope[knots.r]
     g, width = knots.values - rho * offset, np.diff(knots.r)
-    # Offsets are monotone between knots and lines largest at an end: whole blocks fall at once.
+    # Offsets are monotone between knots, and lines are largest at an end: exclude whole blocks.
     lines = np.maximum(np.maximum(g[:-1], g[:-1] + right * width), g[1:])
     lines = np.maximum(lines, g[1:] - left * width)
     kept = np.flatnonzero(rho * np.maximum(offset[:-1], offset[1:]) + lines >= enough)
-    # Of the other blocks k all r but the last, which begins the next block, one by one.
+    # Bound all r of the remaining blocks k one by one, but the last, which begins the next block.
     k, ends = np.repeat(kept, width[kept]), np.cumsum(width[kept])
     ahead = np.repeat(ends, width[kept]) - np.arange(k.size)
     r = knots.r[k + 1] - ahead
@@ -378,19 +380,19 @@ def _tangents(
 ) -> tuple[NDArray, NDArray]:
     """Return the derivatives of g by d: right of all knots but the last, left of the others.
 
-    With a(p) and b(q) the terms of the classes, d grows by a negative flip more or a positive one
-    less: to the right the derivative is the larger of b(q + 1) - b(q) and a(p - 1) - a(p), to the
-    left the smaller of b(q) - b(q - 1) and a(p) - a(p + 1).
+    Let a(p) and b(q) be the terms of the classes. d grows by one more negative flip or one less
+    positive flip: to the right the derivative is the larger of b(q + 1) - b(q) and
+    a(p - 1) - a(p), to the left the smaller of b(q) - b(q - 1) and a(p) - a(p + 1).
     """
-    (plus, minus), (price_plus, price_minus) = tables.steps, costs.prices
+    (plus, minus), (cost_plus, cost_minus) = tables.steps, costs.single
     weight, p, q = rho * tables.slope[knots.r], knots.p, knots.q
     right = np.maximum(
-        (weight * minus[q + 1] - price_minus[q + 1])[:-1],
-        (price_plus[p] - weight * plus[p])[:-1],
+        (weight * minus[q + 1] - cost_minus[q + 1])[:-1],
+        (cost_plus[p] - weight * plus[p])[:-1],
     )
     left = np.minimum(
-        (weight * minus[q] - price_minus[q])[1:],
-        (price_plus[p + 1] - weight * plus[p + 1])[1:],
+        (weight * minus[q] - cost_minus[q])[1:],
+        (cost_plus[p + 1] - weight * plus[p + 1])[1:],
     )
     return right, left
 
@@ -427,12 +429,12 @@ class _SortedRows:
 
 
 def _margins(y: NDArray, f: NDArray) -> NDArray:
-    """Return y f in the precision of f, whatever that of y."""
+    """Return y f in the precision of f."""
     return np.where(y > 0, f, -f)
 
 
 def _prefix_sums(ascending: NDArray, n: int) -> NDArray:
-    """Return 2/n of the sums of the first 0, 1, ... margins."""
+    """Return the sums of the first 0, 1, ... margins, times 2/n."""
     sums = np.zeros(ascending.size + 1)
     np.cumsum(ascending, dtype=np.float64, out=sums[1:])
     sums *= 2.0 / n
@@ -440,7 +442,7 @@ def _prefix_sums(ascending: NDArray, n: int) -> NDArray:
 
 
 def _smallest(margins: NDArray, ascending: NDArray, count: int) -> NDArray:
-    """Return a set of exactly `count` rows of smallest margin: of equal ones, the first."""
+    """Return a mask of exactly `count` rows with the smallest margins; ties go to the first."""
     if count == 0:
         return np.zeros(margins.size, dtype=bool)
     last = ascending[count - 1]
@@ -456,5 +458,5 @@ def _broken(phi: NDArray, n: int) -> NDArray:
 
 
 def _cut(chosen: NDArray, m: float, rho: float, cost: float) -> Violated:
-    """Return a cut with its slack, which rounding must not make negative: no flips cost none."""
+    """Return a cut with its slack, which is at least 0, that of no flips."""
     return Violated(chosen, m, max(float(rho * m - cost), 0.0))

@@ -16,7 +16,7 @@ from volmar.solvers import CuttingPlaneResult, Status
 
 
 class Solution(NamedTuple):
-    """The hyperplane of a quadratic programme, with the scores of the rows and the slack."""
+    """The hyperplane of a quadratic programme, the scores of the rows, and the slack."""
 
     found: CuttingPlaneResult
     normal: Any
@@ -34,27 +34,28 @@ def relabelling_outside(
     cccp_tol: float = 0.1,
     max_iter: int = 100,
 ) -> MarginResult:
-    r"""Run SKMMC's Algorithms 1 and 2: relabelling outside, cutting planes inside.
+    r"""Run SKMMC's Algorithms 1 and 2: relabelling in the outer loop, cutting planes inside.
 
     Cuts are added for fixed labels until the most violated one is violated by at most
-    :math:`\rho \eta` (eq. 13; :math:`\eta` for the fixed threshold, eq. 41); then labels are taken
-    over, until the objective of (eq. 14; eq. 37 for the fixed threshold)
+    :math:`\rho \eta` (eq. 13; :math:`\eta` for the fixed threshold, eq. 41). The labels of the
+    hyperplane are then adopted, and the loop repeats until the objective (eq. 14; eq. 37 for the
+    fixed threshold)
 
     .. math:: J_o = \tfrac12 \|w / \rho\|^2 + C \xi / \rho
 
-    changes by less than a share :math:`\epsilon` (eq. 15). It need not fall. The papers'
-    algorithms 2 and 3 relabel inside the inner loop, under cuts that hold for the old labels; here
-    labels change outside of it, as in the text.
+    changes by less than a share :math:`\epsilon` (eq. 15). The objective need not fall. The
+    papers' Algorithms 2 and 3 relabel inside the inner loop, while its cuts belong to the old
+    labels. Here labels change outside of it, as in the text.
 
-    Where labels have little to do with the rows, as random ones, the cuts end at w = 0, where
-    (eq. 14) is 0/0. Then the labels of the hyperplane before, of one cut fewer, are taken over;
-    `n_degenerate` counts how often.
+    If the labels are unrelated to the rows, as random labels are, the cuts end at w = 0, where eq.
+    14 is 0/0. The labels of the previous hyperplane, with one cut fewer, are then used, and
+    `n_degenerate` counts such loops.
 
-    `cut_tol` is :math:`\eta` (at 1, from labels that a hyperplane can follow, there is one cut,
-    that of all rows), `cccp_tol` is :math:`\epsilon`, and `max_iter` bounds the relabellings and
-    the cuts for each. The history is that of :math:`J_o`; the residual ``"violation"`` is how much
-    the most violated cut of the last inner loop was above the slack, relative to rho. There is a
-    gap only where the labels did not change any more.
+    `cut_tol` is :math:`\eta`; with 1, and labels that a hyperplane can reproduce, the only cut is
+    that of all rows. `cccp_tol` is :math:`\epsilon`. `max_iter` is the maximum number of
+    relabellings and of cuts per relabelling. The history holds :math:`J_o`. The residual
+    ``"violation"`` is the violation of the most violated cut of the last inner loop, relative to
+    rho. A gap is only available if the labels no longer changed.
     """
     y = problem.start(labels)
     passes_before = problem.space.n_passes
@@ -96,13 +97,13 @@ def cutting_planes_outside(
     cccp_tol: float = 0.01,
     max_iter: int = 100,
 ) -> MarginResult:
-    """Run Algorithms 1 and 2 of the multivariate paper: cutting planes outside, CCCP inside.
+    """Run Algorithms 1 and 2 of the multivariate paper: CCCP inside a cutting-plane loop.
 
     The working set holds *labellings* y'. For each working set, labels and the quadratic programme
     (eq. 17) alternate until its value changes by less than a share `cccp_tol` (the paper's 1 %);
-    every cut is computed again for new labels. Then the labelling most violated at the
-    solution (eq. 18) joins, until it is violated by no more than `cut_tol`: the point is then
-    feasible in eq. 12 with a slack larger by `cut_tol` (Theorem 1).
+    all cuts are recomputed for new labels. Then the most violated labelling at the solution (eq.
+    18) is added, until the violation is at most `cut_tol`. The point is then feasible in eq. 12
+    with a slack larger by `cut_tol` (Theorem 1).
 
     The result is as for `relabelling_outside`; its history is the objective after each cut.
     """
@@ -150,7 +151,7 @@ def _solve(problem: MarginProblem, cuts: CutPool, C: float) -> Solution | Status
 
 
 def _kept(problem: MarginProblem, y: NDArray, violated: Violated) -> NDArray:
-    """Return what stays of a cut when labels change: the labelling y', or the set of rows."""
+    """Return the part of a cut that does not depend on y: the labelling y', or the rows."""
     return violated.chosen if problem.loss.scale == 1.0 else np.where(violated.chosen, -y, y)
 
 
@@ -164,7 +165,7 @@ def printed_objective(problem: MarginProblem, solution: Solution, C: float) -> f
     found = solution.found
     if problem.threshold == "fixed":
         return found.objective
-    # Of rows of 1e80 the square of rho does not fit.
+    # The square of rho overflows for rows of order 1e80.
     return 0.5 * solution.square / found.rho / found.rho + C * solution.xi / found.rho
 
 

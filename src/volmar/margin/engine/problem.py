@@ -15,14 +15,14 @@ from volmar.margin.engine.losses import HingeLoss, Loss, Violated
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers import CuttingPlaneResult
 
-# A sum of shares with signs is rounding below this many units in the last place of 1.
+# A signed sum of shares below this multiple of the machine epsilon is rounding.
 ROUNDINGS = 8.0
 
 
 class MarginCut(NamedTuple):
     """A cut in the space of w: rho m - <w, a> - t s <= xi.
 
-    `chosen` are its rows, where the problem can carry the cut over to other labels.
+    `chosen` are its rows, if the problem can carry the cut over to other labels.
     """
 
     a: Any
@@ -32,7 +32,7 @@ class MarginCut(NamedTuple):
 
 
 class Plane(NamedTuple):
-    """A hyperplane: w, the margin and the shift of its scores."""
+    """A hyperplane: w, the margin rho and the shift t of its scores."""
 
     normal: Any
     rho: float
@@ -40,7 +40,7 @@ class Plane(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Scores with what they are shifted by, and the labels that they give.
+    """Scores, their shift t, and their labels.
 
     `is_allowed` is False if the labels violate the size constraint.
     """
@@ -52,7 +52,7 @@ class Placed(NamedTuple):
 
 
 class Near(NamedTuple):
-    """Labels, and the cut that they violate most at some scores."""
+    """Labels, and their most violated cut at some scores."""
 
     labels: NDArray
     violated: Violated
@@ -60,7 +60,7 @@ class Near(NamedTuple):
 
 @dataclass(frozen=True)
 class MarginProblem:
-    r"""Labels by the widest margin, over hyperplanes whose mean score is in a box.
+    r"""The maximum margin problem over labels, with a bounded mean score.
 
     With rows :math:`z_i` centred, scores :math:`f_i = \langle w, z_i \rangle + t` have the mean t,
     and the papers' balance constraint :math:`|\sum_i f_i| \le l` is :math:`|t| \le \tau`. The
@@ -68,26 +68,26 @@ class MarginProblem:
 
     .. math:: J = \tfrac12 \|w\|^2 - \rho + C \, L(\mathrm{sign} f, f, \rho)
 
-    over w, t and :math:`\rho \ge 0`, with the hinge
-    :math:`L = \sum_i p_i \max(0, \rho - |f_i|)` or another loss; the fixed one has
-    :math:`\rho = 1` and no :math:`-\rho`. For given labels it is convex, and its optimal value
-    falls with every relabelling by sign f.
+    over w, t and :math:`\rho \ge 0`, with the hinge :math:`L = \sum_i p_i \max(0, \rho - |f_i|)`
+    or another loss. With the fixed threshold :math:`\rho = 1`, and J has no term :math:`-\rho`.
+    For given labels the problem is convex, and its optimal value falls with every relabelling by
+    sign f.
 
     Parameters
     ----------
     space : VectorSpace
-        The rows.
+        The rows in their feature space.
     loss : Loss
-        The loss.
+        The loss L.
     tau : float, default=0
         Half width of the balance box.
     threshold : {"adaptive", "fixed"}, default="adaptive"
-        Whether rho is a variable or 1.
+        Whether rho is a variable ("adaptive") or 1 ("fixed").
     balance : {"relative", "absolute"}, default="relative"
-        Whether tau bounds t / rho or t.
+        Whether tau bounds t / rho ("relative") or t ("absolute").
     guide : Guide, optional
-        Which labels are allowed. The labels of scores are then the best of these: a row whose
-        label is given has the hinge of this label, on whichever side it is.
+        Constraints on the labels. The labels for given scores are then the best allowed ones: a
+        row with a given label has the hinge of this label on either side of the hyperplane.
     """
 
     space: VectorSpace
@@ -98,17 +98,17 @@ class MarginProblem:
     guide: Guide | None = None
 
     def objective(self, square: float, rho: float, slack: float, C: float) -> float:
-        """Return J of ``|w|^2``, rho and the loss."""
+        """Return J for given ``|w|^2``, rho and loss."""
         return 0.5 * square + C * slack - (rho if self.threshold == "adaptive" else 0.0)
 
     def at_zero(self, labels: NDArray, C: float) -> float:
-        """Return J at w = 0 and t = 0, where every J starts."""
+        """Return J at w = 0 and t = 0, where the descent starts."""
         if self.threshold == "adaptive":
             return 0.0
         return C * self.loss.violated(labels, self.space.full(0.0), 1.0).xi
 
     def cut(self, labels: NDArray, violated: Violated) -> MarginCut:
-        """Return the cut of a set of rows in the space of w: one pass."""
+        """Return the cut of a set of rows in the space of w, in one pass over the rows."""
         return self.space.in_one_pass(lambda: self._cut(labels, violated))
 
     def _cut(self, labels: NDArray, violated: Violated) -> MarginCut:
@@ -117,7 +117,7 @@ class MarginProblem:
         if self.space.shares is not None:
             v *= self.space.shares
         s = float(v.sum(dtype=np.float64))
-        # Of sides with the same weight s is 0, and its rounding must not say where t goes.
+        # For sides with the same weight s is 0, and rounding must not determine t.
         if abs(s) <= ROUNDINGS * np.finfo(self.space.dtype).eps * self.loss.scale:
             s = 0.0
         return MarginCut(self.space.vector(v), s, violated.m)
@@ -127,10 +127,10 @@ class MarginProblem:
         one = self.space.dtype.type(1)
         return np.where(f > 0, one, -one)
 
-    # The rest, with `cut`, is what more than two clusters change.
+    # The problem of more than two clusters overrides `cut` and the following methods.
 
     def on(self, space: VectorSpace, chosen: NDArray) -> Self | None:
-        """Return the problem of some of the rows; None for losses that are no means over rows."""
+        """Return the problem of some of the rows; None for losses that are not means over rows."""
         if not isinstance(self.loss, HingeLoss):
             return None
         loss = replace(self.loss, shares=space.shares)
@@ -156,8 +156,8 @@ class MarginProblem:
     ) -> Placed:
         """Return the scores of w with their shift t and their labels.
 
-        `last` is the hyperplane of the step before. Where passes are expensive, one brings all
-        that `look_ahead` asks for of scores and labels.
+        `last` is the hyperplane of the previous step. If passes are expensive, a single pass
+        computes all results that `look_ahead` requests for scores and labels.
         """
         if found.t:
             f += f.dtype.type(found.t)
@@ -170,7 +170,7 @@ class MarginProblem:
         return Placed(f, found.t, labels)
 
     def violated_by(self, labels: NDArray, f: NDArray, rho: float, near: Near) -> Near:
-        """Return the cut that labels violate most, where that of similar labels is known."""
+        """Return the most violated cut of labels, given that of similar labels."""
         if np.array_equal(near.labels, labels):
             return near
         return Near(labels, self.loss.violated(labels, f, rho))
@@ -181,18 +181,18 @@ class MarginProblem:
         before: NDArray,  # noqa: ARG002
         now: Near,  # noqa: ARG002
     ) -> list[MarginCut]:
-        """Return cuts of the labels before as cuts of the labels now, where that is cheap."""
+        """Return cuts of the old labels as cuts of the new ones, if that is cheap."""
         return []
 
     def shifted(self, f: NDArray, found: CuttingPlaneResult | Plane) -> NDArray:
-        """Return the scores of w, changed in place, with their shift t."""
+        """Add the shift t to the scores of w in place, and return them."""
         f += f.dtype.type(found.t)
         return f
 
     def is_first(self, violated: Violated) -> bool:
-        """Tell whether a cut is the first of its labels, too."""
+        """Return whether a cut is also the first cut of its labels."""
         return bool(violated.chosen.all())
 
     def clusters(self, labels: NDArray) -> NDArray:
-        """Return labels in the form of `labels` as clusters, from 0."""
+        """Return labels in the form of `labels` as cluster numbers from 0."""
         return (labels > 0).astype(np.int64)

@@ -1,4 +1,4 @@
-"""A sample of the rows on which the descent is made first."""
+"""A sample of the rows, on which the descent runs first."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from numpy.typing import NDArray
 from volmar.margin.engine.problem import MarginProblem
 from volmar.rows import drawn_rows
 
-# Rows from which a sample goes first.
+# Minimum number of rows for which a sample is used.
 MANY_ROWS = 50_000
-# Rows of the sample: a share of all and no more than that, but at least so many for a coordinate
-# of two clusters, and of each of several, and only where all rows are several times as many.
+# Size of the sample: this share of the rows, but at most MAX_ROWS.
 SHARE, MAX_ROWS = 0.05, 100_000
-ROWS_PER_COORDINATE, ROWS_OF_EACH, TIMES = 100, 20, 4
+# Minimum size of the sample: rows per coordinate for two clusters, and per coordinate and cluster
+# for more. The data must have TIMES as many rows as the sample.
+ROWS_PER_COORDINATE, ROWS_PER_CLUSTER, TIMES = 100, 20, 4
 
 
 class Sample(NamedTuple):
-    """The problem of some rows, whose vectors w are those of all, their labels and numbers."""
+    """The problem of some rows, with vectors w of the same space, their labels and indices."""
 
     problem: MarginProblem
     labels: NDArray
@@ -29,16 +30,16 @@ class Sample(NamedTuple):
 def first_sample(
     problem: MarginProblem, labels: Any, seed: int, n_clusters: int = 2
 ) -> Sample | None:
-    """Return a sample from which few passes over all rows are left; None where it does not pay.
+    """Return a sample to start from, which saves passes over all rows; None if it does not pay.
 
-    Spaces whose vectors depend on the rows that they have (kernels) have none.
+    There is no sample for spaces whose vectors depend on the rows (kernels).
     """
     space: Any = problem.space
     n, d = space.n_rows, getattr(space, "n_coordinates", None)
     if d is None or n < MANY_ROWS:
         return None
-    least = max(ROWS_PER_COORDINATE, ROWS_OF_EACH * n_clusters) * d
-    size = max(min(int(SHARE * n), MAX_ROWS), least)
+    minimum = max(ROWS_PER_COORDINATE, ROWS_PER_CLUSTER * n_clusters) * d
+    size = max(min(int(SHARE * n), MAX_ROWS), minimum)
     if TIMES * size > n:
         return None
     chosen = drawn_rows(n, space.weights, size, np.random.default_rng(seed))

@@ -1,4 +1,4 @@
-"""SKMMC's Algorithm 3 with basis vectors of its own for every cut, for ``mode="paper"``."""
+"""SKMMC's Algorithm 3 with separate basis vectors for every cut, for ``mode="paper"``."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from volmar.margin.engine.problem import MarginProblem
 from volmar.margin.feature_space.printed_basis import PrintedBasisSpace, SparseVector
 from volmar.solvers import Status, solve_cutting_plane_qp
 
-# Share of the cuts' mean squared length below which that of w is rounding.
+# A squared length of w below this share of the cuts' summed squared lengths is rounding.
 ROUNDING = 1e-14
 
 
 class PrintedCuts:
-    r"""The working set :math:`\Omega` of (eq. 29): an approximation for every cut.
+    r"""The working set :math:`\Omega` of eq. 29, with an approximation of every cut.
 
     With :math:`P_{kj} = \langle \hat\Psi_k, \hat\Psi_j \rangle`,
-    :math:`p_k = \langle \hat\Psi_k, \hat\Psi_0 \rangle` and
-    :math:`\mu_1 - \mu_2 = s^\top \lambda` (eq. 19), H of (eq. 30) is that of the cuts
-    :math:`\hat\Psi_k - s_k \hat\Psi_0`:
+    :math:`p_k = \langle \hat\Psi_k, \hat\Psi_0 \rangle` and :math:`\mu_1 - \mu_2 = s^\top \lambda`
+    (eq. 19), H of eq. 30 is the Gram matrix of the cuts :math:`\hat\Psi_k - s_k \hat\Psi_0`:
 
     .. math:: G = P - s p^\top - p s^\top + s s^\top |\hat\Psi_0|^2.
     """
@@ -41,7 +40,7 @@ class PrintedCuts:
         return len(self.psi)
 
     def add(self, labels: NDArray, chosen: NDArray) -> None:
-        """Take the cut of a set of rows in, with labels that it keeps."""
+        """Add the cut of a set of rows for these labels."""
         v = np.where(chosen, labels, 0.0) * self._shares()
         self.coefficients.append(v)
         self._chosen.add(np.packbits(chosen).tobytes())
@@ -65,12 +64,12 @@ class PrintedCuts:
         return np.full(self.space.n_rows, 1.0 / self.space.n_rows) if shares is None else shares
 
     def gram(self) -> NDArray:
-        """Return H of eq. 30, in lambda alone."""
+        """Return H of eq. 30 as a matrix in lambda only."""
         cross = np.outer(self.s, self.p)
         return self.products - cross - cross.T + np.outer(self.s, self.s) * self._square
 
     def solve(self, C: float) -> Solution | Status:
-        """Solve (eq. 30), and return its hyperplane (eq. 28) with the b of (eq. 23)."""
+        """Solve eq. 30 and return its hyperplane (eq. 28) with the intercept of eq. 23."""
         problem, gram = self.problem, self.gram()
         found = solve_cutting_plane_qp(
             gram,
@@ -91,7 +90,7 @@ class PrintedCuts:
             [*self.psi, self.space.mean], np.append(weights, -(self.s @ weights))
         )
         f = self.space.scores(w)
-        # Eq. 34: the rows' own scores, which the approximated cuts do not have.
+        # Eq. 34 uses the exact scores of the rows, not those of the approximated cuts.
         reached = np.array([v @ f for v in self.coefficients])
         xi = float(weights @ (found.rho * self.m - reached)) / float(weights.sum())
         return Solution(found, w, square, f, max(xi, 0.0))
@@ -109,25 +108,26 @@ def printed_sparse_loop(
 ) -> MarginResult:
     r"""Run SKMMC's Algorithm 3, or that of its Appendix B for the fixed threshold.
 
-    In every relabelling cuts are added, each with basis vectors of its own (Algorithm 4), until
-    the most violated one is violated by at most :math:`\rho \eta` (eq. 13; :math:`\eta` in
-    eq. 41). Then labels are taken over and all cuts are dropped, until :math:`J_o` of (eq. 14), or
-    the value of (eq. 37), changes by less than a share :math:`\epsilon` (eq. 15, 42). Scores have
-    mean 0 (eq. 23), so that both sides have rows.
+    In every relabelling cuts are added, each with separate basis vectors (Algorithm 4), until the
+    most violated one is violated by at most :math:`\rho \eta` (eq. 13; :math:`\eta` in eq. 41).
+    The labels of the hyperplane are then adopted and all cuts are dropped. The loop ends once
+    :math:`J_o` of eq. 14, or the value of eq. 37, changes by less than a share :math:`\epsilon`
+    (eq. 15, 42). Scores have mean 0 (eq. 23), so both sides have rows.
 
     The first cut is drawn at random (line 4), each row with probability 1/2.
 
-    What is not as printed. :math:`\rho` of (eq. 24) is 0/0 wherever rho and xi are positive: it is
-    the multiplier of the quadratic programme. Labels stay the same in an inner loop, as the text
-    has it (line 11 changes them under cuts that hold for the old ones). The slack of (eq. 34)
-    counts as 0 below 0. A first cut with C m < 1, at which rho grows without limit, is that of all
-    rows. A cut of the working set may stay the most violated one, because its approximation misses
-    it; added again and again it would keep the loop from ending. The inner loop then ends
-    (`n_repeated`; the status is CYCLE where it is the last one), and at `max_cuts` or `max_iter`
-    cuts. Where they leave w = 0, labels are those of the hyperplane before (`n_degenerate`).
+    Differences from the printed algorithm: :math:`\rho` of eq. 24 is 0/0 if rho and xi are
+    positive; here it is the multiplier of the quadratic programme. Labels do not change in an
+    inner loop, as in the text (line 11 changes them while the cuts belong to the old labels). A
+    negative slack of eq. 34 counts as 0. A first cut with C m < 1, at which rho grows without
+    limit, is replaced by that of all rows. A cut of the working set may remain the most violated
+    one, because its approximation is not accurate enough; added again and again, it would keep the
+    loop from ending. The inner loop then ends (`n_repeated`; the status is CYCLE if it is the last
+    one). It also ends at `max_cuts` or `max_iter` cuts. If the cuts give w = 0, the labels of the
+    previous hyperplane are kept (`n_degenerate`).
 
-    An approximated cut bounds nothing, so that there is no gap. The history is that of
-    :math:`J_o`; the residual ``"violation"`` is that of the last inner loop, relative to rho.
+    Approximated cuts give no lower bound, so there is no gap. The history holds :math:`J_o`. The
+    residual ``"violation"`` is that of the last inner loop, relative to rho.
     """
     space: Any = problem.space
     y = problem.start(labels)

@@ -1,4 +1,4 @@
-"""Where a fit starts: the best of several labellings, with halves or with sizes of its own."""
+"""Choice of the start of a fit: the best of several labellings, with equal or unequal sizes."""
 
 from __future__ import annotations
 
@@ -22,35 +22,36 @@ from volmar.margin.engine.unequal_sizes import (
 from volmar.margin.feature_space.space import FeatureSpace
 from volmar.rows import drawn_rows, is_in_memory
 
-# Rows on which starts are compared.
+# Maximum number of rows on which starts are compared.
 SAMPLE = 2000
 
 
 class Start(NamedTuple):
-    """Labels to start from, and whether sides of their own sizes count as balanced."""
+    """Labels to start from, and whether sides of their sizes count as balanced."""
 
     labels: Any
     is_unequal: bool = False
 
 
 class Way(NamedTuple):
-    """A value of C, and those to pass through before it."""
+    """A value of C, and the smaller values to solve for first."""
 
     C: float
     path: list[float]
 
 
 class Origin(NamedTuple):
-    """What a guided fit knows of its start.
+    """Where the start of a guided fit comes from.
 
     Attributes
     ----------
     init : str
         Start of the fit without a guide.
     takes_sizes : bool or None
-        Whether sides of the sizes of the start count as balanced; None if their sizes decide.
+        Whether sides of the sizes of the start count as balanced. If None, they do if they are
+        unequal.
     C : float or None
-        Weight of margin errors where the start is not the clusters without a guide.
+        Weight of margin errors if the start differs from the clusters found without a guide.
     """
 
     init: Any
@@ -59,7 +60,7 @@ class Origin(NamedTuple):
 
 
 class _Sample(NamedTuple):
-    """Rows on which starts are compared, with their weights and numbers (None for all rows)."""
+    """Rows on which starts are compared, their weights and their indices (None for all rows)."""
 
     space: FeatureSpace
     weights: NDArray | None
@@ -68,10 +69,10 @@ class _Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class StartSearch:
-    """The choice of a start. Starts are compared at a small C with halves, where J compares them.
+    """The choice of a start. Starts are compared by J at a small C, with equal halves.
 
     `tau` is the half width of the balance box, in units of the margin if `is_relative`. With
-    `takes_sizes`, sides of the start's own sizes may count as balanced (see `unequal_start`).
+    `takes_sizes`, sides of the sizes of the start may count as balanced (see `unequal_start`).
     """
 
     space: FeatureSpace
@@ -84,8 +85,8 @@ class StartSearch:
     def best(self, kinds: Sequence[str]) -> Start | None:
         """Return the best of several starts of the kinds "k-means" and "random".
 
-        Those that know of sizes, such as k-means, are tried with their own, too. None where no
-        hyperplane has rows on both sides of it, and k-means of all rows is not possible.
+        Starts with meaningful sizes, such as k-means, are also tried with these sizes. Return None
+        if no hyperplane has rows on both sides and k-means of all rows is not possible.
         """
         sample = self._sample()
         candidates = self.candidates(kinds, sample)
@@ -114,16 +115,17 @@ class StartSearch:
         return Start(labels, unequal is not None)
 
     def plain(self, kind: str) -> NDArray:
-        """Return a labelling with no descent before: of k-means, or half of the rows at random.
+        """Return labels without a descent: those of k-means, or a random half of the rows.
 
-        For rows in memory, as the papers start. They do not say where; "auto" is k-means.
+        This is how the papers' loops start here, for rows in memory. The papers do not specify
+        their start; "auto" is k-means.
         """
         if kind == "random":
             return np.random.default_rng(self.seed).permutation(np.arange(self.space.n_rows) % 2)
         return self.candidates(["k-means"])[0]
 
     def given(self, labels: Any, *, keeps_sizes: bool) -> Start:
-        """Return labels of the user; with `keeps_sizes` unequal sides need no wider margin."""
+        """Return given labels; with `keeps_sizes` unequal sides need not have a wider margin."""
         if not self.takes_sizes:
             return Start(labels)
         if keeps_sizes:
@@ -135,7 +137,7 @@ class StartSearch:
         return Start(labels, found is not None)
 
     def candidates(self, kinds: Sequence[str], of: _Sample | None = None) -> list[NDArray]:
-        """Return a labelling of each kind; "k-means" is relaxed where there are no rows for it."""
+        """Return a labelling of each kind; "k-means" without rows is `principal_start`."""
         space, weights, _ = _Sample(self.space, self.weights) if of is None else of
         rng = np.random.default_rng(self.seed)
         labels = []
@@ -159,7 +161,7 @@ class StartSearch:
         return best_start(problem, candidates, C=C, tol=SCREENING_TOL)
 
     def _sample(self) -> _Sample:
-        """Return the rows on which starts are compared: not too many, and not the fit's own."""
+        """Return the rows on which starts are compared: a sample, or all rows if there are few."""
         chosen = drawn_rows(
             self.space.n_rows, self.weights, SAMPLE, np.random.default_rng(self.seed)
         )

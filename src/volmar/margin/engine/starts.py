@@ -1,4 +1,4 @@
-"""Labels to start from: k-means, principal components, random, of the kernel or of a graph."""
+"""Initial labels: k-means, kernel k-means, principal components, random or spectral."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ from volmar.margin.feature_space.space import VectorSpace
 from volmar.rows import as_rows, constant_vector, drawn_rows, is_in_memory, take_rows
 from volmar.solvers import Status
 
-# Steps of power iteration: enough for the signs, which are all that is asked for.
+# Number of steps of power iteration, enough for the signs; no more precision is needed.
 POWER_STEPS = 20
-# Steps of k-means in a feature space.
+# Maximum number of steps of k-means in a feature space.
 MAX_STEPS = 100
 
 
 def k_means_start(X: Any, weights: NDArray | None, seed: int) -> NDArray:
-    """Return the labels of k-means."""
+    """Return the labels of k-means with two clusters."""
     with warnings.catch_warnings():
-        # Of rows that are all the same the margin says so itself.
+        # If all rows are identical, the margin methods report it themselves.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return KMeans(2, n_init=1, random_state=seed).fit_predict(X, sample_weight=weights)
 
 
-def k_way_start(X: Any, k: int, weights: Any, seed: int, *, n_init: int, most_rows: int) -> Any:
-    """Return the labels of k-means for k clusters: centres from a sample, the nearest of each row.
+def k_way_start(X: Any, k: int, weights: Any, seed: int, *, n_init: int, max_rows: int) -> Any:
+    """Return the labels of k-means with k clusters, the best of `n_init` runs.
 
-    The best of `n_init` runs. Some of the k labels are missing where rows are too few.
+    Centres come from a sample of at most `max_rows` rows, and each row gets the nearest one. Some
+    of the k labels are missing if there are too few rows.
     """
-    pool = drawn_rows(X.shape[0], weights, most_rows, np.random.default_rng(seed))
+    pool = drawn_rows(X.shape[0], weights, max_rows, np.random.default_rng(seed))
     if pool.size < k:
         return constant_vector(as_rows(X), 0, np.int64)
     few = None if weights is None else weights[pool]
     model = KMeans(k, n_init=n_init, random_state=seed)
     with warnings.catch_warnings():
-        # Of too few different rows the caller says so itself.
+        # The caller reports too few different rows itself.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(take_rows(X, pool), sample_weight=few)
     if is_in_memory(X) and pool.size == X.shape[0]:
@@ -52,9 +53,9 @@ def k_way_start(X: Any, k: int, weights: Any, seed: int, *, n_init: int, most_ro
 
 
 def nearest_center(X: Any, centers: NDArray) -> Any:
-    """Return the number of the centre that is nearest to each row.
+    """Return the index of the centre nearest to each row.
 
-    About the mean m of the centres c: the largest (x - m)'(c - m) - |c - m|^2 / 2.
+    With the mean m of the centres, it maximises (x - m)'(c - m) - |c - m|^2 / 2 over centres c.
     """
     centers = centers.astype(np.float64)
     mean = centers.mean(axis=0)
@@ -68,14 +69,14 @@ def principal_scores(space: VectorSpace, k: int, rng: np.random.Generator) -> ND
     f = rng.standard_normal((space.n_rows, k)).astype(space.dtype)
     for _ in range(POWER_STEPS):
         f = np.linalg.qr(_scores_of(space, f))[0].astype(space.dtype, copy=False)
-    # Z Z'P f: of orthonormal columns f the variances, of which scores have the root.
+    # Z Z'P f. For orthonormal columns f the products are variances; scores scale with the root.
     images = _scores_of(space, f)
     variances = np.maximum(np.einsum("ij,ij->j", f, images), 0.0)
     return f * np.sqrt(variances)
 
 
 def principal_start(space: VectorSpace, rng: np.random.Generator) -> NDArray:
-    """Return the sides of the mean along the leading principal component: k-means, relaxed."""
+    """Return the signs along the leading principal component, a relaxation of k-means."""
     f = rng.standard_normal(space.n_rows).astype(space.dtype)
     for _ in range(POWER_STEPS):
         f = _scores_of(space, f)
@@ -87,7 +88,7 @@ def principal_start(space: VectorSpace, rng: np.random.Generator) -> NDArray:
 
 
 def random_start(space: VectorSpace, rng: np.random.Generator) -> NDArray:
-    """Return the sides of the mean along a random combination of the rows that weigh."""
+    """Return the signs along a random combination of the rows with positive weight."""
     v = np.zeros(space.n_rows, dtype=space.dtype)
     rows = slice(None) if space.shares is None else np.flatnonzero(space.shares)
     v[rows] = rng.standard_normal(v[rows].size)
@@ -100,13 +101,13 @@ def _scores_of(space: VectorSpace, v: NDArray) -> NDArray:
 
 
 def kernel_k_means_start(space: VectorSpace, rng: np.random.Generator) -> NDArray:
-    r"""Return the labels of two-means in the feature space of the space.
+    r"""Return the labels of k-means with two clusters in a feature space.
 
-    From the sides of the leading principal component. With centred rows and the shares
-    :math:`r_0 + r_1 = 1` the means are :math:`\mu_1 = r_0 w`, :math:`\mu_0 = -r_1 w` for
-    :math:`w = \mu_1 - \mu_0`, so that a row z is nearer to the second where
-    :math:`\langle w, z \rangle > (r_0 - r_1) |w|^2 / 2`: a step is one cut and its scores. The sum
-    of squares within, which is that of all rows less :math:`n r_0 r_1 |w|^2`, never rises.
+    The start is `principal_start`. With centred rows and shares :math:`r_0 + r_1 = 1` the means
+    are :math:`\mu_1 = r_0 w` and :math:`\mu_0 = -r_1 w` for :math:`w = \mu_1 - \mu_0`. A row z is
+    nearer to :math:`\mu_1` if :math:`\langle w, z \rangle > (r_0 - r_1) |w|^2 / 2`, so a step is
+    one vector and its scores. The within-cluster sum of squares, which is the total one minus
+    :math:`n r_0 r_1 |w|^2`, never rises.
     """
     labels = principal_start(space, rng)
     shares = np.full(space.n_rows, 1.0 / space.n_rows) if space.shares is None else space.shares
@@ -125,9 +126,9 @@ def kernel_k_means_start(space: VectorSpace, rng: np.random.Generator) -> NDArra
 
 
 def spectral_start(X: Any) -> NDArray:
-    """Return the sides of the mean of the second eigenvector of the rows' graph.
+    """Return the two sides of the second eigenvector of a graph, cut at its mean.
 
-    The graph is the default of the graph methods: similarities of the nearest neighbours, locally
+    The graph is the default of the graph methods: similarities of nearest neighbours, locally
     scaled and weighted by the density.
     """
     with warnings.catch_warnings():
@@ -141,9 +142,9 @@ def spectral_start(X: Any) -> NDArray:
 def best_start(
     problem: MarginProblem, candidates: Iterable[NDArray], *, C: float, tol: float
 ) -> MarginResult:
-    """Descend from each start at a small C, and return the one with the lowest J.
+    """Descend from each start at a small C, and return the result with the lowest J.
 
-    J compares starts: the rows, C and the balance are the same for all.
+    Rows, C and balance are the same for all starts, so their J can be compared.
     """
     best: MarginResult | None = None
     for labels in candidates:
@@ -152,5 +153,5 @@ def best_start(
         if best is None or (usable and (result.objective < best.objective or not best.rho > 0)):
             best = result
     if best is None:
-        raise ValueError("there is no start to choose from; n_init must be at least 1.")
+        raise ValueError("there is no start to choose from. n_init must be at least 1.")
     return best

@@ -1,10 +1,10 @@
-r"""Clusters of unequal size: whether a start has them, and the weights that make them equal.
+r"""Clusters of unequal size: their detection in a start, and the weights that make them equal.
 
-A mean score near zero is half of the rows on either side, unless rows weigh differently. So the
-margin methods do not loosen their balance for data without one. They give both sides of a start
-the same weight, in the centre of the rows and in the loss alike. The balance and C then mean what
-they mean for equal halves: the centre is midway between the means of the sides, and 1/C of the
-weight is inside the margin.
+A mean score near zero puts about half of the weight on each side. For unequal clusters the margin
+methods do not relax the balance constraint. Instead they give both sides of a start the same
+weight, in the mean of the rows and in the loss. The balance and C then have the same meaning as
+for equal halves: the centre is midway between the means of the sides, and 1/C of the weight is
+inside the margin.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.space import FeatureSpace
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
-# How far the mean score may be from 0, in units of the margin, where nothing else is asked for.
+# Default maximum of the absolute mean score, in units of the margin.
 BALANCE = 0.05
-# Difference of the shares of two sides up to which they count as halves.
+# Two sides count as halves if their shares differ by at most this.
 UNEQUAL = 0.1
-# Value of C at which starts are compared, and the gap; 1 is the smallest bounded one.
+# C and relative gap for the comparison of starts. The problem is bounded for C above 1.
 SCREENING_C = 1.2
 SCREENING_TOL = 0.1
-# Share of `margin_between` within which two descents to the same labels differ.
+# Relative difference of `margin_between` for two descents to the same labels.
 SAME = 0.01
 HALVES = (0.5, 0.5)
-# Factors by which the margin at C = 2 must be larger than with halves, and that at a larger C
-# under kernels which bound all distances. Starts of k-means in single lumps (normal, uniform,
-# correlated) seldom differ by more; groups of 70 and 30 % that lie five deviations apart do.
+# Factors by which the margin at C = 2 must be larger than with halves, and that at a larger C for
+# kernels that bound all distances. In single groups (normal, uniform, correlated) k-means starts
+# seldom differ by more; groups of 70 and 30 % that are five standard deviations apart do.
 MARGIN_GAIN = 1.25
 GAP_C, GAP_GAIN = 10.0, 3.0
 
 
 class KernelShares(NamedTuple):
-    """Shares q of the rows that make both sides equal (None for 1/n), and those of the sides."""
+    """Row weights q that make both sides equal (None for 1/n), and the shares of the sides."""
 
     q: NDArray | None = None
     sides: tuple[float, float] = HALVES
 
 
 class UnequalStart(NamedTuple):
-    """The hyperplane of a start of unequal sides, and the rows with its `equal_weights`."""
+    """The hyperplane of a start with unequal sides, and the rows with its `equal_weights`."""
 
     result: MarginResult
     space: FeatureSpace
@@ -66,21 +66,21 @@ def shares_of_sides(labels: Any, weights: Any) -> tuple[float, float]:
 
 
 def in_order_of(labels: NDArray, weights: NDArray | None, sides: tuple[float, float]) -> Any:
-    """Return the shares of two sides in the order of the clusters that they led to."""
+    """Return the shares of two sides in the order of the resulting clusters."""
     share = shares_of_sides(labels, weights)[1]
     return sides if abs(share - sides[1]) <= abs(share - sides[0]) else (sides[1], sides[0])
 
 
 def are_unequal(labels: NDArray, weights: NDArray | None) -> bool:
-    """Tell whether sides are further from halves than 55 to 45 %, and neither is empty."""
+    """Return whether the sides are more unequal than 55 to 45 %, and neither is empty."""
     shares = shares_of_sides(labels, weights)
     return min(shares) > 0.0 and abs(shares[1] - shares[0]) > UNEQUAL
 
 
 def equal_weights(labels: Any, weights: Any, shares: tuple[float, float]) -> Any:
-    """Return weights with which both sides have the same, in proportion inside each.
+    """Return weights that make both sides equally heavy, and keep proportions within each.
 
-    Their sum is that of the given weights, or the number of rows. `shares` are those of
+    Their sum is that of the given weights, or the number of rows. `shares` are the values of
     `shares_of_sides`, both positive.
     """
     factors = np.where(labels > 0, 0.5 / shares[1], 0.5 / shares[0])
@@ -88,17 +88,17 @@ def equal_weights(labels: Any, weights: Any, shares: tuple[float, float]) -> Any
 
 
 def margin_between(result: MarginResult, weights: NDArray | None, C: float) -> float:
-    r"""Return how much of the rows' spread a hyperplane separates with a margin at C.
+    r"""Return the separation of the two sides of a hyperplane by its soft margin at C.
 
-    :math:`4 r_0 r_1 m^2`, with the shares r of its sides and the soft margin
+    It is :math:`4 r_0 r_1 m^2`, with the shares r of the sides and the soft margin
 
     .. math:: m = \max_\rho \; \rho - C \sum_i q_i \max\bigl(0, \rho - |f_i| / \|w\|\bigr),
 
-    where the weights q are those of `equal_weights`. That is the mean distance to the border of
-    the 1/C of the weight nearest to it. At C = 1 all rows count, and the value is that part of the
-    sum of squares between the sides that w sees: the criterion of k-means. Larger values of C ask
-    for a gap. For equal sides it is the objective -2 J of w, scaled best. The shares keep a few
-    far rows from having the largest value.
+    where the weights q are those of `equal_weights`. m is the mean distance to the border of the
+    share 1/C of the weight that is nearest to it. At C = 1 all rows count, and the value is the
+    between-cluster sum of squares along w: the criterion of k-means. Larger values of C measure a
+    gap. For equal sides the value is -2 J at the optimal length of w. The factor :math:`r_0 r_1`
+    prevents a few distant rows from having the largest value.
     """
     shares = shares_of_sides(result.labels, weights)
     if min(shares) <= 0.0 or not result.square > 0.0:
@@ -115,20 +115,20 @@ def margin_between(result: MarginResult, weights: NDArray | None, C: float) -> f
 def unequal_start(
     space: FeatureSpace, labels: NDArray, weights: NDArray | None, even: MarginResult
 ) -> UnequalStart | None:
-    """Return what labels lead to with sides of their own sizes, if that is better than halves.
+    """Return the hyperplane for unequal sides of the given sizes, if it is better than halves.
 
-    One descent at the C that starts are compared at, with weights that give both sides of the
-    labels the same. It is better where its `margin_between` is larger by a quarter for the half
-    of the weight that is nearest to the border (C = 2), and no smaller for all rows (C = 1).
-    Groups of unequal size that lie apart have both. A cut through the tail of a single group has
-    neither, a few outliers have the first only, and for these the balance is a help.
+    It is found by one descent at the screening C, with weights that make both sides of the labels
+    equally heavy. It is better if its `margin_between` is larger by a quarter for the half of the
+    weight that is nearest to the border (C = 2), and not smaller for all rows (C = 1). Separate
+    groups of unequal size satisfy both. A cut through the tail of a single group satisfies
+    neither, and a few outliers only the first; in these cases the balance constraint is useful.
 
-    Kernels with k(x, x) = 1 bound all distances. A small group has little of the spread then,
-    however far it is, and no row is an outlier. There the gap decides: the value for the tenth of
-    the weight nearest to the border (C = 10) must be three times that of halves. Two cuts through
-    a lump, or through a bent group, differ by less.
+    Kernels with k(x, x) = 1 bound all distances. A small group then has little of the variance at
+    any distance, and no row is an outlier. The criterion is therefore a gap: the value for the
+    tenth of the weight nearest to the border (C = 10) must be three times that of halves. Two cuts
+    through a single group, even a curved one, differ by less.
 
-    None where halves are as good, or where the labels are equal halves (`are_unequal`).
+    None is returned if halves are as good, or if the sides are not `are_unequal`.
     """
     if not are_unequal(labels, weights):
         return None
@@ -155,11 +155,12 @@ def _is_better(
 
 
 def own_sizes(space: FeatureSpace, labels: NDArray, weights: NDArray | None) -> NDArray | None:
-    """Return the labels of `unequal_start`, for methods that compare no starts themselves.
+    """Return the labels of `unequal_start`, for methods that do not compare starts themselves.
 
-    Halves start from the labels, too, and from the sides of the leading principal component. None
-    where they are taken, and where products of the rows are no inner products: of a kernel that is
-    not positive semidefinite, which the method says, or of weights of very different sizes.
+    Halves are found from the labels and from the leading principal component. None is returned if
+    halves are used, and if the products of the rows are not inner products. The latter happens for
+    a kernel that is not positive semidefinite, which the method reports, and for weights of very
+    different magnitude.
     """
     if not are_unequal(labels, weights):
         return None
@@ -174,9 +175,9 @@ def own_sizes(space: FeatureSpace, labels: NDArray, weights: NDArray | None) -> 
 
 
 def size_start(space: FeatureSpace, weights: NDArray | None) -> NDArray:
-    """Return labels of two-means: of the rows where there are any, and in the feature space else.
+    """Return labels of k-means with two clusters, for the rows or else in the feature space.
 
-    From the sides of the leading principal component: nothing is left to chance.
+    It is deterministic, because it starts from the leading principal component.
     """
     rows = space.start_rows()
     space = space if rows is None else LinearSpace(rows, weights)
@@ -184,10 +185,10 @@ def size_start(space: FeatureSpace, weights: NDArray | None) -> NDArray:
 
 
 def shares_of_kernel(K: NDArray, expansion: KernelExpansion) -> KernelShares:
-    """Return shares of the rows of a kernel matrix by which to centre it.
+    """Return row weights by which to centre a kernel matrix, for clusters of unequal size.
 
-    For relaxations, which have no start and whose rows all count alike: the hyperplane of a start
-    of unequal size goes through the mean by these shares, midway between its sides.
+    For relaxations, which have no start and give all rows the same weight. The hyperplane passes
+    through the weighted mean, midway between the two sides.
     """
     space = KernelSpace(K, expansion=expansion)
     labels = own_sizes(space, size_start(space, None), None)

@@ -1,1 +1,1 @@
-"""How a margin method sees rows: as they are, under a kernel, by landmarks or basis vectors."""
+"""Feature spaces of the margin methods: linear, kernel, landmarks and basis vectors."""

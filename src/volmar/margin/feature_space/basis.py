@@ -1,4 +1,4 @@
-"""Rows in the feature space of the RBF kernel, seen by a few basis vectors (sparse kernel MMC)."""
+"""Rows in the feature space of the RBF kernel, projected onto a few basis vectors (SKMMC)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from volmar.rows import RowSpace, is_in_memory, mapped_scores
 from volmar.rows.blocks.held import HeldRows
 from volmar.rows.kernel import shifted
 
-# Squared distance to the span of the basis that a vector of length 1 must have. Its inverse root
-# magnifies the rounding of kernel values: float32 keeps three digits.
+# Minimum squared distance of a unit vector to the span of the basis. Its inverse root magnifies
+# the rounding of kernel values: float32 keeps three digits.
 MIN_DISTANCE = 1e-7
-# Rounds of a search in a row without a vector at which it ends.
+# A search ends after this many consecutive rounds without a new vector.
 MAX_MISSES = 3
-# Images in one array, and values of k(b, x) held at a time when new rows are scored.
+# Number of images per array, and of values of k(b, x) stored at a time when new rows are scored.
 BLOCK, KERNEL_BLOCK = 16, 2**22
 
 
@@ -42,9 +42,9 @@ BLOCK, KERNEL_BLOCK = 16, 2**22
 class Projection:
     """The orthogonal projection of a vector onto the span of a basis that may still grow.
 
-    `coordinates` are in the orthonormalised basis, as far as it went when they were last asked
-    for. The others follow from the `coefficients` v of the vector sum_i v_i z_i. These are None
-    for a vector of the span itself, whose further coordinates are 0.
+    `coordinates` are in the orthonormalised basis at the time of the last request. Further
+    coordinates follow from the `coefficients` v of the vector sum_i v_i z_i. These are None for a
+    vector in the span itself, whose further coordinates are 0.
     """
 
     coordinates: NDArray
@@ -61,9 +61,9 @@ class Projection:
 class BasisExpansion:
     r"""The function :math:`f(x) = \sum_k c_k (k(b_k, x) - \mu_k)`.
 
-    The vectors b_k are in the coordinates of the data, and `offset` is subtracted from them and
-    from rows before distances are computed. The means mu_k of k(b_k, x) over the training rows are
-    subtracted first: the sum and the intercept on their own may be far larger than f.
+    The vectors b_k are in the coordinates of the data. `offset` is subtracted from them and from
+    rows before distances are computed. The means mu_k of k(b_k, x) over the training rows are
+    subtracted first, because the sum and the intercept alone may be far larger than f.
     """
 
     vectors: NDArray
@@ -74,7 +74,7 @@ class BasisExpansion:
 
     @property
     def intercept(self) -> float:
-        """The constant of f beside sum_k c_k k(b_k, x)."""
+        """The constant term of f, in addition to sum_k c_k k(b_k, x)."""
         return -float(self.coefficients @ self.means)
 
     def __call__(self, X: Any) -> Any:
@@ -86,13 +86,13 @@ class BasisExpansion:
 
 @dataclass(frozen=True)
 class BasisHyperplane(Hyperplane):
-    """A function of a few basis vectors, plus a constant."""
+    """An expansion in a few basis vectors, plus a constant t."""
 
     expansion: BasisExpansion
     t: float
 
     def __call__(self, X: Any) -> Any:
-        """Return the function's value at each row."""
+        """Return the value at each row."""
         return self.expansion(X) + X.dtype.type(self.t)
 
 
@@ -100,36 +100,37 @@ class BasisSpace(FeatureSpace):
     r"""Rows under the RBF kernel, with w in the span of a few basis vectors.
 
     A cut :math:`a = \sum_i v_i z_i` has n terms. Cutting-plane subspace pursuit (SKMMC sec. 3.3)
-    puts basis vectors :math:`\phi(b)` in its place, found by fixed-point iterations. Here the
-    vectors of all cuts form one basis B, and every cut is its orthogonal projection onto the span,
-    of the earlier cuts too when B grows:
+    replaces it by basis vectors :math:`\phi(b)`, found by fixed-point iterations. Here the vectors
+    of all cuts form one basis B, and every cut is projected orthogonally onto its span. Earlier
+    cuts are projected again if B grows:
 
     .. math::
 
         \hat a = \sum_k q_k \phi(b_k), \quad q = K_{BB}^{-1} g, \quad
         g_k = \sum_i v_i \Bigl( k(x_i, b_k) - \sum_j p_j k(x_j, b_k) \Bigr).
 
-    For w in the span :math:`\langle w, \hat a \rangle = \langle w, a \rangle`. So the cuts hold
-    exactly, and the engine solves the margin problem over the span with a true lower bound. The
-    mean embedding, for which the paper estimates a vector of its own (eq. 26), is a difference
-    of means and needs none.
+    For w in the span, :math:`\langle w, \hat a \rangle = \langle w, a \rangle`. The cuts are
+    therefore exact, and the engine solves the margin problem over the span with a valid lower
+    bound. The mean embedding, which the paper approximates by a separate vector (eq. 26), enters
+    as a difference of means and needs none.
 
-    Dense rows far from the origin for their spread are copied. Of rows in blocks the pilot's are
-    brought here, and kernel values are computed in every pass.
+    Dense rows are copied if they are far from the origin compared with their spread. For rows in
+    blocks, the pilot rows are loaded into memory, and kernel values are computed in every pass.
 
-    `basis` says where basis vectors are searched. "split": one for the rows of positive v and one
-    for those of negative v, at a mode of their density. Mean shift leads there, with weights of
-    one sign: it ascends and divides by no zero. "single": one for both, by the fixed point of
-    Algorithm 4 (eq. 47). Its weights have both signs, and it diverges from many starts; then it
-    starts again, and `n_diverged` counts. One vector cannot be near the difference of two means.
+    `basis` sets how basis vectors are searched. "split" finds one vector for the rows with
+    positive v and one for those with negative v, at a mode of their density. The search is mean
+    shift with weights of one sign, which always ascends and never divides by zero. "single" finds
+    one vector for both, by the fixed point of Algorithm 4 (eq. 47). Its weights have both signs,
+    and it diverges from many starts; it is then restarted, and `n_diverged` counts the restarts. A
+    single vector cannot be close to the difference of two means.
 
-    `n_basis` vectors are searched for each part of a cut, those after the first on what the basis
-    leaves of it (eq. 44 to 46). Each must add a share `min_gain` to the squared length of the
-    cut's projection. Onto a full basis, of `max_basis` vectors, cuts are projected without further
-    search, and without a pass over X.
+    `n_basis` vectors are searched for each part of a cut, those after the first on the residual of
+    its projection (eq. 44 to 46). Each must increase the squared length of the cut's projection by
+    a share `min_gain`. If the basis has `max_basis` vectors, cuts are projected onto it without
+    further search, and without a pass over X.
 
-    `version` is the number of vectors: inner products and projections of one version are not those
-    of another. `n_passes` counts products with X, one for each basis vector.
+    `version` is the number of vectors: inner products and projections differ between versions.
+    `n_passes` counts products with X, one for each basis vector.
     """
 
     has_equal_lengths = True
@@ -186,7 +187,7 @@ class BasisSpace(FeatureSpace):
 
     @property
     def n_diverged(self) -> int:
-        """Fixed-point iterations with weights of both signs that were given up."""
+        """Number of fixed-point iterations with weights of both signs that were abandoned."""
         return self._pilot.n_diverged
 
     def full(self, value: float) -> Any:
@@ -194,10 +195,10 @@ class BasisSpace(FeatureSpace):
         return self._images.full(value)
 
     def prefetch(self, f: Callable[[], Any]) -> None:
-        """Where a pass is expensive, let one bring all that `f` asks for, which is needed next.
+        """If passes are expensive, compute all results that `f` requests in a single pass.
 
-        Vectors asked for by `f` leave the basis as it is: only their products with it are values
-        of the rows.
+        Vectors that `f` requests do not change the basis: only their products with it are computed
+        from the rows.
         """
         before, self._is_looking_ahead = self._is_looking_ahead, True
         try:
@@ -226,18 +227,18 @@ class BasisSpace(FeatureSpace):
         return a
 
     def add(self, vectors: NDArray) -> None:
-        """Take vectors, shape (m, d), into the basis, if outside its span and if it has room."""
+        """Add vectors (m, d) to the basis, if they are outside its span and it has room."""
         for b in vectors if self.offset is None else vectors - self.offset:
             if self.version < self.max_basis:
                 self._take(b, None)
 
     def inner(self, vector: Projection, others: Sequence[Projection]) -> NDArray:
-        """Return the inner products of a projection with others, onto the span of today."""
+        """Return the inner products of a projection with others, in the current span."""
         self._extend([vector, *others])
         return np.array([vector.coordinates @ other.coordinates for other in others])
 
     def combination(self, vectors: Sequence[Projection], weights: NDArray) -> Projection:
-        """Return sum_k weights_k vectors_k, a vector of the span."""
+        """Return sum_k weights_k vectors_k, a vector in the span."""
         self._extend(vectors)
         return Projection(weights @ np.array([one.coordinates for one in vectors]))
 
@@ -262,14 +263,16 @@ class BasisSpace(FeatureSpace):
         return self.X
 
     def reweighted(self, weights: Any) -> BasisSpace:
-        """Return the same rows with other weights, and a basis of their own."""
-        return self._anew(self.X, weights)
+        """Return the same rows with other weights, and a new basis."""
+        return self._rebuilt(self.X, weights)
 
     def sampled(self, chosen: NDArray) -> BasisSpace:
-        """Return some of the rows, with a basis of their own."""
-        return self._anew(self.X[chosen], None if self.weights is None else self.weights[chosen])
+        """Return some of the rows, with a new basis."""
+        return self._rebuilt(
+            self.X[chosen], None if self.weights is None else self.weights[chosen]
+        )
 
-    def _anew(self, X: Any, weights: Any) -> BasisSpace:
+    def _rebuilt(self, X: Any, weights: Any) -> BasisSpace:
         return BasisSpace(X, weights, **self._parameters())
 
     def _parameters(self) -> dict[str, Any]:
@@ -283,10 +286,10 @@ class BasisSpace(FeatureSpace):
         return self._basis.coefficients(w.coordinates)
 
     def _extend(self, vectors: Sequence[Projection]) -> None:
-        """Bring the coordinates of projections up to the basis of today."""
+        """Extend the coordinates of projections to the current basis."""
         late = {id(a): a for a in vectors if a.coordinates.size < self.version}
         if late and self._latest is not None and self._latest.coordinates.size < self.version:
-            late[id(self._latest)] = self._latest  # it is asked for next: let one pass do
+            late[id(self._latest)] = self._latest  # needed next: use the same pass
         cuts = [a for a in late.values() if a.coefficients is not None]
         found: list[NDArray] = []
         if cuts:
@@ -304,7 +307,7 @@ class BasisSpace(FeatureSpace):
                 a.coefficients = None
 
     def _proposals(self, r: NDArray, centred: NDArray, first: bool) -> Iterator[NDArray]:
-        """Yield vectors for a cut with coefficients r on the pilot rows, `centred` of z_i."""
+        """Yield vectors for a cut with coefficients r of z_i (`centred` of phi) on pilot rows."""
         search = self._pilot
         if not r.any():
             return
@@ -328,7 +331,7 @@ class BasisSpace(FeatureSpace):
         return Field(self._pilot.rows, r, self._basis.vectors, self._basis.coefficients(x))
 
     def _take(self, b: NDArray, r: NDArray | None) -> None:
-        """Take b into the basis, if it is outside the span and the cut r (if any) gains by it."""
+        """Add b to the basis, if it is outside the span and improves the cut r (if any)."""
         b = b.astype(self.dtype).astype(np.float64)
         row, square = self._basis.distance(b)
         if square <= MIN_DISTANCE:
@@ -347,10 +350,9 @@ class BasisSpace(FeatureSpace):
 
 
 class SpannedBasisSpace(BasisSpace):
-    """The same for few rows of many columns, in a basis of their span.
+    """A `BasisSpace` for few rows with many columns, in a basis of their span.
 
-    Distances are those of the rows, and so are basis vectors: mean shift does not leave their
-    span.
+    Distances and basis vectors are those of the rows: mean shift does not leave their span.
     """
 
     def __init__(self, span: RowSpace, weights: Any = None, **parameters: Any):
@@ -358,7 +360,7 @@ class SpannedBasisSpace(BasisSpace):
         self.span = span
 
     def reweighted(self, weights: Any) -> SpannedBasisSpace:
-        """Return the same rows with other weights, and a basis of their own."""
+        """Return the same rows with other weights, and a new basis."""
         return SpannedBasisSpace(self.span, weights, **self._parameters())
 
     def expansion(self, w: Projection) -> BasisExpansion:
@@ -400,7 +402,7 @@ class _Basis:
 
 
 class _Images:
-    """Centred kernel values of all rows with each basis vector, in blocks that stay in place."""
+    """Centred kernel values of all rows with each basis vector, in blocks of fixed size."""
 
     def __init__(self, rows: KernelRows, shares: NDArray | None):
         self.rows, self.shares = rows, shares
@@ -409,16 +411,16 @@ class _Images:
         self.blocks: list[NDArray] = []
 
     def prefetch(self, f: Callable[[], Any]) -> None:
-        """Do nothing: images are held."""
+        """Do nothing, because images are stored."""
 
     def ask(self, v: Any) -> None:
-        """Do nothing: images are held."""
+        """Do nothing, because images are stored."""
 
     def full(self, value: float) -> NDArray:
         return np.full(self.n_rows, value, dtype=self.dtype)
 
     def append(self, b: NDArray, image: NDArray, pilot_shares: NDArray) -> None:  # noqa: ARG002
-        """Take a vector, with its kernel values on pilot rows, which may be all."""
+        """Add a vector, given its kernel values on the pilot rows, which may be all rows."""
         if image.size < self.n_rows:
             image = self.rows.kernel(b)
         mean = float(image.mean(dtype=np.float64) if self.shares is None else self.shares @ image)

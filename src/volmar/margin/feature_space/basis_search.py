@@ -1,4 +1,4 @@
-"""The search for basis vectors: modes of weighted densities, and the fixed points of SKMMC."""
+"""Search for basis vectors: modes of weighted densities, and the fixed points of SKMMC."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from scipy import sparse
 
 from volmar.rows import drawn_rows, first_beyond
 
-# Rows that basis vectors are searched on. Every vector is a valid one: a sample costs nothing
-# but a little of the length that its vectors catch.
+# Maximum number of rows on which basis vectors are searched. Any vector is valid in the basis; on
+# a sample the projections onto the vectors found are only slightly shorter.
 PILOT_ROWS = 2000
-# Rows of the sample tried as starts of a search, beside the mean.
+# Number of rows of the sample tried as starts of a search, in addition to the mean.
 N_STARTS = 32
-# Algorithm 4: rows averaged to a start, and new starts after a divergence.
+# Algorithm 4: number of rows averaged for a start, and of restarts after a divergence.
 N_AVERAGED, MAX_RESTARTS = 3, 5
 MAX_STEPS, MAX_HALVINGS = 100, 20
-# Squared step of a search, in units of sigma^2, at which it ends (delta of Algorithm 4, which is
-# printed as an absolute number).
+# A search ends at this squared step, in units of sigma^2 (delta of Algorithm 4, which is printed
+# as an absolute number).
 STEP_TOL = 1e-3
-# |mean|^2 over mean |x - mean|^2 beyond which dense rows are moved to their mean: squared
-# distances are differences of squared norms, and lose as many digits as this ratio has.
+# Dense rows are centred if |mean|^2 over mean |x - mean|^2 is above this value: squared distances
+# are differences of squared norms, and lose as many digits as this ratio has.
 FAR = 10.0
 
 
 class KernelRows:
-    """Rows with their squared norms."""
+    """Rows, and their values of the RBF kernel."""
 
     def __init__(self, X: Any, gamma: float):
         self.X, self.gamma, self.squares = X, gamma, squares(X)
@@ -69,11 +69,11 @@ class Field:
 
 
 class Pilot:
-    """A sample of the rows: where searches are run.
+    """A sample of the rows, on which searches are run.
 
-    `index` are the numbers of its rows among all, `inverse` how many rows each of them stands for
-    (see `drawn`), and `entries` returns the entries of a vector over all rows at those of the
-    sample.
+    `index` are the indices of its rows among all rows, `inverse` is the number of rows that each
+    of them represents (see `drawn`), and `entries` returns the entries of a vector over all rows
+    at those of the sample.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Pilot:
         self.n_diverged = 0
 
     def restricted(self, v: Any) -> NDArray:
-        """Return coefficients of the sample's rows that stand for those of all rows."""
+        """Return coefficients of the sampled rows that represent those of all rows."""
         return self._entries(v).astype(self.inverse.dtype) * self.inverse
 
     def centred(self, r: NDArray) -> NDArray:
@@ -118,7 +118,7 @@ class Pilot:
         return self.climb(field, self.best_start(field, mean))
 
     def best_start(self, field: Field, mean: NDArray | None = None) -> NDArray:
-        """Return the start where the field is largest in size."""
+        """Return the start at which the field has the largest absolute value."""
         values = self.start_images @ field.r
         if len(field.q):
             dots = self.starts @ field.vectors.T
@@ -130,15 +130,15 @@ class Pilot:
             return mean
         if values[best] > 0:
             return self.starts[best]
-        # A kernel so narrow that the starts see none of the weighted rows.
+        # The kernel is so narrow that no weighted row is near a start.
         return self.rows.row(int(np.abs(field.r).argmax()))
 
     def climb(self, field: Field, b: NDArray) -> NDArray:
-        """Return the fixed point of eq. 46 that steps lead to which never lower the field's size.
+        """Return a fixed point of eq. 46, by steps that never lower the field's absolute value.
 
-        The denominator is the field itself, and the step its gradient over it: an ascent
-        direction of the size. With weights of one sign the whole step ascends (mean shift); with
-        both, it may be too long and is halved.
+        The denominator is the field itself, and the step is its gradient over it: an ascent
+        direction of the absolute value. With weights of one sign the whole step ascends (mean
+        shift). With weights of both signs it may be too long and is halved.
         """
         terms = field.terms(b)
         value = _value(terms)
@@ -160,11 +160,11 @@ class Pilot:
         return b
 
     def printed(self, field: Field) -> NDArray:
-        """Return where Algorithm 4 ends, or the best point that it saw if it ends nowhere.
+        """Return the result of Algorithm 4, or the best point visited if it does not converge.
 
-        It starts from averages of rows. An iteration is given up where the denominator vanishes
-        or changes sign, and where b is 3 sigma outside the data: fixed points of a wide kernel
-        lie outside, too, at about sigma.
+        It starts from averages of rows. An iteration is abandoned if the denominator vanishes or
+        changes sign, or if b is 3 sigma outside the data: fixed points of a wide kernel also lie
+        outside, at about one sigma.
         """
         best, largest = self.centre, -1.0
         reach = self.radius + 3 / np.sqrt(2 * field.rows.gamma)
@@ -199,17 +199,18 @@ def _value(terms: tuple[NDArray, NDArray]) -> float:
 
 
 def _vanishes(value: float, terms: tuple[NDArray, NDArray]) -> bool:
-    """Whether a sum is zero but for the rounding of its terms."""
+    """Return whether a sum is zero up to the rounding of its terms."""
     size = float(np.abs(terms[0]).sum(dtype=np.float64)) + float(np.abs(terms[1]).sum())
     return abs(value) <= np.finfo(terms[0].dtype).eps * size
 
 
 def drawn(n: int, shares: Any, random: np.random.RandomState) -> tuple[NDArray, NDArray]:
-    """Draw the pilot rows, the same in memory and in blocks: their numbers, and their weights.
+    """Draw the pilot rows, the same in memory and in blocks: their indices and their weights.
 
-    Rows are drawn by their shares with replacement, without where there are none; all that have a
-    share, where these are few. The weight of a row is how many it stands for: the weighted sum
-    over these rows has the expectation of the sum over all.
+    Rows are drawn by their shares with replacement, or without replacement if there are no shares.
+    If few rows have a positive share, all of them are used. The weight of a row is the number of
+    rows that it represents: the expectation of the weighted sum over these rows is the sum over
+    all rows.
     """
     rng = np.random.default_rng(random.randint(2**31 - 1))
     if shares is None or np.count_nonzero(shares) <= PILOT_ROWS:
@@ -221,7 +222,7 @@ def drawn(n: int, shares: Any, random: np.random.RandomState) -> tuple[NDArray, 
 
 
 def far_mean(X: Any) -> NDArray | None:
-    """Return the mean of dense rows, if it is so far that squared norms would hide distances."""
+    """Return the mean of dense rows if it is so far from 0 that distances would lose digits."""
     if sparse.issparse(X):
         return None
     mean = X.mean(axis=0, dtype=np.float64)
@@ -234,7 +235,7 @@ def _dense(X: Any) -> NDArray:
 
 
 def squares(X: Any) -> NDArray:
-    """Squared norms of the rows."""
+    """Return the squared norms of the rows."""
     if sparse.issparse(X):
         return np.asarray(X.multiply(X).sum(axis=1), dtype=X.dtype).ravel()
     return np.einsum("ij,ij->i", X, X)

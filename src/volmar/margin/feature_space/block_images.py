@@ -1,4 +1,4 @@
-"""Kernel values of basis vectors with rows in blocks: computed as they are read, never held."""
+"""Kernel values of basis vectors with rows in blocks, computed in each pass and not stored."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from volmar.rows import BlockRows, BlockTable, MappedRows, RowVector, in_one_pas
 from volmar.rows.gaussian import gaussian_sums
 from volmar.rows.kernel import shifted
 
-# Basis vectors under one feature map. Scores of several sizes of the basis, which one pass may
-# need, share the maps of all full groups.
+# Number of basis vectors per feature map. One pass may need scores for several sizes of the basis;
+# they share the maps of all full groups.
 GROUP = 8
 
 
 class KernelFeatures:
-    """The features k(b_k, x) - mu_k of a row x less the offset: a feature map."""
+    """Feature map k(b_k, x) - mu_k of a row x minus the offset."""
 
     def __init__(self, vectors: NDArray, means: NDArray, gamma: float, offset: NDArray | None):
         self.vectors, self.means, self.gamma, self.offset = vectors, means, gamma, offset
@@ -42,10 +42,11 @@ class KernelFeatures:
 
 
 class BlockImages:
-    r"""Centred kernel values of all rows with each basis vector, by passes.
+    r"""Centred kernel values of all rows with each basis vector, computed by passes.
 
-    The mean :math:`\mu_k` of a new vector's kernel values is not known until a pass over the rows,
-    which brings products with the new values, too: about a guess :math:`m_k`,
+    The mean :math:`\mu_k` of a new vector's kernel values is only known after a pass over the
+    rows. The same pass also computes products with the new values, relative to a guess
+    :math:`m_k`:
 
     .. math:: \sum_i v_i (k(b_k, x_i) - \mu_k)
               = \sum_i v_i (k(b_k, x_i) - m_k) - (\mu_k - m_k) \sum_i v_i.
@@ -57,16 +58,16 @@ class BlockImages:
         self.table, self.gamma, self.offset, self.shares = table, gamma, offset, shares
         self._vectors = np.empty((0, table.shape[1]))
         self._means = np.empty(0)
-        # Guesses at the means of the vectors that have none yet, the last ones.
+        # Guesses of the means that are not known yet, those of the last vectors.
         self._guesses = np.empty(0)
         self._groups: list[BlockRows] = []
 
     def prefetch(self, f: Callable[[], Any]) -> None:
-        """Let one pass bring all that `f` asks for."""
+        """Compute all results that `f` requests in a single pass."""
         self.table.prefetch(f)
 
     def ask(self, v: RowVector) -> None:
-        """Ask for the products of a vector with all images, inside `prefetch`."""
+        """Request the products of a vector with all images, inside `prefetch`."""
         self._found([v], [0])
 
     def full(self, value: float) -> RowVector:
@@ -80,12 +81,12 @@ class BlockImages:
         return self._means
 
     def append(self, b: NDArray, image: NDArray, pilot_shares: NDArray) -> None:
-        """Take a vector, with its kernel values on pilot rows and the shares of these."""
+        """Add a vector, given its kernel values on the pilot rows and the shares of these."""
         self._vectors = np.vstack([self._vectors, b])
         self._guesses = np.append(self._guesses, float(pilot_shares @ image))
 
     def products(self, vectors: Sequence[RowVector], starts: Sequence[int]) -> list[NDArray]:
-        """Return the products of each vector with the images from its start on: one pass."""
+        """Return the products of each vector with the images from its start on, in one pass."""
         found, means = in_one_pass(lambda: self._found(vectors, starts), self.table)
         self._know(means)
         return found
@@ -102,7 +103,7 @@ class BlockImages:
     def _found(
         self, vectors: Sequence[RowVector], starts: Sequence[int]
     ) -> tuple[list[NDArray], NDArray]:
-        """Return the products, and the means of the vectors that have none yet."""
+        """Return the products, and the means that were not known yet."""
         known = len(self._means)
         fresh = self._rows(slice(known, None), self._guesses) if len(self._guesses) else None
         beyond = np.empty(0) if fresh is None else self._mean_of(fresh)
@@ -122,12 +123,12 @@ class BlockImages:
         return rows.combine(self.full(1.0)) / self.table.n_rows
 
     def _settle(self) -> None:
-        """Find the means that are open, by a pass."""
+        """Compute the unknown means in one pass."""
         if len(self._guesses):
             self._know(self._found([], [])[1])
 
     def _know(self, means: NDArray) -> None:
-        """Take the means that were open, and put their vectors into groups."""
+        """Store new means, and put their vectors into groups."""
         if not len(means):
             return
         full = len(self._means) // GROUP

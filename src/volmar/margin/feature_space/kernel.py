@@ -1,4 +1,4 @@
-"""Rows in the feature space of a kernel, by the whole kernel matrix."""
+"""Rows in the feature space of a kernel, represented by the whole kernel matrix."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from volmar._eigen import eigsh
 from volmar.base.kernel import KernelExpansion
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, solve_definite
 
-# Share of the largest kernel value below which an inner product, and a difference of squared
-# lengths, are rounding.
+# An inner product, and a difference of squared lengths, below these shares of the largest kernel
+# value are rounding.
 ROUNDING, SAME_LENGTH = 1e-14, 1e-9
-# Roundings of the kernel's values below which the mean square of the rows is rounding.
+# A mean square of the rows below this multiple of the kernel's rounding error is rounding.
 SPREAD_ROUNDINGS = 64.0
-# Products with K that show whether it is a kernel, and the share of its size that is ignored.
+# Number of products with K to test whether it is positive semi-definite, and the relative size of
+# negative eigenvalues that is ignored.
 KRYLOV_STEPS = 20
 INDEFINITE = 1e-5
-# Eigenvectors of the kernel's graph, and their residual: they are starts of a search.
+# Number of eigenvectors of the kernel's graph, which are starts of a search, and their residual.
 N_GRAPH_AXES, AXES_TOL = 5, 1e-3
-# Degrees of freedom for an active row from which all of them can be fitted.
+# Degrees of freedom per active row above which all active rows can be fitted.
 FITTED = 0.9
 
 
 @dataclass(frozen=True)
 class KernelHyperplane(Hyperplane):
-    """sum_j coef_j k(x_j, x) + intercept; a column for each of more than two clusters."""
+    """sum_j coef_j k(x_j, x) + intercept, with one column per cluster if more than two."""
 
     expansion: KernelExpansion
     coef: NDArray
     intercept: Any
 
     def __call__(self, X: Any) -> NDArray:
-        """Return the expansion's value."""
+        """Return the value of the expansion at each row."""
         f = self.expansion(X, self.coef)
         return f + f.dtype.type(self.intercept)
 
@@ -46,9 +47,9 @@ class KernelHyperplane(Hyperplane):
 class KernelSpace(FeatureSpace):
     """Rows in the feature space of a kernel matrix K, which is not copied; centring is implicit.
 
-    A vector sum_i v_i z_i is kept as its coefficients and its products with all z_i, stacked in
-    one array of shape (2, n) or (2, n, k): inner products and scores then need no further pass.
-    Only hyperplanes need the `expansion`. Without `center` rows are as the kernel has them.
+    A vector sum_i v_i z_i is stored as its coefficients and its products with all z_i, stacked in
+    one array of shape (2, n) or (2, n, k). Inner products and scores then need no further pass.
+    Only hyperplanes need the `expansion`. With ``center=False`` rows are not centred.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class KernelSpace(FeatureSpace):
         return np.stack([v, image])
 
     def inner(self, vector: NDArray, others: Sequence[NDArray]) -> NDArray:
-        """Return the inner products of a vector with others; 0 where they are rounding."""
+        """Return the inner products of a vector with others; 0 if they are rounding."""
         products = np.array([other[0].ravel() @ vector[1].ravel() for other in others])
         sizes = np.array([np.abs(other[0]).sum() for other in others])
         floor = ROUNDING * self._size * np.abs(vector[0]).sum() * sizes
@@ -96,11 +97,11 @@ class KernelSpace(FeatureSpace):
         return np.tensordot(weights, np.stack(vectors), axes=1)
 
     def scores(self, w: NDArray) -> NDArray:
-        """Return <w, z_i> of every row, which is part of w."""
+        """Return <w, z_i> of every row, which is stored in w."""
         return w[1].astype(self.dtype)
 
     def refreshed(self, w: NDArray) -> NDArray:
-        """Return w from its coefficients: they and the products drift apart in long sums."""
+        """Return w recomputed from its coefficients; in long sums the products drift away."""
         return self.vector(w[0])
 
     # ------------------------------------------------------------------ of a fit
@@ -108,11 +109,11 @@ class KernelSpace(FeatureSpace):
     def hyperplane(self, normal: NDArray, rho: float, t: Any) -> KernelHyperplane:
         """Return dual coefficients and intercept.
 
-        f(x) = sum_j v_j k(x_j, x) less its (weighted) mean over the training rows, plus t: the
-        coefficients have sum zero, so that the mean embedding drops out of them.
+        f(x) is sum_j v_j k(x_j, x) minus its (weighted) mean over the training rows, plus t. The
+        coefficients sum to zero, so the mean embedding drops out.
         """
         if self.expansion is None:
-            raise ValueError("a hyperplane needs the expansion, to score new rows.")
+            raise ValueError("a hyperplane needs the expansion to score new rows.")
         v = normal[0]
         mean = 0.0
         if self.is_centered:
@@ -120,7 +121,7 @@ class KernelSpace(FeatureSpace):
         return KernelHyperplane(self.expansion, v / rho, plain((t - mean) / rho))
 
     def start_rows(self) -> Any:
-        """Return the training rows, where there are any."""
+        """Return the training rows, or None for a precomputed kernel."""
         return None if self.expansion is None else self.expansion.rows
 
     def reweighted(self, weights: NDArray) -> KernelSpace:
@@ -128,10 +129,11 @@ class KernelSpace(FeatureSpace):
         return KernelSpace(self.K, weights, self.expansion, center=self.is_centered)
 
     def is_gram(self) -> bool:
-        """Whether v'Kv >= 0, about, for all v of sum 0 in a small Krylov space of rows that weigh.
+        """Return whether v'Kv >= 0, up to rounding, for all v with sum 0 in a small Krylov space.
 
-        Where it is not, neither is the kernel positive semi-definite: the regression then has no
-        lower bound. Large negative eigenvalues show in a few products with K.
+        The space contains only rows with positive weight. If v'Kv < 0, the kernel is not positive
+        semi-definite, and the regression has no lower bound. A few products with K are enough to
+        find large negative eigenvalues.
         """
         n, weighs = self.n_rows, self.p > 0
         v = np.random.default_rng(0).standard_normal(n)
@@ -142,7 +144,7 @@ class KernelSpace(FeatureSpace):
                 v = np.where(weighs, v - v[weighs].mean(), 0.0)
                 v = v - (basis @ v) @ basis
             size = float(np.linalg.norm(v))
-            if size <= 1e-6 * before:  # nothing new but rounding
+            if size <= 1e-6 * before:  # the rest is rounding
                 break
             v = v / size
             image = self.vector(v)[1]
@@ -150,16 +152,16 @@ class KernelSpace(FeatureSpace):
             v = image
         if not basis.size:
             return True
-        # Each of n^2 values may have been rounded to float32 before.
+        # Each of the n^2 values may have been rounded to float32.
         rounding = n * float(np.finfo(np.float32).eps) * self._size
         ritz = np.linalg.eigvalsh(0.5 * (basis @ images.T + images @ basis.T))
         return bool(ritz[0] >= -(INDEFINITE * np.abs(ritz).max() + rounding))
 
     def graph_axes(self) -> NDArray:
-        """Return the leading eigenvectors but the first of the random walk with weights K.
+        """Return the leading eigenvectors, except the first, of the random walk with weights K.
 
-        Groups that few weights connect have different signs in one of them, whatever their shape.
-        None for a kernel with negative values, and where the iterations do not converge.
+        Groups of any shape that are weakly connected have different signs in one of them. There
+        are no columns for a kernel with negative values, or if the iterations do not converge.
         """
         return self._graph_axes
 
@@ -184,7 +186,7 @@ class KernelSpace(FeatureSpace):
             values, vectors = eigsh(operator, k=n_axes + 1, which="LA", v0=start, tol=AXES_TOL)
         except ArpackError:
             return none
-        # As functions of the rows: those without a weight have a value, too.
+        # Extend the eigenvectors to rows without weight.
         images = to_rows @ (root[:, None] * vectors[:, -2::-1]).astype(self.dtype, copy=False)
         totals = np.maximum(to_rows @ p, np.finfo(self.dtype).tiny)
         return (images / totals[:, None])[:, values[-2::-1] > 0.0]
@@ -192,9 +194,9 @@ class KernelSpace(FeatureSpace):
     # ------------------------------------------------------------------ of a regression
 
     def mean_square(self) -> float:
-        """Return the weighted mean of |z_i|^2, 0 where it is rounding.
+        """Return the weighted mean of |z_i|^2, or 0 if it is rounding.
 
-        Below 0 where K is not positive semi-definite.
+        It is negative only if K is not positive semi-definite.
         """
         self.n_passes += 1
         image = self.K @ self.p.astype(self.dtype, copy=False)
@@ -205,7 +207,7 @@ class KernelSpace(FeatureSpace):
         return square if abs(square) > rounding else 0.0
 
     def fits(self, active: NDArray) -> bool:  # noqa: ARG002 -- the rows of the last step
-        """Whether the last Newton step had about as many degrees of freedom as active rows."""
+        """Return whether the last Newton step had about as many degrees of freedom as rows."""
         return self._freedom > FITTED
 
     @cached_property
@@ -213,12 +215,13 @@ class KernelSpace(FeatureSpace):
         return np.random.default_rng(0).choice([-1.0, 1.0], self.n_rows)
 
     def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
-        """Return x with (I + stiffness sum_A s_i (z_i - m)(z_i - m)') x = g, about.
+        """Return an approximate x with (I + stiffness sum_A s_i (z_i - m)(z_i - m)') x = g.
 
         m is the weighted mean of the active rows A. By the matrix inversion lemma, with a system
-        as large as A: x = g - sum_A t_i z_i with (K_AA + diag(1 / (stiffness s_A))) t + mu 1 =
-        <g, z>_A and sum t = 0, mu being the multiplier of the latter. For such t the means of K_AA
-        do not matter; left in, those of rows far from the origin would eat the digits of the sum.
+        of the size of A, x = g - sum_A t_i z_i with (K_AA + diag(1 / (stiffness s_A))) t + mu 1 =
+        <g, z>_A and sum t = 0, where mu is the multiplier of the latter. For such t the means of
+        K_AA have no effect. They are subtracted, because for rows far from the origin they would
+        cost digits of the sum.
         """
         A = np.flatnonzero(active)
         if A.size == 0:
@@ -231,7 +234,7 @@ class KernelSpace(FeatureSpace):
         system -= (means - means.mean())[:, None]
         ridge = float(np.finfo(self.dtype).eps) * self._size
         system.flat[:: A.size + 1] += 1.0 / (stiffness * s) + ridge
-        # tr(K_AA (K_AA + D)^-1) = |A| - tr(D (K_AA + D)^-1): the last by a random probe.
+        # tr(K_AA (K_AA + D)^-1) = |A| - tr(D (K_AA + D)^-1); the latter is estimated by a probe.
         probe = self._signs[A]
         right = np.column_stack([g[1][A] - g[1][A].mean(), np.ones(A.size), probe])
         t, ones, probed = solve_definite(system, right, self.dtype).T

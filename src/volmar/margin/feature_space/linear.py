@@ -1,4 +1,4 @@
-"""Rows as they are, dense or sparse, in memory or in blocks, and rows under a feature map."""
+"""Linear feature spaces: rows, dense or sparse, in memory or in blocks, and mapped rows."""
 
 from __future__ import annotations
 
@@ -22,39 +22,41 @@ from volmar.rows import (
     take_rows,
 )
 
-# Float32 rows this many of their own spreads away from zero lose too many digits to it.
+# Float32 rows are shifted if their mean is more than this many standard deviations from zero,
+# because they would lose too many digits.
 FAR_AWAY = 30.0
-# Rows from which that spread is estimated.
+# Number of rows from which the standard deviation is estimated.
 SPREAD_ROWS = 1000
 # Kernels with k(x, x) = 1.
 EQUAL_LENGTHS = ("rbf", "laplacian", "cosine")
-# Roundings of the mean below which a combination of rows, and their spread, are rounding.
+# A combination of rows, and their spread, below these multiples of the rounding error of the mean
+# are rounding.
 ROUNDINGS, SPREAD_ROUNDINGS = 8.0, 64.0
-# From here on the second moments of the features cost more than conjugate gradients.
+# For more features, second moments take more time than conjugate gradients.
 DIRECT_UP_TO = 1500
 CG_STEPS = 50
 CG_TOL = 0.05
-# Up to so many rows, of so many times more columns, their Gram matrix costs less than the passes
-# of a fit.
+# Up to this many rows, with this ratio of columns to rows, the Gram matrix takes less time than
+# the passes of a fit.
 SPANNED_ROWS, SPANNED_RATIO = 500, 4
-# Rows from which second moments are estimated, for each feature and at least.
+# Number of rows from which second moments are estimated: per feature, and the minimum.
 ROWS_PER_FEATURE, MIN_ROWS = 8, 400
 
 
 class Shift:
-    """Rows less a vector, in their own dtype: a feature map."""
+    """Feature map that subtracts a vector from the rows and keeps their dtype."""
 
     def __init__(self, offset: NDArray):
         self.offset = offset
 
     def transform(self, X: Any) -> NDArray:
-        """Return the rows less the vector."""
+        """Return the rows minus the vector."""
         return (X - self.offset).astype(X.dtype)
 
 
 @dataclass(frozen=True)
 class LinearHyperplane(Hyperplane):
-    """x'coef + intercept; a column of coefficients for each of more than two clusters."""
+    """x'coef + intercept, with one column of coefficients per cluster if more than two."""
 
     coef: NDArray
     intercept: Any
@@ -67,7 +69,7 @@ class LinearHyperplane(Hyperplane):
 class LinearSpace(FeatureSpace):
     """Rows of a data matrix or BlockTable, centred implicitly at their (weighted) mean.
 
-    Without `center` they are as they are.
+    With ``center=False`` they are not centred.
     """
 
     combines_sparse = True
@@ -88,7 +90,7 @@ class LinearSpace(FeatureSpace):
         self.n_coordinates = rows.n_features
         self.shares = None if rows.weights is None else rows.weights / rows.total_weight
         self.n_passes = 0
-        # What centring leaves of rows at the mean.
+        # Rounding error of a centred row at the mean.
         self._eps_of_mean = float(np.finfo(rows.dtype).eps * np.linalg.norm(rows.mean()))
 
     def full(self, value: float) -> Any:
@@ -96,7 +98,7 @@ class LinearSpace(FeatureSpace):
         return constant_vector(self.rows, value, self.dtype)
 
     def prefetch(self, f: Callable[[], Any]) -> None:
-        """Where a pass is expensive, let one bring all that `f` asks for, which is needed next."""
+        """If passes are expensive, compute all results that `f` requests in a single pass."""
         n_passes = self.n_passes
         self.rows.prefetch(f)
         self.n_passes = n_passes
@@ -110,7 +112,7 @@ class LinearSpace(FeatureSpace):
         return a
 
     def vectors_of(self, index: NDArray, v: Any, k: int) -> NDArray:
-        """Return combinations of some rows: of coefficients (m, j k) those of each k columns."""
+        """Return combinations of some rows, one for each k columns of coefficients (m, j k)."""
         some = as_rows(take_rows(self.X, index))
         some.offset = self.rows.offset
         combined = some.combine(v)
@@ -161,23 +163,23 @@ class LinearSpace(FeatureSpace):
     # ------------------------------------------------------------------ of a regression
 
     def mean_square(self) -> float:
-        """Return the weighted mean of |z_i|^2, 0 where it is rounding."""
+        """Return the weighted mean of |z_i|^2, or 0 if it is rounding."""
         square = float(self.rows.mean_squared_norm())
         offset = 0.0 if self.rows.offset is None else float(np.linalg.norm(self.rows.offset))
         rounding = SPREAD_ROUNDINGS * float(np.finfo(self.dtype).eps) * offset
         return square if square > rounding**2 else 0.0
 
     def fits(self, active: NDArray) -> bool:
-        """Whether there are no more active rows than coefficients, the intercept among them."""
+        """Return whether there are at most as many active rows as coefficients and intercept."""
         return int(np.count_nonzero(active)) <= self.rows.n_features + 1
 
     def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
-        """Return x with (I + stiffness sum_A s_i (z_i - m)(z_i - m)') x = g, about.
+        """Return an approximate x with (I + stiffness sum_A s_i (z_i - m)(z_i - m)') x = g.
 
-        m is the weighted mean of the active rows A. By their second moments, or by conjugate
-        gradients where there are many features. Where very many rows are active, an even sample of
-        them stands for all: any positive definite matrix gives a direction of descent, and the
-        certificate does not depend on it.
+        m is the weighted mean of the active rows A. The system is solved with second moments, or
+        by conjugate gradients if there are many features. If very many rows are active, evenly
+        spaced ones represent them: any positive definite matrix gives a direction of descent, and
+        the certificate does not depend on it.
         """
         d = self.rows.n_features
         if d > DIRECT_UP_TO:
@@ -212,9 +214,9 @@ class LinearSpace(FeatureSpace):
 
 
 class SpannedSpace(LinearSpace):
-    """Rows in a basis of their span, for few rows of many columns.
+    """Rows in a basis of their span, for few rows with many columns.
 
-    Margins are those of the rows, and a product with the rows costs n² instead of n d.
+    Margins are those of the rows, and a product with the rows takes O(n²) time instead of O(n d).
     """
 
     def __init__(self, span: RowSpace, weights: Any = None):
@@ -233,13 +235,13 @@ class SpannedSpace(LinearSpace):
 
 
 def linear_space(X: Any, weights: Any = None) -> LinearSpace:
-    """Return the rows as they are, or few dense rows of many columns in a basis of their span."""
+    """Return the rows, or few dense rows with many columns in a basis of their span."""
     span = span_of(X, weights)
     return LinearSpace(X, weights) if span is None else SpannedSpace(span, weights)
 
 
 def span_of(X: Any, weights: Any) -> RowSpace | None:
-    """Return few dense rows of many columns in a basis of their span; None for all others."""
+    """Return few dense rows with many columns in a basis of their span; None for other rows."""
     if not isinstance(X, np.ndarray):
         return None
     n, d = X.shape
@@ -262,7 +264,7 @@ class FeatureHyperplane(Hyperplane):
 
 
 class LandmarkSpace(LinearSpace):
-    """Rows under a fitted feature map, whose features are held."""
+    """Rows under a fitted feature map, whose features are stored."""
 
     def __init__(
         self, feature_map: Any, features: Any, weights: Any = None, *, center: bool = True
@@ -277,5 +279,5 @@ class LandmarkSpace(LinearSpace):
         return LandmarkSpace(self.feature_map, self._given, weights, center=self.is_centered)
 
     def hyperplane(self, normal: NDArray, rho: float, t: Any) -> Any:
-        """Return the map with coefficients and intercept."""
+        """Return the feature map with coefficients and intercept."""
         return FeatureHyperplane(self.feature_map, super().hyperplane(normal, rho, t))

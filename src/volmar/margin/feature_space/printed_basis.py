@@ -1,4 +1,4 @@
-"""Rows under the RBF kernel as SKMMC prints them: a few basis vectors for each combination."""
+"""Rows under the RBF kernel as in the SKMMC paper: a few basis vectors for each combination."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from volmar.margin.feature_space.basis_search import Field, KernelRows, far_mean
 from volmar.margin.feature_space.space import FeatureSpace
 from volmar.rows.kernel import shifted
 
-# Algorithm 4: delta, the squared step at which a search ends, in the units of the rows.
+# Delta of Algorithm 4: the squared step at which a search ends, in the units of the rows.
 DELTA = 0.01
-# Rows averaged to a start, steps of a search, and new starts where it ends nowhere.
+# Number of rows averaged for a start, maximum number of steps of a search, and of restarts.
 N_AVERAGED, MAX_STEPS, MAX_RESTARTS = 3, 100, 5
-# Roundings of b below which a step is rounding.
+# A step below this multiple of the rounding error of b is rounding.
 ROUNDINGS = 4.0
 
 
@@ -40,17 +40,17 @@ class SparseVector:
 class PrintedBasisSpace(FeatureSpace):
     r"""Rows in the feature space of the RBF kernel, with Algorithm 4 of SKMMC for combinations.
 
-    `vector` puts :math:`\hat\Psi = \sum_{j \le N} \beta_j \phi(b_j)` in the place of
-    :math:`\Psi = \sum_i v_i \phi(x_i)`, with N basis vectors of its own (eq. 27; N = 1 in the
-    paper): fixed points of (eq. 46, 47) and coefficients of (eq. 49). Nothing is centred but
-    `scores`, which have mean 0 by the b of (eq. 23), and combinations share no vectors. `mean` is
-    :math:`\hat\Psi_0` of (eq. 26).
+    `vector` approximates :math:`\Psi = \sum_i v_i \phi(x_i)` by
+    :math:`\hat\Psi = \sum_{j \le N} \beta_j \phi(b_j)`, with N separate basis vectors (eq. 27;
+    N = 1 in the paper): fixed points of eq. 46 and 47 with coefficients of eq. 49. Only `scores`
+    are centred; they have mean 0 by the intercept of eq. 23. Combinations share no vectors. `mean`
+    is :math:`\hat\Psi_0` of eq. 26.
 
-    As printed, a search begins at the mean of rows drawn at random and ends where a squared step
-    is at most 0.01, in the units of the rows. Where the fixed point has no denominator (0/0) and
-    where it ends nowhere it begins anew; `n_diverged` counts that, and after six such starts the b
-    with the largest :math:`|\langle \Psi, \phi(b) \rangle|` seen is taken. A repeated b makes
-    (eq. 49) singular; its solution of minimum norm is taken.
+    As printed, a search starts at the mean of rows drawn at random and ends once a squared step is
+    at most 0.01, in the units of the rows. A search that runs into 0/0 or does not converge is
+    restarted; `n_diverged` counts the restarts. After six such starts, the visited b with the
+    largest :math:`|\langle \Psi, \phi(b) \rangle|` is used. A repeated b makes eq. 49 singular;
+    its solution of minimum norm is used.
     """
 
     has_equal_lengths = True
@@ -78,7 +78,7 @@ class PrintedBasisSpace(FeatureSpace):
         self.mean = self.vector(self._p)
 
     def vector(self, v: NDArray) -> SparseVector:
-        """Return the approximation of sum_i v_i phi(x_i) by basis vectors of its own."""
+        """Return the approximation of sum_i v_i phi(x_i) by separate basis vectors."""
         require_memory(
             float(self.n_basis * self.n_rows * self.dtype.itemsize),
             f"the kernel values of another cut with {self.n_rows} rows",
@@ -105,7 +105,7 @@ class PrintedBasisSpace(FeatureSpace):
         return np.array([part @ b.coefficients for part, b in zip(parts, others, strict=True)])
 
     def combination(self, vectors: Sequence[SparseVector], weights: NDArray) -> SparseVector:
-        """Return sum_k weights_k vectors_k, in all of their basis vectors."""
+        """Return sum_k weights_k vectors_k, with the basis vectors of all of them."""
         image = np.zeros(self.n_rows)
         for weight, one in zip(weights, vectors, strict=True):
             if weight:
@@ -115,7 +115,7 @@ class PrintedBasisSpace(FeatureSpace):
         return SparseVector(basis, np.concatenate(parts), image)
 
     def scores(self, w: SparseVector) -> NDArray:
-        """Return <w, phi(x_i)> + b of every row, with the b of eq. 23: their mean is 0."""
+        """Return <w, phi(x_i)> + b of every row, with b of eq. 23, so that their mean is 0."""
         return (w.image - self._p @ w.image).astype(self.dtype)
 
     # ------------------------------------------------------------------ of a fit
@@ -148,7 +148,7 @@ class PrintedBasisSpace(FeatureSpace):
         return rbf(A @ B.T, squares(A)[:, None], squares(B), self.gamma)
 
     def _fixed_point(self, field: Field) -> NDArray:
-        """Return where (eq. 46, 47) lead from the mean of a few rows drawn at random."""
+        """Return a fixed point of eq. 46 and 47, from the mean of a few rows drawn at random."""
         best, largest = np.zeros(self.X.shape[1]), -1.0
         for _ in range(1 + MAX_RESTARTS):
             few = min(N_AVERAGED, self._weighing.size)

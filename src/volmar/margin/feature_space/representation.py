@@ -1,4 +1,4 @@
-"""The parameters `kernel`, `method` and `n_landmarks`, and the feature spaces they ask for."""
+"""The parameters `kernel`, `method` and `n_landmarks`, and the feature spaces they select."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from volmar.rows import NystroemMap, drawn_rows, features_of, is_in_memory
 
 
 class KernelRepresentation(KernelMixin):
-    """Rows under the kernel of an estimator: exactly, or by landmarks."""
+    """Mixin that represents rows under a kernel, exactly or by landmarks."""
 
-    # Rows are centred in the feature space, where the linear kernel does not mind a shift either.
+    # Rows are centred in the feature space, where a shift does not change the linear kernel.
     _kernels_of_differences = ("rbf", "laplacian", "linear")
 
     #: Values of `method`.
@@ -31,23 +31,23 @@ class KernelRepresentation(KernelMixin):
     n_landmarks: int | None
 
     def _check_representation(self) -> None:
-        """Check the kernel, and whether it can be represented as asked for."""
+        """Check the kernel, and whether `method` can represent it."""
         self._check_kernel()
         check_choice("method", self.method, self._methods)
         if self.n_landmarks is not None or not self._chooses_landmarks:
             check_count("n_landmarks", self.n_landmarks, low=2)
         if self.method == "nystroem" and self.kernel == "precomputed":
             raise ValueError(
-                "method='nystroem' needs rows to take landmarks from, and kernel is "
-                "'precomputed'. Use method='exact', or give rows and a kernel's name."
+                "method='nystroem' needs rows as landmarks, but kernel='precomputed'. Use "
+                "method='exact', or give rows and the name of a kernel."
             )
 
     def _is_linear(self) -> bool:
-        """Whether the rows are taken as they are."""
+        """Return whether the rows themselves are used, without a kernel."""
         return isinstance(self.kernel, str) and self.kernel == "linear"
 
     def _is_exact(self, n: int) -> bool:
-        """Whether n rows are represented by their whole kernel matrix."""
+        """Return whether n rows are represented by their whole kernel matrix."""
         if self.method == "auto":
             return n <= EXACT_KERNEL_UP_TO or self.kernel == "precomputed"
         return self.method == "exact"
@@ -56,13 +56,13 @@ class KernelRepresentation(KernelMixin):
         return self.n_landmarks
 
     def _centers(self) -> bool:
-        """Whether rows are centred in the feature space."""
+        """Return whether rows are centred in the feature space."""
         return True
 
     def _feature_space(self, X: Any, weights: Any) -> KernelSpace | LinearSpace:
-        """Return the rows under the kernel.
+        """Return the rows in the feature space of the kernel.
 
-        Landmarks are rows drawn at random: k-means for them would take longer than the fit.
+        Landmarks are rows drawn at random; to find them by k-means would take longer than the fit.
         """
         if self._is_linear():
             return LinearSpace(X, weights, center=self._centers())

@@ -1,4 +1,4 @@
-"""What a margin method asks of rows: vectors that combine them, inner products and scores."""
+"""Interface of feature spaces: combinations of rows, inner products and scores."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Values = TypeVar("Values")
 
 
 class VectorSpace(ABC):
-    """Rows z_i = phi(x_i) - sum_j p_j phi(x_j), seen through combinations of all of them.
+    """Rows z_i = phi(x_i) - sum_j p_j phi(x_j), accessed through combinations of all of them.
 
-    With k clusters a vector is a block of k of them, one a cluster: coefficients v and scores have
-    the shape (n, k), inner products are summed over the clusters. `LinearSpace` and `KernelSpace`
-    take both. `dtype` is that of scores, labels and coefficients, `shares` are the p_i (None for
-    1/n), and `version` changes when the inner products of vectors already handed out do.
+    With k clusters a vector is a block of k vectors, one per cluster: coefficients v and scores
+    have the shape (n, k), and inner products are summed over the clusters. `LinearSpace` and
+    `KernelSpace` support both. `dtype` is that of scores, labels and coefficients, `shares` are
+    the p_i (None for 1/n), and `version` changes if the inner products of existing vectors change.
     """
 
     n_rows: int
@@ -29,10 +29,10 @@ class VectorSpace(ABC):
     shares: NDArray | None
     n_passes: int
     version: int = 0
-    #: Whether the z_i have the mean zero; otherwise they are the phi(x_i).
+    #: Whether the z_i have mean zero; otherwise they are the phi(x_i).
     is_centered: bool = True
 
-    #: Whether `vector` takes sparse coefficients of rows in memory, and there is `vectors_of`.
+    #: Whether `vector` accepts sparse coefficients for rows in memory, and `vectors_of` exists.
     combines_sparse: bool = False
 
     def full(self, value: float) -> Any:
@@ -40,16 +40,16 @@ class VectorSpace(ABC):
         return np.full(self.n_rows, value, dtype=self.dtype)
 
     def in_one_pass(self, f: Callable[[], Values]) -> Values:
-        """Return what `f` returns, by one pass (see `RowSource.in_one_pass`)."""
+        """Return the result of `f`, computed in one pass (see `RowSource.in_one_pass`)."""
         self.prefetch(f)
         return f()
 
     def prefetch(self, f: Callable[[], Any]) -> None:  # noqa: B027 -- cheap passes need none
-        """Where a pass is expensive, let one bring all that `f` asks for, which is needed next."""
+        """If passes are expensive, compute all results that `f` requests in a single pass."""
 
     @abstractmethod
     def vector(self, v: NDArray) -> Any:
-        """Return sum_i v_i z_i, in the form that the space keeps vectors: one pass."""
+        """Return sum_i v_i z_i in the vector format of the space, in one pass."""
 
     @abstractmethod
     def inner(self, vector: Any, others: Sequence[Any]) -> NDArray:
@@ -61,23 +61,23 @@ class VectorSpace(ABC):
 
     @abstractmethod
     def scores(self, w: Any) -> NDArray:
-        """Return <w, z_i> of every row: one pass, where they are not known."""
+        """Return <w, z_i> of every row, in one pass unless they are known."""
 
     def vectors_of(self, index: NDArray, v: Any, k: int) -> NDArray:
-        """Return combinations of some rows: of coefficients (m, j k) those of each k columns."""
-        raise NotImplementedError(f"{type(self).__name__} does not combine some of its rows.")
+        """Return combinations of some rows, one for each k columns of coefficients (m, j k)."""
+        raise NotImplementedError(f"{type(self).__name__} cannot combine a subset of its rows.")
 
     def refreshed(self, w: Any) -> Any:
-        """Return w without the rounding of the sums that led to it."""
+        """Return w without the accumulated rounding of earlier sums."""
         return w
 
     def graph_axes(self) -> NDArray:
-        """Return columns that vary slowly along a kernel's graph; none without a kernel."""
+        """Return columns that vary slowly along a kernel's graph; no columns without a kernel."""
         return np.empty((self.n_rows, 0))
 
 
 class Hyperplane(ABC):
-    """Scores of new rows in units of the margin; holds no more of the data than that needs."""
+    """Scores of new rows in units of the margin; stores only the data needed for that."""
 
     @abstractmethod
     def __call__(self, X: Any) -> NDArray:
@@ -85,15 +85,15 @@ class Hyperplane(ABC):
 
 
 class FeatureSpace(VectorSpace):
-    """The rows of a fit, which can be weighted anew and sampled, and whose hyperplanes score any.
+    """The rows of a fit, which can be reweighted and sampled; its hyperplanes score new rows.
 
-    `has_equal_lengths` is whether all rows have the same length before centring, so that none is
+    `has_equal_lengths` is True if all rows have the same length before centring, so that none is
     far from the others.
     """
 
     weights: Any
     has_equal_lengths: bool = False
-    #: Number of coordinates of a vector w, where they are the same for all samples of the rows.
+    #: Number of coordinates of a vector w, if they are the same for all samples of the rows.
     n_coordinates: int | None = None
 
     @abstractmethod
@@ -102,31 +102,31 @@ class FeatureSpace(VectorSpace):
 
     @abstractmethod
     def reweighted(self, weights: NDArray) -> FeatureSpace:
-        """Return the same rows with other weights, which are their centre's, too."""
+        """Return the same rows with other weights, which are also used for centring."""
 
     def start_rows(self) -> Any:
-        """Return rows in which k-means can find a start, or None."""
+        """Return rows on which k-means can find a start, or None."""
         return None
 
     def sampled(self, chosen: NDArray) -> FeatureSpace | None:  # noqa: ARG002 -- for those that can
-        """Return some rows, whose hyperplanes score `start_rows`; None if that is not possible.
+        """Return a space of some rows, whose hyperplanes score `start_rows`; None if impossible.
 
-        The space itself, where it has all rows in memory and keeps nothing of what it was asked.
+        If all rows are in memory and the space stores no results, the space itself is returned.
         """
         return None
 
     def is_gram(self) -> bool:
-        """Whether no vector is seen to have a negative square."""
+        """Return False if a vector with a negative squared norm is found."""
         return True
 
 
 def plain(intercept: Any) -> Any:
-    """Return one number as a float, and several as they are."""
+    """Return a single number as a float, and an array unchanged."""
     return intercept if np.ndim(intercept) else float(intercept)
 
 
 def solve_definite(A: NDArray, right: NDArray, dtype: Any) -> NDArray:
-    """Return A^-1 right for a positive definite A, which `dtype` may have rounded out of that."""
+    """Return A^-1 right for an A that is positive definite up to rounding in `dtype`."""
     rounding = float(np.finfo(dtype).eps) * float(np.abs(A.diagonal()).max())
     for ridge in (0.0, 1e2, 1e4, 1e6, 1e8):
         raised = A.copy()

@@ -1,4 +1,4 @@
-"""A growing subspace of the feature space, in which rows are short and passes are cheap."""
+"""A growing subspace of the feature space, with few coordinates per row and cheap passes."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from numpy.typing import NDArray
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
-# A squared length this far below 0, of a part of a vector of length 1, is not of rounding.
+# If the squared length of a component of a unit vector is this far below 0, it is not rounding.
 NEGATIVE = 1e-3
 
 
 class GrowingSubspace(VectorSpace):
-    """Projections of the rows of a source onto an orthonormal basis; a source itself.
+    """Projections of the rows of a source onto an orthonormal basis; also a source itself.
 
-    A projection shortens every combination of rows: what is a lower bound of a norm in the
-    subspace is one in the whole space, and a normal vector in the subspace has the same scores and
-    the same norm there.
+    A projection shortens every combination of rows: a lower bound of a norm in the subspace is
+    also one in the whole space. A normal vector in the subspace has the same scores and the same
+    norm in both.
     """
 
     def __init__(self, source: VectorSpace):
         self.source, self.shares = source, source.shares
         self.n_rows, self.dtype = source.n_rows, np.dtype(np.float64)
-        # Centred rows span one dimension fewer than there are rows that weigh.
+        # Centred rows span one dimension less than the number of rows with positive weight.
         weighing = self.n_rows if self.shares is None else np.count_nonzero(self.shares)
-        self._most = int(weighing) - source.is_centered
+        self._max_vectors = int(weighing) - source.is_centered
         self.n_passes = 0
         self.basis: list[Any] = []
         self._columns = np.empty((8, self.n_rows))
-        # Share of a vector's length that must be new for it to widen the subspace.
+        # Minimum share of a vector's length outside the subspace for it to be added.
         self._new = 1e-6 if source.dtype == np.float64 else 1e-4
 
     @property
@@ -45,15 +45,15 @@ class GrowingSubspace(VectorSpace):
         return self.source.inner(vector, self.basis) if self.basis else np.empty(0)
 
     def add(self, vector: Any) -> bool:
-        """Widen the subspace by a vector of the source; say whether it was new.
+        """Add a vector of the source to the basis, and return whether it was outside its span.
 
-        One pass where it was; two more for a kernel source.
+        If it was, this takes one pass, and two more for a kernel source.
         """
         source = self.source
         length = float(source.inner(vector, [vector])[0])
         if length < 0.0:
-            raise NotAGramMatrixError(f"a combination of rows has the square {length:.3g}")
-        if not length > 0.0 or len(self.basis) >= self._most:
+            raise NotAGramMatrixError(f"a combination of rows has the squared norm {length:.3g}")
+        if not length > 0.0 or len(self.basis) >= self._max_vectors:
             return False
         vector = self._scaled(vector, length)
         share = 1.0
@@ -63,12 +63,12 @@ class GrowingSubspace(VectorSpace):
                 vector = source.combination([vector, *self.basis], weights)
             length = float(source.inner(vector, [vector])[0])
             if length < -NEGATIVE:
-                raise NotAGramMatrixError(f"a part of a vector has the square {length:.3g}")
+                raise NotAGramMatrixError(f"a residual vector has the squared norm {length:.3g}")
             share *= length
             if not share > self._new**2:
                 return False
-            # Where most of a vector has been subtracted, coefficients and scores of a kernel would
-            # drift apart, by a factor more with every basis vector.
+            # If most of a vector has been subtracted, coefficients and scores of a kernel would
+            # drift apart, by a larger factor with every basis vector.
             vector = source.refreshed(self._scaled(vector, length))
         m = len(self.basis)
         if m == self._columns.shape[0]:
@@ -81,11 +81,11 @@ class GrowingSubspace(VectorSpace):
         return self.source.combination([vector], np.array([1.0 / np.sqrt(square)]))
 
     def add_leading(self, n_vectors: int, rng: np.random.Generator) -> None:
-        """Widen the subspace by a Krylov space, which has the leading principal components.
+        """Add a Krylov space, which contains the leading principal components approximately.
 
-        It is begun anew where it is exhausted: that of a multiple of the identity has one vector.
-        Rows count by their shares: the operator is their weighted covariance, and a random
-        combination has the variance of one in which every row is written as often as it weighs.
+        It is restarted if it is exhausted: that of a multiple of the identity has one vector. Rows
+        are weighted by their shares: the operator is their weighted covariance, and a random
+        combination has the same variance as if rows were repeated according to their weights.
         """
         size = len(self.basis) + n_vectors
         v, is_random = self._random(rng), True
@@ -99,7 +99,7 @@ class GrowingSubspace(VectorSpace):
                 v, is_random = self._random(rng), True
 
     def _random(self, rng: np.random.Generator) -> NDArray:
-        """Return random coefficients; none are drawn for rows of no weight."""
+        """Return random coefficients; those of rows without weight are 0 and not drawn."""
         if self.shares is None:
             return rng.standard_normal(self.n_rows)
         v = np.sqrt(self.shares)

@@ -1,1 +1,1 @@
-"""More than two clusters at once, by one hyperplane a cluster."""
+"""More than two clusters at once, with one hyperplane per cluster."""

@@ -1,4 +1,4 @@
-"""The descent to k clusters: weights and offsets of the start, then the engine."""
+"""Descent for k clusters: weights and offsets from the start, then the margin engine."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from volmar.solvers import Status
 
 
 def balanced_weights(labels: Any, weights: Any, sizes: NDArray) -> Any:
-    """Return weights with which every cluster has the weight 1/k, in proportion inside it.
+    """Return weights that give every cluster the weight 1/k, and keep proportions within it.
 
-    A cluster far smaller than the others has little to say in a sum over all rows. The hinge
-    would give it up: 1/C of all rows may be inside the margin, and all of its rows are fewer.
-    `sizes` are those of the k clusters, by the weights.
+    A cluster much smaller than the others has little influence in a sum over all rows. The hinge
+    would give it up: 1/C of all rows may be inside the margin, and the cluster has fewer rows.
+    `sizes` are the weighted sizes of the k clusters.
     """
     each = 1.0 if weights is None else weights
     return row_wise(share_of_cluster, labels, each, 1.0 / (sizes.size * sizes))
@@ -32,10 +32,10 @@ def balanced_weights(labels: Any, weights: Any, sizes: NDArray) -> Any:
 
 @dataclass(frozen=True)
 class NearestMean:
-    r"""The rule of the nearest mean, :math:`\langle \mu_p, z \rangle - \frac12 \|\mu_p\|^2`.
+    r"""The nearest-mean rule with scores :math:`\langle \mu_p, z \rangle - \frac12 \|\mu_p\|^2`.
 
-    `offsets` are :math:`-\frac12 \|\mu_p\|^2` less their mean, `margins` by how much the score of
-    a row's own cluster is above the others', and `shares` the p_i.
+    `offsets` are :math:`-\frac12 \|\mu_p\|^2` minus their mean, `margins` are the leads of the
+    score of each row's own cluster over the others, and `shares` are the p_i.
     """
 
     labels: Any
@@ -52,10 +52,11 @@ class NearestMean:
         min_share: float = 0.0,
         size_shares: Any = None,
     ) -> NearestMean:
-        """Return the rule of given labels: two passes.
+        """Return the rule of given labels, in two passes.
 
-        Where a cluster has less than the minimum share, the labels are those of the rule with the
-        offsets of `sized_labels`, which are then part of its own. Without a solution they stay.
+        If a cluster has less than the minimum share, the labels are replaced by those of the rule
+        with the offsets of `sized_labels`, which are added to `offsets`. If there are no such
+        offsets, the labels stay.
         """
         p = space.full(1.0 / space.n_rows) if space.shares is None else space.shares
 
@@ -76,16 +77,16 @@ class NearestMean:
         return cls(labels, offsets - offsets.mean(), row_wise(lead_of_cluster, f, labels), p)
 
     def in_margins(self, C: float) -> NDArray:
-        """Return the offsets in units of the margin that the rule has at C.
+        """Return the offsets in units of the margin of the rule at C.
 
-        J is minimal in rho where 1/C of the rows are inside the margin. The offsets are 0 where
-        that many are on the wrong side.
+        J is minimal in rho if 1/C of the rows are inside the margin. The offsets are 0 if that
+        many rows are on the wrong side.
         """
         rho = weighted_quantile(self.margins, self.shares, 1.0 / C)
         return self.offsets / rho if rho > 0 else np.zeros_like(self.offsets)
 
 
-# ------------------------------------------------------------------ of each row
+# ------------------------------------------------------------------ functions of each row
 
 
 def share_of_cluster(labels: NDArray, weights: NDArray | float, factors: NDArray) -> NDArray:
@@ -103,7 +104,7 @@ def coefficients_of_mean(
 
 
 def lead_of_cluster(f: NDArray, labels: NDArray) -> NDArray:
-    """Return by how much the score of a row's own cluster is above the others'."""
+    """Return the lead of the score of each row's own cluster over the others."""
     rows = np.arange(labels.size)
     others = f.copy()
     others[rows, labels] = -np.inf
@@ -131,19 +132,20 @@ def maximise_margins(
     unit: float = 1.0,
     guide: Guide | None = None,
 ) -> MarginResult:
-    """Find k clusters (at least 3) that their own widest margins cannot improve.
+    """Find k clusters (at least 3) whose maximum margin hyperplanes give the same labels again.
 
-    The offsets of the scores are those of the rule of the nearest mean of the start, in units of
-    the margin at each C of `path`; the descent is that of `maximise_margin` on
-    `MultiwayMarginProblem`. All of the labels 0 to k - 1 must be present. The scores and t of the
-    result, which labels go by, are about the mean of the rows by `size_shares`. Where C has no
-    margin for the labels of a smaller value, it is the result of that, and DEGENERATE. With a
-    `seed`, a sample of many rows goes first, and all rows begin where it led to (`first_sample`).
+    The offsets of the scores are those of the nearest-mean rule of the start, in units of the
+    margin at each C of `path`. The descent is `maximise_margin` on `MultiwayMarginProblem`. All of
+    the labels 0 to k - 1 must be present. The scores and t of the result, which determine the
+    labels, are relative to the mean of the rows weighted by `size_shares`. If the labels of a
+    smaller C have no margin at C, the result is that of the smaller C, with the status DEGENERATE.
+    If `seed` is given and there are many rows, the descent starts from the result of a sample
+    (`first_sample`).
 
-    `loss` makes another loss than the hinge of the offsets, whose values are multiplied by `unit`.
-    What its search may have missed, its `error`, is part of objective and gap.
+    `loss` is a function of the offsets that returns a loss to use in place of the hinge; its
+    values are multiplied by `unit`. Objective and gap include the `error` of its search.
 
-    With a `guide` all labels are those that it allows; `labels` must be among these.
+    With a `guide` only allowed labels are used; `labels` must be allowed.
     """
     rule = NearestMean.of(space, labels, k, min_share, size_shares)
     labels = rule.labels

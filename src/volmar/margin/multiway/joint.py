@@ -18,55 +18,56 @@ from volmar.margin.feature_space.space import FeatureSpace
 from volmar.margin.multiway.descent import balanced_weights, maximise_margins
 from volmar.rows import sums_by_label
 
-# Minimum size of a cluster, as a share of the smallest of the start. On speech, waves, letters and
-# 28 kinds of artificial groups a quarter let more of them collapse, and a share of n / n_clusters
-# either did, too, or broke small groups up.
+# Default minimum cluster size, as a share of the smallest cluster of the start. On speech, waves,
+# letters and 28 kinds of artificial groups, with a quarter more clusters collapsed. With a share
+# of n / n_clusters, clusters also collapsed, or small groups were split.
 MIN_SIZE = 0.5
-# Rows of a cluster, on average, in the sample of k-means.
-START_ROWS_OF_EACH = 100
-# Runs of k-means.
+# Average number of rows per cluster in the sample for k-means.
+START_ROWS_PER_CLUSTER = 100
+# Default number of runs of k-means.
 N_INIT = 10
-# Parameters of two clusters that the joint problem has no place for, and what to do instead.
+# Parameters that are only used for two clusters, with their only allowed value and a remedy.
 TWO_ONLY = {
     "threshold": ("adaptive", "Use threshold='adaptive'"),
-    "mode": ("default", "The papers' loops are for two: use mode='default'"),
-    "balance": (None, "Leave it out; min_cluster_size limits the sizes"),
+    "mode": ("default", "Use mode='default'"),
+    "balance": (None, "Use min_cluster_size to limit the sizes"),
     "balance_unit": ("margin", "Use balance_unit='margin'"),
 }
 
 
 def check_joint(model: Any) -> None:
-    """Refuse parameters of an estimator that have no meaning for its clusters at once."""
+    """Raise an error for parameters that have no meaning with multiway="joint"."""
     k = model.n_clusters
     for name, (only, remedy) in TWO_ONLY.items():
         value = getattr(model, name)
         if value is not None and value != only:
             raise ValueError(
-                f"{name}={value!r} has no meaning for n_clusters={k} at once. {remedy}, or use "
-                "multiway='recursive'."
+                f"{name}={value!r} has no meaning for n_clusters={k} with multiway='joint'. "
+                f"{remedy}, or use multiway='recursive'."
             )
     if isinstance(model.init, str) and model.init == "random":
         raise ValueError(
-            "init='random' is for two clusters: the objective does not compare starts of "
-            f"n_clusters={k}. Use 'k-means', labels, or multiway='recursive'."
+            "init='random' is only possible for two clusters, because the objective cannot be "
+            f"compared between starts of n_clusters={k}. Use init='k-means', labels, or "
+            "multiway='recursive'."
         )
     size = model.min_cluster_size
     if isinstance(size, Integral):
         check_count("min_cluster_size", size)
-    elif size is not None and np.ndim(size) == 0:  # of an array, the guide's limits
+    elif size is not None and np.ndim(size) == 0:  # the guide checks an array
         check_number("min_cluster_size", size, low=0.0, high=1.0 / k, open_low=True)
     C = model._value_of("C")
     if C < 1.0:
-        raise ValueError(f"C={C:g} is too small: below 1 the margin grows without limit. Raise C.")
+        raise ValueError(f"C={C:g} is too small. Below 1 the margin grows without limit. Raise C.")
 
 
 def joint_start(space: FeatureSpace, weights: Any, k: int, seed: int, n_init: int | None) -> Any:
-    """Return the labels of k-means, or of k-means on principal components of a kernel matrix."""
+    """Return the labels of k-means on the rows, or on kernel principal components."""
     rows = space.start_rows()
     if rows is None:
         rows = principal_scores(space, k, np.random.default_rng(seed))
-    most_rows = max(SAMPLE, START_ROWS_OF_EACH * k)
-    return k_way_start(rows, k, weights, seed, n_init=n_init or N_INIT, most_rows=most_rows)
+    max_rows = max(SAMPLE, START_ROWS_PER_CLUSTER * k)
+    return k_way_start(rows, k, weights, seed, n_init=n_init or N_INIT, max_rows=max_rows)
 
 
 def cluster_jointly(
@@ -81,20 +82,20 @@ def cluster_jointly(
     guide: Guide | None = None,
     **settings: Any,
 ) -> MarginResult:
-    """Return k clusters by `maximise_margins`, from labels whose clusters get the same weight.
+    """Return k clusters by `maximise_margins`, with the same weight for all clusters of the start.
 
-    `min_cluster_size` is the minimum number of rows (or weight) of a cluster, or their share; None
-    for half of the smallest cluster of the start. With a `loss` of its own all rows count alike
-    in it, and the weights are those of the mean alone. Limits of a `guide` take the place of
-    `min_cluster_size`; where it has upper ones only, half of the smallest cluster of the start is
-    the lower one.
+    `min_cluster_size` is the minimum number of rows (or weight) of a cluster, or their share. If
+    None, it is half of the smallest cluster of the start. With a given `loss` all rows have the
+    same weight in it, and the weights only enter the mean. Limits of a `guide` replace
+    `min_cluster_size`; if it has upper limits only, the lower limit is half of the smallest
+    cluster of the start.
     """
     sizes = sums_by_label(labels, weights, k)
     if sizes.min() <= 0:
         found = np.count_nonzero(sizes)
         raise ValueError(
-            f"the start has rows of positive weight in {found} of n_clusters={k} clusters: X "
-            "has too few different rows. Lower n_clusters."
+            f"the start has rows of positive weight in only {found} of n_clusters={k} clusters, "
+            "because X has too few different rows. Lower n_clusters."
         )
     if guide is not None and guide.high is not None and guide.low is None:
         guide = replace(guide, low=np.full(k, MIN_SIZE * float(sizes.min())))
@@ -116,7 +117,7 @@ def cluster_jointly(
     if result.normal is None:
         share = f"at least {min_share:.2g} of the rows in each"
         raise ValueError(
-            f"no n_clusters={k} clusters with {share} have a margin at C={C:g} "
+            f"no margin was found for n_clusters={k} clusters with {share} at C={C:g} "
             f"({result.status.value}). Lower n_clusters, C or min_cluster_size, or start from "
             "other labels (init)."
         )
@@ -131,9 +132,9 @@ def _min_share(size: float | None, sizes: NDArray, weights: Any) -> float:
     if isinstance(size, Integral):
         if int(size) * k > total:
             raise ValueError(
-                f"min_cluster_size={size} for each of n_clusters={k} is more than the "
+                f"min_cluster_size={size} for each of n_clusters={k} clusters is more than the "
                 f"{total:g} rows (or their weight). Lower one of them."
             )
         return int(size) / total
-    # Rows are whole: a third of 100 is 33.
+    # Without weights the minimum is a whole number of rows: a third of 100 is 33.
     return float(size) if weights is not None else max(np.floor(size * total), 1.0) / total

@@ -1,4 +1,4 @@
-"""The labelling of k clusters that the Rand loss of a margin finds violated most."""
+"""Search for the most violated labelling of k clusters under the Rand loss."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import daqp
 import numpy as np
 from numpy.typing import NDArray
 
-# Cuts of a box's dual, and how many tables a box hands on to its halves.
+# Maximum number of cuts in the dual of a box, and of tables that a box passes to its halves.
 MAX_CUTS, MAX_TABLES = 60, 40
-# A box is halved where its best table is nearer than this share of its width to an end.
+# A box is split in the middle if its best table is closer than this share of its width to an end.
 NEAR_END = 0.1
-# Boxes whose mixtures are rounded to labels, and rows moved one at a time from there.
+# Maximum number of boxes whose mixtures are rounded to labels, and of single-row moves from there.
 MAX_ROUNDED, MAX_MOVES = 10, 20
-# Weight, beside 1, of what makes the quadratic programme of the tables definite.
+# Value added to the diagonal of the quadratic programme of the tables to make it definite.
 RIDGE = 1e-9
 
 
 class FoundLabelling(NamedTuple):
-    """Labels y' with the slack that they ask for, and an upper bound of that of all others."""
+    """Labels y' with their slack, and an upper bound of the slack of all labels."""
 
     labels: NDArray
     slack: float
@@ -36,7 +36,7 @@ class _Box(NamedTuple):
     high: NDArray
 
     def tightened(self, n: int) -> _Box | None:
-        """Return the box without sizes that the others leave no room for; None if it is empty."""
+        """Return the box without sizes that cannot sum to n with the others; None if empty."""
         low, high = self
         for _ in range(2):
             low = np.maximum(low, n - (high.sum() - high))
@@ -45,7 +45,7 @@ class _Box(NamedTuple):
 
 
 class _Bound(NamedTuple):
-    """An upper bound on a box, with the multipliers and the mean table that it comes from."""
+    """An upper bound on a box, with its multipliers and mean table."""
 
     upper: float
     multipliers: NDArray
@@ -56,35 +56,36 @@ class _Bound(NamedTuple):
 def most_violated_pairs(
     y: NDArray, f: NDArray, rho: float, *, tol: float = 1e-3, max_boxes: int = 400
 ) -> FoundLabelling:
-    r"""Find the labels y' that ask for the largest slack under the Rand loss, with a certificate.
+    r"""Find the labels y' with the largest slack under the Rand loss, with a certificate.
 
-    With :math:`\Delta` one less the Rand index, that is to maximise
+    With :math:`\Delta` one minus the Rand index, they maximise
 
     .. math:: \rho \Delta(y, y') + \frac1n \sum_i (f_{i y'_i} - f_{i y_i}).
 
-    Let :math:`\tau_{pj}` be the share of all rows with y = p and y' = j, :math:`\mu_j` and
-    :math:`r_p` its sums. Then
+    Let :math:`\tau_{pj}` be the share of all rows with y = p and y' = j, and :math:`\mu_j` and
+    :math:`r_p` its sums over p and j. Then
 
     .. math:: \Delta = \frac{n}{n - 1} \Bigl( \sum_p r_p^2 + \sum_j \mu_j^2
               - 2 \sum_{pj} \tau_{pj}^2 \Bigr).
 
     In each column of the table this quadratic form has the eigenvalue k - 2 along the sum and -2
-    across it: for two clusters it is concave, for k > 2 it is a concave form plus
-    :math:`(1 - 2/k) \sum_j \mu_j^2`, which is convex in the k - 1 free sizes alone. Over a box of
-    sizes the chord :math:`\mu^2 \le (l + u) \mu - l u` makes it concave, too large by no more than
-    :math:`(1 - 2/k) \sum_j (u_j - l_j)^2 / 4`. So a branch and bound over boxes of *sizes*, not
-    over the :math:`O(n^{k (k - 1)})` tables, needs a number of boxes that does not depend on n.
+    across it. For two clusters it is concave. For k > 2 it is a concave form plus
+    :math:`(1 - 2/k) \sum_j \mu_j^2`, which is convex, but only in the k - 1 free sizes. Over a box
+    of sizes the chord :math:`\mu^2 \le (l + u) \mu - l u` makes it concave, with an error of at
+    most :math:`(1 - 2/k) \sum_j (u_j - l_j)^2 / 4`. A branch and bound over boxes of *sizes*,
+    instead of the :math:`O(n^{k (k - 1)})` tables, therefore needs a number of boxes that does not
+    depend on n.
 
-    The bound of a box is the concave problem's dual in :math:`\lambda`, one number for each entry
-    of the table,
+    The bound of a box is the dual of the concave problem in :math:`\lambda`, with one multiplier
+    per entry of the table,
 
     .. math:: \frac1n \sum_i \max_j (f_{ij} - f_{i y_i} + \lambda_{y_i j}) + \max_\tau \bigl(
               q(\tau) - \langle \lambda, \tau \rangle \bigr),
 
-    whose second part has a closed form: any :math:`\lambda` gives a valid bound, however it was
-    found. Here a quadratic programme over the tables seen so far finds it, and the rows' own
-    maxima are the next table. Tables count rows, and the bound lets them be fractions: between
-    the two is at most about :math:`k^2 / (2 n^2)`, which no box closes.
+    whose second part has a closed form. Any :math:`\lambda` gives a valid bound. It is found by a
+    quadratic programme over the tables seen so far, and the maxima of the rows give the next
+    table. Tables count whole rows, while the bound allows fractions: a difference of at most about
+    :math:`k^2 / (2 n^2)` remains, however small the boxes are.
 
     Parameters
     ----------
@@ -95,9 +96,9 @@ def most_violated_pairs(
     rho : float
         Margin.
     tol : float, default=1e-3
-        Distance of the bound, in units of rho, at which to stop.
+        The search stops once the bound is within `tol`, in units of rho.
     max_boxes : int, default=400
-        Maximum number of boxes; the bound holds where the search ends for that, too.
+        Maximum number of boxes. The bound is also valid if the search stops at it.
     """
     n = f.shape[0]
     rows = np.arange(n)
@@ -140,7 +141,7 @@ class _Search:
                 return FoundLabelling(self.labels, self.best, max(upper, self.best), n_boxes)
             halves = self._halves(box, bound.table)
             if not halves:
-                # One size for each cluster: what is left is due to fractions of rows.
+                # All sizes are fixed; the remaining difference comes from fractions of rows.
                 closed = max(closed, bound.upper)
             for half in halves:
                 part = self._bound(half, bound.multipliers, bound.tables, tol)
@@ -167,7 +168,7 @@ class _Search:
         return [part for part in parts if part is not None]
 
     def _seen(self, z: NDArray) -> tuple[NDArray, float]:
-        """Return the table of labels and their mean gain, and remember the best labels."""
+        """Return the table of labels and their mean gain, and store the best labels."""
         table = np.bincount(self.y * self.k + z, minlength=self.k**2) / self.n
         table = table.reshape(self.k, self.k)
         gain = float(self.gains[self._rows, z].mean())
@@ -178,10 +179,10 @@ class _Search:
         return table, gain
 
     def _round(self, bound: _Bound) -> None:
-        """Try labels whose table is near the mixture of a bound, and better ones beside them.
+        """Try labels whose table is close to the mixture of a bound, and improve them.
 
-        The rows' own maxima move rows with equal scores together. Here the clearest rows choose
-        first, up to the number that the mixture has of them.
+        The maxima of the rows move rows with equal scores together. Here the rows with the
+        clearest preference choose first, up to the counts of the mixture.
         """
         scores = self.gains + bound.multipliers[self.y]
         z = np.empty(self.n, dtype=np.intp)
@@ -193,7 +194,7 @@ class _Search:
             top = np.sort(own, axis=1)
             rows = rows[np.argsort(top[:, -2] - top[:, -1], kind="stable")]
             room = _whole(rows.size * bound.table[p] / bound.table[p].sum(), rows.size)
-            # Each in turn takes its best cluster that has room: in bulk until one is full.
+            # Each row in turn takes its best cluster with room, in bulk until a cluster is full.
             while rows.size:
                 choice = np.argmax(np.where(room > 0, scores[rows], -np.inf), axis=1)
                 rank = _rank_among_equal(choice, self.k)
@@ -204,13 +205,13 @@ class _Search:
         self._ascend(z)
 
     def _ascend(self, z: NDArray) -> None:
-        """Move single rows to other clusters while that raises the slack."""
+        """Move single rows to other clusters while this raises the slack."""
         k, n = self.k, self.n
         steps = 2.0 * self.factor / n**2
         for _ in range(MAX_MOVES):
             table, _gain = self._seen(z)
             counts, sizes = n * table, n * table.sum(axis=0)
-            # From a to b in class p: sizes change by 1, and so do two entries of the table.
+            # A move from a to b in class p changes two sizes and two entries of the table by 1.
             loss = sizes[None, :] - 2.0 * counts
             change = steps * (loss[self.y] - loss[self.y, z][:, None] - 1.0)
             change += (self.gains - self.gains[self._rows, z][:, None]) / n
@@ -224,7 +225,7 @@ class _Search:
     def _bound(
         self, box: _Box, multipliers: NDArray, tables: list[tuple[NDArray, float]], tol: float
     ) -> _Bound:
-        """Lower the dual of a box by cuts, from multipliers of the box around it."""
+        """Minimise the dual of a box by cuts, from the multipliers of the enclosing box."""
         low, high = box.low / self.n, box.high / self.n
         upper, seen = self._dual(multipliers, low, high)
         best = _Bound(upper, multipliers, seen[0], [])
@@ -247,7 +248,7 @@ class _Search:
     def _dual(
         self, multipliers: NDArray, low: NDArray, high: NDArray
     ) -> tuple[float, tuple[NDArray, float]]:
-        """Return the dual value, an upper bound on the box, and the table of the rows' maxima."""
+        """Return the dual value, an upper bound on the box, and the table of the row maxima."""
         scores = self.gains + multipliers[self.y]
         z = np.argmax(scores, axis=1)
         mean = multipliers.mean(axis=0)
@@ -261,7 +262,7 @@ class _Search:
     def _combined(
         self, known: list[tuple[NDArray, float]], low: NDArray, high: NDArray
     ) -> tuple[NDArray, NDArray, float, list[tuple[NDArray, float]]] | None:
-        """Return multipliers, mean table and value of the best mixture of tables in the box."""
+        """Return multipliers, mean table, value and tables of the best mixture in the box."""
         tables = np.array([table for table, _ in known])
         sizes, size = tables.sum(axis=1), len(known)
         across = (tables - tables.mean(axis=1, keepdims=True)).reshape(size, -1)
@@ -273,7 +274,7 @@ class _Search:
         lower = np.concatenate([np.zeros(size), [1.0], low])
         upper = np.concatenate([np.ones(size), [1.0], high])
         sense = np.zeros(lower.size, dtype=np.int32)
-        sense[size] = 5  # an equation
+        sense[size] = 5  # equality constraint
         weights, _, flag, info = daqp.solve(hessian, -linear, rows, upper, lower, sense)
         if flag < 0:
             return None
@@ -290,15 +291,15 @@ class _Search:
 
 
 def _whole(counts: NDArray, total: int) -> NDArray:
-    """Return whole numbers near counts, with the same sum."""
+    """Return whole numbers close to the counts, with the same sum."""
     whole = np.floor(counts)
-    most = np.argsort(whole - counts, kind="stable")
-    whole[most[: round(total - whole.sum())]] += 1
+    order = np.argsort(whole - counts, kind="stable")
+    whole[order[: round(total - whole.sum())]] += 1
     return whole.astype(np.intp)
 
 
 def _rank_among_equal(choice: NDArray, k: int) -> NDArray:
-    """Return how many entries before each one are equal to it."""
+    """Return the number of equal entries before each entry."""
     rank = np.empty(choice.size, dtype=np.intp)
     for j in range(k):
         (those,) = np.nonzero(choice == j)

@@ -19,15 +19,15 @@ from volmar.margin.multiway.cluster_sizes import ROUNDING, shares_of_clusters, s
 from volmar.rows import is_in_memory, row_wise
 from volmar.solvers import CuttingPlaneResult
 
-# Clusters from which on cuts are carried over to new labels.
+# Minimum number of clusters for which cuts are carried over to new labels.
 MANY_CLUSTERS = 10
-# Share of the rows that may move while the cuts before are carried over.
-MOST_MOVED = 0.25
-# Offsets of sizes, in units of the margin, that are rounding.
+# Maximum share of rows with new labels for which cuts are carried over.
+MAX_MOVED = 0.25
+# Size offsets below this value, in units of the margin, are rounding.
 OFFSET_ROUNDING = 1e-4
-# Rows that are ranked at a time.
+# Number of rows that are ranked at a time.
 TILE_ROWS = 4096
-# In the place of a rival: all of them, evenly.
+# In place of a rival: all rivals with equal weights.
 EVENLY = -1
 
 
@@ -35,9 +35,9 @@ EVENLY = -1
 class MultiwayHinge:
     r"""The hinge of Crammer and Singer, sum_i p_i max(0, rho - (f_iy - max_r f_ir)), r != y.
 
-    A cut chooses for each row nothing (0) or a rival r (r + 1), and asks for the slack
+    A cut chooses for each row nothing (0) or a rival cluster r (r + 1). It requires the slack
     :math:`\sum_i p_i c_i (\rho - f_{i y_i} + f_{i r_i})`. Scores include the offset
-    :math:`\rho \beta_p`, which is linear in rho: so a cut has
+    :math:`\rho \beta_p`, which is linear in rho, so a cut has
     :math:`m = \sum_i p_i c_i (1 - \beta_{y_i} + \beta_{r_i})`.
     """
 
@@ -54,7 +54,7 @@ class MultiwayHinge:
         return Violated(chosen, self.value(y, chosen), self._mean(lack))
 
     def revised(self, y: NDArray, f: NDArray, rho: float, near: Near, moved: NDArray) -> Violated:
-        """Return `violated` from that of labels which differ for the rows `moved` only."""
+        """Return `violated`, given that of labels which differ only for the rows `moved`."""
         if moved.size == 0:
             return near.violated
         p = 1.0 / y.size if self.shares is None else self.shares[moved]
@@ -69,10 +69,10 @@ class MultiwayHinge:
         return Violated(chosen, m, xi)
 
     def first(self, y: Any, f: Any) -> Violated:  # noqa: ARG002 -- the same at all scores
-        """Return the cut with the largest m: the one violated most where w = 0.
+        """Return the cut with the largest m, which is the most violated one at w = 0.
 
-        Without offsets it is that of all rows and all rivals evenly, whose largest score is above
-        their mean.
+        Without offsets it contains all rows, with all rivals at equal weights: the largest score
+        of the rivals is above their mean.
         """
         beta = self.offsets
         if np.ptp(beta) == 0.0:
@@ -81,7 +81,7 @@ class MultiwayHinge:
         return Violated(chosen, self.value(y, chosen), float("nan"))
 
     def value(self, y: Any, chosen: Any) -> float:
-        """Return m of rows and rivals."""
+        """Return m of the chosen rows and rivals."""
         return self._mean(row_wise(units_of_margin, y, chosen, self.offsets))
 
     def _mean(self, values: NDArray) -> float:
@@ -90,12 +90,12 @@ class MultiwayHinge:
         return float(self.shares @ values)
 
 
-# ------------------------------------------------------------------ of each row
+# ------------------------------------------------------------------ functions of each row
 
 
 def nearest_rival(f: NDArray, y: NDArray) -> NDArray:
     """Return the cluster other than its own for which a row has the largest score."""
-    # So small that the rivals of many cuts can be kept.
+    # A small integer type, because the rivals of many cuts are stored.
     rivals = np.empty(y.size, dtype=np.min_scalar_type(-1 - f.shape[1]))
     for begin in range(0, y.size, TILE_ROWS):
         part = slice(begin, begin + TILE_ROWS)
@@ -106,30 +106,30 @@ def nearest_rival(f: NDArray, y: NDArray) -> NDArray:
 
 
 def short_of_margin(f: NDArray, y: NDArray, rivals: NDArray, rho: float) -> NDArray:
-    """Return by how much the score of a row's own cluster is less than rho above its rival's."""
+    """Return rho minus the lead of each row's own cluster over its rival."""
     rows = np.arange(y.size)
     return rho - f[rows, y] + f[rows, rivals]
 
 
 def rival_if_short(lack: NDArray, rivals: NDArray) -> NDArray:
-    """Return the rival r as r + 1 where a row is inside the margin, 0 elsewhere."""
+    """Return the rival r as r + 1 for rows inside the margin, and 0 for others."""
     return (rivals + 1) * (lack > 0)
 
 
 def all_rivals(y: NDArray) -> NDArray:
-    """Return the mark of all rivals evenly for every row."""
+    """Return the code for all rivals at equal weights, for every row."""
     return np.full(y.size, EVENLY)
 
 
 def rival_of_largest_offset(y: NDArray, beta: NDArray) -> NDArray:
-    """Return the rival r with the largest offset as r + 1 where it adds to m, 0 elsewhere."""
+    """Return the rival r with the largest offset as r + 1 if it increases m, and 0 otherwise."""
     top, second = np.argsort(-beta, kind="stable")[:2]
     rivals = np.where(y == top, second, top)
     return np.where(1.0 - beta[y] + beta[rivals] > 0, rivals + 1, 0)
 
 
 def units_of_margin(y: NDArray, chosen: NDArray, beta: NDArray) -> NDArray:
-    """Return 1 less the offset of a row's own cluster plus that of its rival, 0 without one."""
+    """Return 1 minus the offset of a row's own cluster plus that of its rival; 0 if none."""
     of_rivals = np.append(beta, 0.0)[chosen - 1]
     if (chosen == EVENLY).any():
         evenly = (beta.sum() - beta[y]) / (beta.size - 1)
@@ -140,7 +140,7 @@ def units_of_margin(y: NDArray, chosen: NDArray, beta: NDArray) -> NDArray:
 def cut_coefficients(
     y: NDArray, chosen: NDArray, shares: NDArray | float, k: int, dtype: str
 ) -> NDArray:
-    """Return the share of a row for its own cluster, less that for its rivals, shape (n, k)."""
+    """Return coefficients (n, k): the share of a row for its cluster, negated for its rivals."""
     v = np.zeros((y.size, k), dtype=dtype)
     v[chosen == EVENLY] = -1.0 / (k - 1)
     (some,) = np.nonzero(chosen > 0)
@@ -154,7 +154,7 @@ def cut_coefficients(
 def sparse_cut_coefficients(
     y: NDArray, chosen: NDArray, shares: NDArray | float, k: int, dtype: str
 ) -> sparse.csr_array:
-    """Return `cut_coefficients` of rows with one rival or none, two entries a row."""
+    """Return `cut_coefficients` of rows with at most one rival, with two entries per row."""
     taken = chosen > 0
     (some,) = np.nonzero(taken)
     starts = np.zeros(y.size + 1, dtype=np.int64)
@@ -166,12 +166,12 @@ def sparse_cut_coefficients(
 
 
 def no_scores(y: NDArray, k: int, dtype: str) -> NDArray:
-    """Return zeros for k clusters."""
+    """Return scores of 0 for k clusters."""
     return np.zeros((y.size, k), dtype=dtype)
 
 
 def _with_seeds(f: NDArray, seeds: NDArray) -> NDArray:
-    """Return scores by which rows with a given label stay with it, whatever the offsets are."""
+    """Return scores that keep rows with a given label in its cluster for all offsets."""
     (known,) = np.nonzero(seeds >= 0)
     if known.size == 0:
         return f
@@ -184,31 +184,31 @@ def _with_seeds(f: NDArray, seeds: NDArray) -> NDArray:
 
 @dataclass(frozen=True)
 class MultiwayMarginProblem(MarginProblem):
-    r"""Labels of k clusters by the widest margin, none of which is smaller than a minimum size.
+    r"""The maximum margin problem for k clusters with a minimum size.
 
-    With rows :math:`z_i` centred by their shares :math:`p_i` it is to minimise
+    With rows :math:`z_i` centred by their shares :math:`p_i` it minimises
 
     .. math:: J = \tfrac12 \sum_p \|w_p\|^2 - \rho + C \sum_i p_i
               \max\bigl(0, \rho - (f_{i y_i} - \max_{r \ne y_i} f_{ir})\bigr),
               \qquad f_{ip} = \langle w_p, z_i \rangle + \rho \beta_p
 
-    over w, :math:`\rho \ge 0` and labels y of which every cluster has at least the size s. The
-    offsets :math:`\beta` are given: without them clusters would be cones about the mean, and none
-    could lie at it. The mean score is given with them, so that a balance of mean scores is no
-    constraint, and without the minimum size clusters do empty.
+    over w, :math:`\rho \ge 0` and labels y with clusters of at least the size s. The offsets
+    :math:`\beta` are given: without them clusters would be cones around the mean, and no cluster
+    could contain it. They also determine the mean scores, so a balance of mean scores would be no
+    constraint, and without the minimum size clusters would become empty.
 
-    For given labels J is convex. The labels of given scores are those of the largest total score,
-    :math:`y_i = \arg\max_p f_{ip} + b_p`, with the offsets b of `sized_labels`. Where no cluster
-    is too small b is 0, and relabelling never raises J; elsewhere it may, and the engine takes no
-    step that does. The offsets b belong to the labels and not to the scores of the hinge: so cuts
-    do not depend on them, and a row that is in a cluster for its size only counts as the margin
-    error that it is.
+    For given labels J is convex. The labels for given scores are those with the largest total
+    score, :math:`y_i = \arg\max_p f_{ip} + b_p`, with the offsets b of `sized_labels`. If no
+    cluster is too small, b is 0 and relabelling never raises J. Otherwise it may, and the engine
+    rejects such a step. The offsets b enter the labels but not the scores of the hinge. Cuts
+    therefore do not depend on them, and a row that is in a cluster only because of its minimum
+    size counts as a margin error.
 
-    `min_share` is s, at most 1/k, and `size_shares` are the rows' shares in it (1/n if not given).
-    With a `guide` the labels are those of the largest scores (or, with links, of the lowest hinge)
-    that it allows; its own limits of sizes, where it has any, take the place of `min_share`.
-    `min_m` is the minimum m of the first cut: below 1/C, rho would grow without limit. tau,
-    threshold and balance have their defaults: the problem has no other form.
+    `min_share` is s, at most 1/k, and `size_shares` are the shares of the rows in it (1/n if
+    None). With a `guide` the labels are the allowed ones with the largest scores (or, with links,
+    the lowest hinge); its size limits, if any, replace `min_share`. `min_m` is the minimum m of
+    the first cut: below 1/C, rho would grow without limit. tau, threshold and balance must have
+    their defaults.
     """
 
     min_share: float = 0.0
@@ -217,7 +217,7 @@ class MultiwayMarginProblem(MarginProblem):
 
     @property
     def offsets(self) -> NDArray:
-        """Beta, of shape (k,)."""
+        """Offsets beta of shape (k,)."""
         return self.loss.offsets  # type: ignore[attr-defined]
 
     def _cut(self, labels: Any, violated: Violated) -> MarginCut:
@@ -233,29 +233,30 @@ class MultiwayMarginProblem(MarginProblem):
         return is_hinge and self.space.combines_sparse and is_in_memory(labels)
 
     def violated_by(self, labels: Any, f: Any, rho: float, near: Near) -> Near:
-        """Return the cut that labels violate most: of rows with the same label it is known."""
+        """Return the most violated cut of labels; rows with unchanged labels are reused."""
         if not isinstance(self.loss, MultiwayHinge) or not is_in_memory(f):
             return super().violated_by(labels, f, rho, near)
         (moved,) = np.nonzero(labels != near.labels)
         return Near(labels, self.loss.revised(labels, f, rho, near, moved))
 
     def carried(self, cuts: Sequence[MarginCut], before: Any, now: Near) -> list[MarginCut]:
-        r"""Return cuts of the labels before as cuts of the labels now.
+        r"""Return cuts of the old labels as cuts of the new ones.
 
-        Any choice of rivals makes a valid cut. A row keeps its rival in a cut where it keeps its
-        label, and takes that of the most violated cut of the new labels where it does not. So only
-        rows that moved change a cut,
+        Any choice of rivals is a valid cut. A row that keeps its label keeps its rival in a cut.
+        A row with a new label takes its rival from the most violated cut of the new labels. So
+        only rows with new labels change a cut,
 
         .. math:: a' = a + \sum_{i: y'_i \ne y_i} p_i (v'_i - v_i) z_i,
 
-        which costs their share of a pass, where a new cut costs two. None where many rows moved,
-        of few clusters, which need few cuts, and of rows in blocks, whose rivals are not kept.
+        which takes their share of a pass, while a new cut takes two passes. No cuts are carried if
+        many labels changed, for few clusters, which need few cuts, and for rows in blocks, whose
+        rivals are not stored.
         """
         space, k = self.space, self.offsets.size
         if not (cuts and k >= MANY_CLUSTERS and self._combines_sparse(before)):
             return []
         (moved,) = np.nonzero(before != now.labels)
-        if moved.size > MOST_MOVED * space.n_rows:
+        if moved.size > MAX_MOVED * space.n_rows:
             return []
         if moved.size == 0:
             return list(cuts)
@@ -278,7 +279,7 @@ class MultiwayMarginProblem(MarginProblem):
         ]
 
     def labels(self, f: NDArray) -> NDArray:
-        """Return the cluster of the largest score, the first of several."""
+        """Return the cluster with the largest score, the first of several."""
         return np.argmax(f, axis=1)
 
     def on(self, space: VectorSpace, chosen: NDArray) -> Self:
@@ -293,7 +294,7 @@ class MultiwayMarginProblem(MarginProblem):
         )
 
     def start(self, labels: NDArray) -> NDArray:
-        """Return start labels, from 0."""
+        """Return start labels, numbered from 0."""
         return labels.astype(np.intp)
 
     def zero_scores(self) -> Any:
@@ -302,7 +303,7 @@ class MultiwayMarginProblem(MarginProblem):
         return row_wise(no_scores, space.full(0.0), self.offsets.size, space.dtype.str)
 
     def shifted(self, f: Any, found: CuttingPlaneResult | Plane) -> Any:
-        """Return the scores of w, changed in place, with their offsets."""
+        """Add the offsets to the scores of w in place, and return them."""
         f += (found.rho * self.offsets).astype(f.dtype)
         return f
 
@@ -313,7 +314,7 @@ class MultiwayMarginProblem(MarginProblem):
         look_ahead: Callable[[Any, Any], None],
         last: Plane | None = None,
     ) -> Placed:
-        """Return the scores with their offsets, those that labels go by, and labels."""
+        """Return the scores with their offsets, the offsets that give the labels, and labels."""
         offsets = (found.rho * self.offsets).astype(f.dtype)
         f += offsets
         if self.guide is not None:
@@ -325,7 +326,7 @@ class MultiwayMarginProblem(MarginProblem):
 
         guess = None
         if last is not None:
-            # In units of the margin the offsets of the sizes change little from step to step.
+            # In units of the margin the size offsets change little from step to step.
             guess = last.t / last.rho - self.offsets
             guess = found.rho * np.where(guess > OFFSET_ROUNDING, guess, 0.0)
         sized = sized_labels(f, self.size_shares, self.min_share, ahead, guess)
@@ -340,7 +341,7 @@ class MultiwayMarginProblem(MarginProblem):
     def _placed_by(self, guide: Guide, f: NDArray, rho: float, offsets: NDArray) -> Placed:
         """Return scores and the labels that a guide allows.
 
-        Where the guide limits sizes, its offsets are used in place of those of `sized_labels`.
+        If the guide limits sizes, its offsets are used in place of those of `sized_labels`.
         """
         k = offsets.size
         if has_limits(guide):
@@ -357,9 +358,9 @@ class MultiwayMarginProblem(MarginProblem):
         return Placed(f, offsets + b, y, is_allowed=is_allowed)
 
     def is_first(self, violated: Violated) -> bool:
-        """Tell whether a cut is the first of its labels, too."""
+        """Return whether a cut is also the first cut of its labels."""
         return bool((violated.chosen == EVENLY).all())
 
     def clusters(self, labels: NDArray) -> NDArray:
-        """Return the labels: clusters from 0."""
+        """Return the labels, which are cluster numbers from 0."""
         return labels.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Where to cut a line of scores in two: at the lowest L1 loss, or in the widest gap."""
+"""Rules that cut scores in two: at the lowest L1 loss, or in the widest gap."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# Share of the gap around a cut that the threshold stays away from either row.
+# Minimum distance of the threshold from the two nearest rows, as a share of the gap between them.
 AWAY = 0.1
-# Weights that differ by less are the same; they are sums.
+# Sums of weights that differ by less, relative to the total, are equal.
 ROUNDING = 1e-9
 
 
 class ScoreCut(NamedTuple):
-    """Labels of the two sides of a line of scores: 1 where score + bias > 0."""
+    """Labels of the two sides of a cut of scores: 1 if score + bias > 0."""
 
     labels: NDArray
     bias: float
 
 
 class SortedScores:
-    """Scores in order, with the places where they may be cut.
+    """Sorted scores, with the places where they may be cut.
 
-    Rows of equal scores stay together, and each side has at least the weight `floor`; where no
-    cut does, the most even one is allowed. Rows of weight 0 are on a side but have no say.
+    Rows with equal scores stay together, and each side has at least the weight `floor`. If no cut
+    satisfies this, the most even one is allowed. Rows of weight 0 get a label but have no effect.
     """
 
     def __init__(self, scores: NDArray, weights: NDArray | None, floor: float):
@@ -44,13 +44,13 @@ class SortedScores:
         self.cuts = between[allowed] if allowed.any() else between[[smaller.argmax()]]
 
     def split(self, cut: int, bias: float | None = None) -> ScoreCut:
-        """Return the labels of a cut, with the bias that they allow nearest to `bias`."""
+        """Return the labels of a cut, with the bias nearest to `bias` that gives them."""
         low, high = float(self.values[cut - 1]), float(self.values[cut])
         middle = 0.5 * (low + high)
         if bias is not None:
             room = AWAY * (high - low)
             middle = min(max(-bias, low + room), high - room)
-        # Between neighbours in floating point there is nothing: the threshold is then the lower.
+        # There is no number between neighbours in floating point: use the lower one.
         middle = min(middle, float(np.nextafter(high, low)))
         return ScoreCut((self.scores - middle > 0).astype(np.int64), -middle)
 
@@ -62,22 +62,22 @@ class SortedScores:
         return under + (F[high] - F[at]) - x * (W[high] - W[at])
 
 
-def least_loss_cut(
+def lowest_loss_cut(
     scores: NDArray, weights: NDArray | None, floor: float, bias: float
 ) -> ScoreCut:
     r"""Return the labels that minimise the L1 loss of given scores, over a common bias too.
 
     .. math:: \min_{b, y} \; \sum_i s_i |y_i - g_i - b|, \qquad y_i = \pm 1,
 
-    each side of weight `floor` at least. For a given b the rows above a cut have label 1, and the
-    loss is unimodal in the cut: the best is the sign's, or the nearest that is allowed. In b the
-    minimum is at some y_i - g_i, since everywhere else the loss is linear or has a concave kink.
-    Of equally good biases the nearest to `bias` is taken.
+    where each side has at least the weight `floor`. For a given b the rows above a cut have label
+    1, and the loss is unimodal in the cut: the best cut is at the change of sign, or the nearest
+    one that is allowed. In b the minimum is at some y_i - g_i, since everywhere else the loss is
+    linear or has a concave kink. Of equally good biases the one nearest to `bias` is taken.
     """
     line = SortedScores(scores, weights, floor)
     candidates = np.concatenate([1.0 - line.values, -1.0 - line.values])
-    # Allowed cuts are all places between different scores from the lowest to the highest of them,
-    # and so are the signs' own: where one is not allowed, the next inwards is the best.
+    # The allowed cuts are all places between different scores in a range. If the cut at the change
+    # of sign is outside of it, the nearest end of the range is the best.
     cuts = np.searchsorted(line.values, -candidates, side="right")
     cuts = np.clip(cuts, line.cuts[0], line.cuts[-1])
     losses = line.distances(1.0 - candidates, cuts, line.values.size)

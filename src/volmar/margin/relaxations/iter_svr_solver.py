@@ -1,10 +1,10 @@
-"""Support vector regression on labels that it sets itself: the loop of IterSVR."""
+"""The loop of IterSVR: alternating support vector regression and relabelling."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,34 +22,35 @@ BiasRule = Callable[[NDArray, "NDArray | None", float, float], ScoreCut]
 
 @dataclass(frozen=True, repr=False)
 class IterSVRResult(Result):
-    """Labels that their own regression, cut by the rule, gives back.
+    """Labels that are reproduced by a cut of the scores of their own regression.
 
     Attributes
     ----------
     objective : float
         ``|w|^2 / 2 + C sum_i s_i |y_i - f_i|`` of the last regression.
     gap : float
-        Duality gap of that regression: for its labels no function is better by more. It says
-        nothing about other labels.
+        Duality gap of that regression: for its labels no function is better by more. It is no
+        bound for other labels.
     residuals : mapping
-        "switched": share of the rows' weight that the cut put on another side than the
-        regression's labels; 0 at a fixed point.
+        "switched": share of the weight of the rows for which the cut changed the labels of the
+        regression; 0 at a fixed point.
     history : tuple of float
         Objectives of all regressions.
     labels : ndarray of shape (n,)
-        1 where the score is positive.
+        1 if the score is positive, else 0.
     scores : ndarray of shape (n,)
         <w, z_i> + bias.
     normal : ndarray
-        w, in the form that the space keeps vectors.
+        w, in the vector format of the feature space.
     bias : float
-        Of the rule, for centred rows.
+        Bias set by the rule, for centred rows.
     intercept : float
-        Of the regression.
+        Intercept of the regression.
     n_newton : int
-        Newton steps of all regressions.
+        Number of Newton steps of all regressions.
     """
 
+    _optimum: ClassVar[str] = "the optimum for these labels"
     _signed = ("scores", "normal", "bias", "intercept")
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -80,17 +81,17 @@ def iterate_svr(
 ) -> IterSVRResult:
     """Alternate L1 regression on the labels and labels from the regression's scores.
 
-    `rule` makes a `ScoreCut` of scores <w, z_i>, weights, minimum weight of a side (`floor`), and
-    the regression's bias. With `least_loss_cut` both halves minimise the same objective over
-    labels of at least that weight on each side, so that it never rises (by more than the
-    regressions' gaps) once the labels are among those, where all rows weigh the same (of other
-    weights the sides' sums are coarse); with `widest_gap_cut` it may. `tol` is the relative
-    duality gap of the regressions.
+    `rule` returns a `ScoreCut` for scores <w, z_i>, weights, the minimum weight of a side
+    (`floor`) and the bias of the regression. With `lowest_loss_cut` regression and cut minimise
+    the same objective over labels with at least that weight on each side. If all rows have the
+    same weight, the objective never rises (by more than the gaps of the regressions) once the
+    labels satisfy the minimum; with other weights the possible sums of a side are coarse. With
+    `widest_gap_cut` it may rise. `tol` is the relative duality gap of the regressions.
 
-    CYCLE where labels came back that are not the last: the round of the cycle with the lowest
-    objective is returned. DEGENERATE where a regression is no better than a constant: the round
-    before it is returned, and no labels if it was the first. FAILED where labels stay, but their
-    regression missed `tol`.
+    The status is CYCLE if earlier labels recur; the round of the cycle with the lowest objective
+    is returned. It is DEGENERATE if a regression is no better than a constant; the previous round
+    is returned, or no labels if it was the first. It is FAILED if the labels no longer change, but
+    their regression did not reach `tol`.
     """
     given = (np.asarray(labels) > 0).astype(np.int64)
     seen: set[bytes] = set()
@@ -153,10 +154,10 @@ def _result(
 def _is_constant(
     fit: L1RegressionResult, labels: NDArray, weights: NDArray | None, C: float, tol: float
 ) -> bool:
-    """Whether the constant of the larger side's label is as good as the regression, to `tol`.
+    """Return whether a constant, the label of the larger side, is as good as the regression.
 
-    So it is at every C where the smaller side's mean is a mean of rows of the larger one, none
-    of which counts more than it would on the smaller side: the median sees no more of them.
+    This is the case at every C if the mean of the smaller side is also a weighted mean of rows of
+    the larger side, in which no row counts more than it would in the mean of the smaller side.
     """
     share = float(np.average(labels, weights=weights))
     total = float(labels.size if weights is None else weights.sum())

@@ -1,14 +1,15 @@
-r"""Labellings that a weighting of the rows tells apart best: the cuts of LGMMC.
+r"""Search for violated labellings: the cuts of LGMMC.
 
-For weights alpha of the rows the labelling violated most maximises the convex function
+For weights alpha of the rows the most violated labelling maximises the convex function
 |sum_i alpha_i y_i z_i|^2 over y in {-1, 1}^n with |sum_i y_i| at most a limit. That is NP-hard.
 Its linearisation at a labelling, sum_i y_i alpha_i <z_i, v> with v = sum_j alpha_j y_j z_j, is
-maximised by sorting, and what maximises it is never worse than where it was linearised.
+maximised by sorting. The maximiser is never worse than the labelling of the linearisation.
 
-A row of weight w_i stands for w_i copies on one side: alpha_i is their sum, alpha_i / w_i that of
-one of them, and the limit is that of |sum_i w_i y_i|. Where it binds, the linearisation is a
-knapsack problem, NP-hard itself. Sorting by alpha_i f_i / w_i solves its relaxation, in which one
-row is cut in two. That row, and others for which there is no room, change sides whole.
+A row of weight w_i represents w_i copies with the same label: alpha_i is their sum, alpha_i / w_i
+that of a single copy, and the limit applies to |sum_i w_i y_i|. If it binds, the linearisation is
+a knapsack problem, which is NP-hard itself. Sorting by alpha_i f_i / w_i solves its relaxation, in
+which one row is split between the sides. That row, and others that do not fit, change sides as a
+whole.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from volmar._eigen import eigsh
 from volmar.margin.feature_space.space import VectorSpace
 
 MAX_STEPS = 100
-# Share of a square below which a rise is rounding.
+# A relative rise of a square below this is rounding.
 ROUNDING = 1e-9
-# Share by which the eigenvalue bound is widened, and residual of its eigenvector: far smaller, for
-# a residual of the former size hides larger eigenvalues where many are alike.
+# Relative increase of the eigenvalue bound for safety, and residual of its eigenvector. The
+# residual is much smaller: a larger one could miss larger eigenvalues if many are similar.
 WIDENING, RESIDUAL = 1e-3, 1e-6
-# Rows up to which the eigenvalue is LAPACK's.
+# Maximum number of rows for which the eigenvalue is computed by LAPACK.
 DENSE = 50
 
 
@@ -47,30 +48,32 @@ def balanced_labels(
 ) -> NDArray:
     """Return the labels y, ``|sum(y)| <= limit``, that maximise sum_i y_i alpha_i f_i.
 
-    Signs of f where they are balanced; otherwise the rows that cost least change sides. Rows with
-    an alpha of 0 cost nothing and go first, those nearest to zero before others.
+    These are the signs of f if they are balanced; otherwise the rows with the lowest cost change
+    sides. Rows with an alpha of 0 have no cost and change first, those nearest to zero before
+    others.
 
-    With weights of the rows ``|sum(weights * y)| <= limit``. Where that binds, the labels fall
-    short of the maximum by 2 alpha_i |f_i| at most, of the row that the relaxation cuts in two.
+    With weights of the rows, the constraint is ``|sum(weights * y)| <= limit``. If it binds, the
+    labels are below the maximum by at most 2 alpha_i |f_i|, for the row i that the relaxation
+    splits.
     """
     if weights is not None:
         return _balanced_by_weight(f, alpha, limit, weights)
     n, allowed = f.size, int(limit)
     n_positive = int(np.count_nonzero(f > 0))
-    fewest, most = (n - allowed + 1) // 2, (n + allowed) // 2
-    if fewest <= n_positive <= most:
+    low, high = (n - allowed + 1) // 2, (n + allowed) // 2
+    if low <= n_positive <= high:
         return np.where(f > 0, 1, -1).astype(np.int8)
     order = np.lexsort((f, alpha * f))
     y = np.full(n, -1, dtype=np.int8)
-    y[order[n - min(max(n_positive, fewest), most) :]] = 1
+    y[order[n - min(max(n_positive, low), high) :]] = 1
     return y
 
 
 def _balanced_by_weight(f: NDArray, alpha: NDArray, limit: float, weights: NDArray) -> NDArray:
-    """Return signs of f, less the rows that the heavier side has no room for.
+    """Return signs of f, except for rows that do not fit on the heavier side.
 
-    One of those did not fit, so that more than `room` less its own weight is left on that side:
-    enough, for the limit is no less than any row's weight.
+    Because one of them did not fit, the side has more weight than `room` minus the weight of that
+    row. This is enough, because the limit is at least the weight of any row.
     """
     y = np.where(f > 0, 1, -1).astype(np.int8)
     excess = float(weights @ y)
@@ -79,7 +82,7 @@ def _balanced_by_weight(f: NDArray, alpha: NDArray, limit: float, weights: NDArr
     side = 1 if excess > 0 else -1
     room = 0.5 * (float(weights.sum()) + limit)
     rows = np.flatnonzero((y == side) & (weights > 0))
-    # What a row of weight 1 costs on the other side; the most expensive stay, as many as fit.
+    # Cost per weight of changing sides. The rows with the highest cost stay, as many as fit.
     height = side * f[rows]
     left = rows[np.lexsort((height, alpha[rows] / weights[rows] * height))[::-1]]
     y[rows] = -side
@@ -101,8 +104,8 @@ def climb(
 ) -> Labelling:
     """Relabel by sorting until the square stops rising; never worse than the start.
 
-    `limit`, the maximum of ``|sum(y)|``, is at least 1 where n is odd; with weights it is that of
-    ``weights * y``, and at least the largest of them.
+    `limit`, the maximum of ``|sum(y)|``, must be at least 1 if n is odd. With weights it is the
+    maximum of ``|sum(weights * y)|``, and must be at least the largest weight.
     """
     best = measure(source, alpha, y)
     for _ in range(MAX_STEPS):
@@ -117,7 +120,7 @@ def climb(
 
 
 def measure(source: VectorSpace, alpha: NDArray, y: NDArray) -> Labelling:
-    """Return a labelling with its vector: one pass."""
+    """Return a labelling with its vector, in one pass."""
     vector = source.vector((alpha * y).astype(source.dtype, copy=False))
     return Labelling(y, vector, float(source.inner(vector, [vector])[0]))
 
@@ -129,11 +132,12 @@ def largest_possible_square(
 
     By the inequality of Cauchy and Schwarz, with weights alpha of sum 1,
     :math:`|\sum_i \alpha_i y_i z_i|^2 = \max_{|u|=1} (\sum_i \alpha_i y_i z_i'u)^2 \le
-    \max_{|u|=1} \sum_i \alpha_i (z_i'u)^2`, the largest eigenvalue of the weighted covariance. It
-    is the same where a row shares its alpha among copies, which may then have any labels. For
-    many rows it comes from Lanczos iterations with a random start, and is widened by a thousandth:
-    an eigenvalue beyond that has a share of a thousandth at most in the vector found, although
-    the iterations enlarge its share in the start. Infinity where they do not converge.
+    \max_{|u|=1} \sum_i \alpha_i (z_i'u)^2`,
+    the largest eigenvalue of the weighted covariance. It does not change if a row is replaced by
+    copies that share its alpha, which may then have any labels. For many rows it is found by
+    Lanczos iterations with a random start, and increased by a thousandth: a larger eigenvalue
+    would have a share of at most a thousandth in the vector found, although the iterations
+    increase its share in the start. Infinity is returned if they do not converge.
     """
     rows = np.flatnonzero(alpha > 0)
     root = np.sqrt(alpha[rows])

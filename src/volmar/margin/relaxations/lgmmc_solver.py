@@ -1,10 +1,10 @@
-"""Label generation: the convex hull of all balanced labellings, a labelling at a time."""
+"""Label generation: optimisation over the convex hull of all balanced labellings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,59 +22,63 @@ from volmar.solvers import Result, Status
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 from volmar.solvers.label_kernel_svm import LabelKernelResult, solve_label_kernel_svm
 
-# Krylov vectors of the first subspace, which grows by the normals of the labellings.
+# Number of Krylov vectors of the first subspace, which grows by the normals of the labellings.
 FIRST_BASIS = 12
 MAX_WIDENINGS = 20
-# Rounds without weight after which a labelling is dropped.
+# A labelling is dropped after this many rounds without weight.
 IDLE_ROUNDS = 3
-# Searches in vain before the end: one alone misses violated labellings where many are alike.
+# Number of unsuccessful searches before the end. A single search can miss violated labellings if
+# many are similar.
 SEARCHES = 5
-# Shares of the tolerance left to the programme in the subspace, and to the subspace.
+# Shares of the tolerance for the programme in the subspace, and for the subspace itself.
 IN_SUBSPACE, OF_SUBSPACE = 0.1, 0.3
 
 
 @dataclass(frozen=True, repr=False)
 class LabelGenerationResult(Result):
-    """The relaxation over the labellings generated, and the labels read from it.
+    """Solution of the relaxation over the labellings generated, and labels from it.
 
     Attributes
     ----------
     objective : float
-        Primal value over the labellings generated: a certified upper bound of the relaxation's
-        value, for more labellings can only lower it.
+        Primal value over the labellings generated: a certified upper bound of the value of the
+        relaxation, because more labellings can only lower it.
     gap : float
-        `objective` less `bound`: certified from both sides.
+        `objective` minus `bound`, both of which are certified.
     residuals : mapping of str to float
-        Relative to the objective: ``"master gap"``, certified, how far the labellings generated
-        are from their own optimum; ``"violation"``, how far the worst labelling *found* would
-        lower it. Finding the worst is NP-hard, so that a violation of 0 is no proof.
+        Relative to the objective: ``"master gap"``, the certified distance to the optimum over the
+        labellings generated, and ``"violation"``, the amount by which the most violated labelling
+        *found* would lower the objective. The most violated one of all is NP-hard to find, so a
+        violation of 0 is not a proof.
     bound : float
         Certified lower bound of the relaxation, and so of the problem over single labellings: the
         eigenvalue bound of `largest_possible_square` at `alpha`.
     labels : ndarray of shape (n,)
-        1 where the score, or with ``reading="eigenvector"`` the entry of the leading eigenvector
-        of the mixture, is positive.
+        1 if the score is positive, else 0. With ``reading="eigenvector"``, the signs of the
+        leading eigenvector of the mixture.
     scores : ndarray of shape (n,)
-        f_i = <w, z_i>, of (weighted) mean 0 where rows are centred.
+        f_i = <w, z_i>. Their (weighted) mean is 0 if rows are centred.
     normal : object
-        w, in the form that the source keeps vectors.
+        w, in the vector format of the source.
     rho : float
-        Margin of w for its own labels, in units of the scores.
+        Margin of w for the labels of its scores, in units of the scores.
     labelled_objective : float
-        Value of the problem at `labels`, w scaled best. No labelling has a value below `bound`.
+        Value of the problem at `labels` and the best length of w. No labelling has a value below
+        `bound`.
     weights : ndarray of shape (T,)
-        mu of the labellings kept, largest first.
+        Weights mu of the labellings kept, largest first.
     alpha : ndarray of shape (n,)
-        Dual weights of the rows, of sum 1; rows outside the margin have none.
+        Dual weights of the rows. Their sum is 1, and those of rows outside the margin are 0.
     n_labellings : int
-        Labellings generated, those dropped since included.
+        Number of labellings generated, including those dropped later.
     rank_share : float
-        Largest eigenvalue of sum_t mu_t y_t y_t', over n (between the roots of the rows' shares,
-        where they weigh differently): 1 where the relaxation is one labelling.
+        Largest eigenvalue of sum_t mu_t y_t y_t' divided by n (scaled by the roots of the rows'
+        shares if weights differ). It is 1 if the solution is a single labelling.
     n_passes : int
-        Products with the data.
+        Number of products with the data.
     """
 
+    _optimum: ClassVar[str] = "the optimum of the relaxation"
     _signed = ("scores", "normal")
 
     bound: float = -np.inf
@@ -103,32 +107,33 @@ def generate_labels(
     reading: str = "margin",
     from_graph: bool = False,
 ) -> LabelGenerationResult:
-    r"""Solve the relaxation by cutting planes, and read labels from it.
+    r"""Solve the relaxation by cutting planes, and derive labels from it.
 
-    With centred rows :math:`z_i` of weights :math:`w_i` and B the labellings with
-    :math:`|\sum_i w_i y_i|` at most `limit`,
+    With centred rows :math:`z_i` of weights :math:`w_i` and the set B of labellings with
+    :math:`|\sum_i w_i y_i|` at most `limit`, the relaxation is
 
     .. math:: \max_{\alpha \ge 0, 1'\alpha = 1} \min_{y \in B} \;
               -\tfrac12 \Big|\sum_i \alpha_i y_i z_i\Big|^2
               - \frac{1}{2C} \sum_i \frac{\alpha_i^2}{w_i} .
 
-    Every round solves it over the labellings so far (`solve_label_kernel_svm`, whose weights mu
-    are a point of the convex hull of all yy'), and looks for a labelling that violates it.
+    Every round solves it over the labellings generated so far (`solve_label_kernel_svm`, whose
+    weights mu are a point of the convex hull of all yy'), and searches for a violated labelling.
 
-    The programme is solved in a subspace of the feature space, which is widened by the true
-    normals until the whole space agrees: a point of the subspace is one of the whole space, so
-    that its primal value is an upper bound there; the dual value is taken with the true normals.
+    The programme is solved in a subspace of the feature space, to which the true normals are added
+    until the gap in the whole space is small. A point of the subspace is also one of the whole
+    space, so its primal value is an upper bound there. The dual value is computed with the true
+    normals.
 
-    Rows of weight 0 are labelled, and nothing else depends on them. `limit` is at least 1 where n
-    is odd and all weigh alike, the largest weight where they do not: every order of the rows can
-    be cut that evenly. `start` are labels, 0 or 1, from which the first labelling is found;
-    `n_init` is the number of starts of each search for a violated one. The rounds, at most
-    `max_iter`, end where violation and gap, relative to the objective, are at most `tol`.
+    Rows of weight 0 get labels but have no other effect. `limit` must be at least 1 if n is odd
+    and all weights are equal, and at least the largest weight otherwise: every order of the rows
+    can be cut that evenly. `start` holds labels 0 or 1, from which the first labelling is found.
+    `n_init` is the number of starts of each search for a violated labelling. The rounds, at most
+    `max_iter`, end once violation and gap, relative to the objective, are at most `tol`.
 
-    `reading` is how labels are found: "margin", the signs of the scores with the widest margin, or
-    "eigenvector", the signs of the leading eigenvector of the mixture. `from_graph` adds starts:
-    the sides of the axes of the kernel's graph (`KernelSpace.graph_axes`). Narrow kernels need
-    them, whose best labellings are far from those that random directions lead to.
+    `reading` sets how labels are found: "margin", the signs of the scores with the widest margin,
+    or "eigenvector", the signs of the leading eigenvector of the mixture. `from_graph` adds starts
+    from the axes of the kernel's graph (`KernelSpace.graph_axes`). Narrow kernels need them,
+    because their best labellings are far from those found from random directions.
     """
     search = _Search(source, C, limit, n_init, tol, np.random.default_rng(seed))
     search.reading, search.from_graph = reading, from_graph
@@ -145,7 +150,7 @@ def generate_labels(
 
 
 def row_weights(source: VectorSpace) -> NDArray | None:
-    """Return weights of the rows of a source, of mean 1 over those that have one; None for 1."""
+    """Return row weights with mean 1 over rows of positive weight; None if all are equal."""
     if source.shares is None:
         return None
     return source.shares * np.count_nonzero(source.shares)
@@ -170,7 +175,7 @@ class _Search:
             raise NotAGramMatrixError("a random combination of the rows has no length")
         n = source.n_rows
         self.weights = row_weights(source)
-        # The rows that weigh, all that the programme is about.
+        # Rows with positive weight; the programme contains only these.
         self.rows: Any = slice(None) if self.weights is None else np.flatnonzero(self.weights)
         self.kept_weights = None if self.weights is None else self.weights[self.rows]
         self.alpha = np.full(n, 1.0 / n) if source.shares is None else source.shares
@@ -195,9 +200,9 @@ class _Search:
     # ------------------------------------------------------------------ new labellings
 
     def find_violated(self) -> Labelling | None:
-        """Return a labelling violated beyond `tol`, None where several searches find none."""
+        """Return a labelling violated by more than `tol`; None if several searches find none."""
         self.violation = 0.0
-        # Climbed in the whole space: the subspace lacks directions in which their sides differ.
+        # Graph starts climb in the whole space: the subspace lacks directions that separate them.
         graph_starts = self._graph_starts() if self.from_graph else []
         for _ in range(SEARCHES):
             candidates = [self._climb(self.space, y) for y in self._starts()]
@@ -217,7 +222,7 @@ class _Search:
         return None
 
     def found_from(self, labels: NDArray) -> Labelling:
-        """Return the labelling that a climb from labels, as balanced as they must be, leads to."""
+        """Return the labelling found by a climb from the given labels, balanced if necessary."""
         return self._climb(self.source, self._sides(np.where(labels > 0, 1.0, -1.0)))
 
     def _climb(self, source: VectorSpace, y: NDArray) -> Labelling:
@@ -227,7 +232,7 @@ class _Search:
         return balanced_labels(f, self.alpha, self.limit, self.weights)
 
     def _starts(self) -> Iterator[NDArray]:
-        """Yield labels: those in use, the sides of the weighted principal axis, random sides."""
+        """Yield labels: those in use, sides of the weighted principal axis, and random sides."""
         F = self.space.features
         values, axes = np.linalg.eigh((F * self.alpha[:, None]).T @ F)
         in_use = [self.kept[t].y for t in np.argsort(-self.mu) if self.mu[t] > 0]
@@ -240,7 +245,7 @@ class _Search:
             yield self._sides(F @ direction)
 
     def _graph_starts(self) -> list[NDArray]:
-        """Return the sides of each axis of the kernel's graph, and its halves."""
+        """Return the signs of each axis of the kernel's graph, and its halves at the median."""
         axes = self.source.graph_axes()
         centers = np.median(axes[self.rows], axis=0) if axes.size else 0.0
         return [self._sides(f) for f in np.hstack([axes, axes - centers]).T]
@@ -281,7 +286,7 @@ class _Search:
         self.lower = self._value(max(labelling.square for labelling in self.kept))
 
     def _widen(self) -> bool:
-        """Widen the subspace by the true normals of the labellings that count."""
+        """Add the normals of labellings with weight, or the largest square, to the subspace."""
         top = max(labelling.square for labelling in self.kept)
         new = [
             self.space.add(labelling.vector)
@@ -326,7 +331,7 @@ class _Search:
         )
 
     def _read(self, w: Any) -> tuple[Any, NDArray, float, float]:
-        """Return a normal with its scores, its margin and the value of the problem there."""
+        """Return a normal with its scores, its margin and the value of the problem."""
         f = self.source.scores(w)
         square = float(self.source.inner(w, [w])[0])
         sizes = np.abs(f[self.rows]).astype(np.float64)
@@ -335,7 +340,7 @@ class _Search:
     def _read_eigenvector(
         self, kept: list[Labelling], normals: list[Any], mixture: NDArray
     ) -> tuple[Any, NDArray, float, float, NDArray]:
-        """Return the normal of the mixture with its scores and its margin, a value, and labels.
+        """Return the normal of the mixture, its scores and margin, a value, and labels.
 
         Labels are the signs of the leading eigenvector of the mixture, and the value is that of
         the problem with these labels, over normals in the subspace.
@@ -358,15 +363,15 @@ def _rank_one(
 ) -> tuple[NDArray, float]:
     """Return c with u = sum_t c_t y_t leading in sum_t mu_t y_t y_t', and its share of the trace.
 
-    By the eigenproblem of the T x T matrix sqrt(mu_t mu_s) y_t'y_s, a weighted sum over the rows.
-    The normal of the mixture is sum_i alpha_i u_i z_i = sum_t c_t v_t, the normal of the labelling
-    where there is one only.
+    It solves the eigenproblem of the T x T matrix sqrt(mu_t mu_s) y_t'y_s, a weighted sum over the
+    rows. The normal of the mixture is sum_i alpha_i u_i z_i = sum_t c_t v_t, which is the normal
+    of the labelling if there is only one.
     """
     Y = np.array([labelling.y for labelling in kept], dtype=np.float64)
     root, w = np.sqrt(mu), np.ones(Y.shape[1]) if weights is None else weights
     values, vectors = np.linalg.eigh(np.outer(root, root) * ((Y * w) @ Y.T) / w.sum())
     c = root * vectors[:, -1]
-    # Of either sign: the first labelling keeps its own.
+    # The sign is arbitrary; choose it so that the first labelling keeps its sign.
     return c * np.sign(c[0] or 1.0), float(values[-1])
 
 
@@ -376,7 +381,7 @@ def _own_margin(
     """Return the best margin of scores for their own labels, and the objective at the best length.
 
     With |w| = 1, at length s and margin s r the objective is s^2 (1 + C sum (r - |f_i|)_+^2) / 2 -
-    s r: the best s leaves -r^2 / (2 + 2 C sum (r - |f_i|)_+^2), least where
+    s r. At the best s it is -r^2 / (2 + 2 C sum (r - |f_i|)_+^2), which is minimal at
     C sum (r - |f_i|)_+ |f_i| = 1. The sums are weighted.
     """
     if not square > 0.0 or not sizes.any():
