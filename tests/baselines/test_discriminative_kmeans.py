@@ -1,4 +1,4 @@
-"""Discriminative k-means: the paper's kernel, its figures, linear maps."""
+"""Discriminative k-means: the paper's kernel, its results, linear maps."""
 
 import numpy as np
 import pytest
@@ -39,8 +39,8 @@ def test_same_as_kernel_kmeans_on_the_n_by_n_kernel(seed):
     rng = np.random.default_rng(seed)
     n, k, reg = int(rng.integers(10, 60)), int(rng.integers(2, 5)), 10.0 ** rng.uniform(-3, 2)
     X = rng.standard_normal((n, int(rng.integers(1, 6))))
-    # Each row starts with the nearest of k rows, so that no cluster runs empty on the way: what
-    # each of the two does about that is its own affair.
+    # Each row starts with the nearest of k rows, so that no cluster becomes empty: the two
+    # implementations handle empty clusters differently.
     start = ((X[:, None] - X[rng.permutation(n)[:k]]) ** 2).sum(axis=2).argmin(axis=1)
     model = DiscriminativeKMeans(k, reg=reg, init=start).fit(X)
     kernel = KernelKMeans(k, kernel="precomputed", init=start).fit(paper_kernel(X, n * reg))
@@ -85,7 +85,7 @@ def test_large_reg_is_kmeans_and_no_reg_forgets_linear_maps(rng):
 
 
 def test_whitening_takes_any_units(rng):
-    """A column in units of 1e-9 of another, and two columns that depend on each other."""
+    """A column in units of 1e-9 of another, and two linearly dependent columns."""
     X = rng.standard_normal((50, 4))
     X[:, 3] = 1 - X[:, 2]
     X *= [1e9, 1.0, 1.0, 1.0]
@@ -98,7 +98,7 @@ def test_whitening_takes_any_units(rng):
 @pytest.mark.parametrize(
     ("name", "percent"), [("breast-with-id", 3.81), ("satellite-1v2", 4.07), ("letter-AvB", 5.59)]
 )
-def test_figures_of_the_mspc_paper(name, percent):
+def test_errors_of_the_mspc_paper(name, percent):
     """Table 2: start by k-means, reg by the labels. To one row: 3.66 on breast, 5.53 printed."""
     data = load(name, scale="symmetric")
     errors = [

@@ -48,7 +48,7 @@ def test_objective_falls_to_a_fixed_point(seed):
     checked = result.check(problem)
     assert checked.objective == pytest.approx(result.objective, rel=1e-9, abs=1e-9)
     assert checked.is_stationary(0.0)
-    assert not checked.is_certified(1.0)  # no bound says how far from the best labels it is
+    assert not checked.is_certified(1.0)  # there is no bound on the distance from the best labels
     again = kernel_kmeans(problem, result.labels, k)
     np.testing.assert_array_equal(again.labels, result.labels)
 
@@ -186,9 +186,9 @@ def test_equal_rows_are_one_cluster():
     assert model.objective_ == pytest.approx(0.0)
 
 
-def test_rows_that_a_kernel_does_not_tell_apart_are_said():
+def test_rows_that_a_kernel_does_not_distinguish_are_reported():
     X = np.random.default_rng(0).standard_normal((6, 2))
-    with pytest.warns(ConvergenceWarning, match="fewer different rows than n_clusters=2"):
+    with pytest.warns(ConvergenceWarning, match="fewer distinct rows than n_clusters=2"):
         model = KernelKMeans(kernel=lambda a, b: np.ones((len(a), len(b))), random_state=0).fit(X)
     assert set(model.labels_) == {0}
     assert model.result_.status is Status.DEGENERATE
@@ -197,11 +197,11 @@ def test_rows_that_a_kernel_does_not_tell_apart_are_said():
 
 
 def test_means_that_no_row_is_nearest_to_are_no_clusters():
-    # Two different rows to this kernel, in four clusters of the start.
+    # Two distinct rows with this kernel, in four clusters of the start.
     K = np.kron(np.eye(2), np.ones((4, 4)))
     start = np.array([0, 1, 0, 1, 2, 3, 2, 3])
     model = KernelKMeans(4, kernel="precomputed", init=start)
-    with pytest.warns(ConvergenceWarning, match="fewer different rows than n_clusters=4"):
+    with pytest.warns(ConvergenceWarning, match="fewer distinct rows than n_clusters=4"):
         model.fit(K)
     np.testing.assert_array_equal(model.labels_, np.repeat([0, 1], 4))
     assert model.decision_function(K).shape == (8,)
@@ -243,7 +243,7 @@ def test_scale_does_not_matter(rng, scale):
         ({"gamma": -1.0}, ValueError, "gamma must be greater than 0, got -1"),
         ({"gamma": "automatic"}, ValueError, "gamma must be a positive number"),
         ({"init": "pca"}, ValueError, "init must be one of 'auto', 'k-means"),
-        ({"init": [0, 1]}, ValueError, "init must hold one label a row"),
+        ({"init": [0, 1]}, ValueError, "init must hold one label per row"),
         ({"kernel": "gauss"}, ValueError, "kernel='gauss' is not known"),
         ({"n_clusters": 40}, ValueError, "n_clusters=40 is more than the number of rows"),
         ({"kernel": "precomputed"}, ValueError, "must be square"),
@@ -269,8 +269,8 @@ def test_memory_is_checked_first(monkeypatch, rng):
 @pytest.mark.parametrize(
     ("kernel", "error", "message"),
     [
-        (lambda a, b: np.full((len(a), len(b)), np.nan), ValueError, "gives NaN or infinite"),
-        (lambda a, b: (a @ b.T).astype(complex), TypeError, "complex128; it must return real"),
+        (lambda a, b: np.full((len(a), len(b)), np.nan), ValueError, "has NaN or infinite"),
+        (lambda a, b: (a @ b.T).astype(complex), TypeError, "complex128. It must return real"),
         (lambda a, b: np.triu(a @ b.T), ValueError, "kernel matrix must be symmetric"),
     ],
 )

@@ -101,7 +101,7 @@ def test_units_do_not_matter_from_given_labels(seed, n_clusters):
 
 
 def test_the_start_depends_on_units(rng):
-    """What invariance does not cover: k-means on the features as given."""
+    """The start, k-means on the features as given, is not invariant."""
     X = rng.standard_normal((200, 2))
     X[:100, 0] += 12
     X[::2, 1] += 8  # a second pair of groups: either pair is a fixed point

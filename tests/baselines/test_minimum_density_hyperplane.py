@@ -13,7 +13,7 @@ from volmar.solvers.hyperplane_density import HEIGHT
 
 
 def two_groups(rng, n=600, d=20, share=0.5, apart=6.0):
-    """Return rows of which one column has two groups, and the group of each."""
+    """Return rows with two groups in one column, and the group of each row."""
     y = (np.arange(n) < share * n).astype(int)
     X = rng.standard_normal((n, d))
     X[:, d // 2] += apart * y
@@ -111,7 +111,7 @@ def test_many_rows_are_searched_by_a_sample(rng):
 
 
 def test_columns_of_few_values_do_not_win(rng):
-    """Two binary columns have empty gaps; that of the groups is the one to find."""
+    """Two binary columns have empty intervals; the one between the groups should be found."""
     X, y = two_groups(rng, n=1500, d=6)
     X[:, :2] = rng.integers(0, 2, (1500, 2))
     model = MinimumDensityHyperplane(random_state=0).fit(X)
@@ -171,7 +171,7 @@ def test_few_iterations_are_reported(rng):
         ({"max_iter": 0}, "max_iter"),
         ({"tol": 0.0}, "tol"),
         ({"init": "k-means"}, "init"),
-        ({"init": np.zeros(3)}, "one label a row"),
+        ({"init": np.zeros(3)}, "one label per row"),
         ({"min_cluster_size": 0.7}, "min_cluster_size"),
     ],
 )

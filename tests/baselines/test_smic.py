@@ -54,7 +54,7 @@ def groups(rng, k=2, size=40, apart=8.0):
 @quick
 @given(seed=seeds, k=st.integers(1, 4))
 def test_objective_is_the_optimum_of_equation_16(seed, k):
-    """No orthonormal vectors give more information, and the eigenvectors give what is reported."""
+    """No orthonormal vectors give more information, and the eigenvectors give that reported."""
     rng = np.random.default_rng(seed)
     n = 12
     K = spd_kernel(rng, n)
@@ -148,7 +148,7 @@ def test_the_diagonal_moves_eigenvalues_and_not_labels(rng):
 
 
 def test_eigenvalues_of_a_bipartite_graph_are_the_largest_not_the_furthest():
-    """Eq. (17) asks for K^2; at -lambda_1 it would part every row from its neighbours."""
+    """Eq. (17) uses K^2; at -lambda_1 it would separate every row from its neighbours."""
     n = 40
     ring = sparse.diags_array([np.ones(n - 1)] * 2, offsets=[-1, 1], format="csr")
     exact = linalg.eigvalsh(ring.toarray())
@@ -171,7 +171,7 @@ def test_entries_that_are_rounding_are_zeros():
     vectors = np.array([[0.8, 1e-17], [0.6, -1e-16], [1e-15, 1.0]])
     shares = positive_shares(vectors, np.zeros(2))
     assert (shares[[2, 0, 1], [0, 1, 1]] == 0).all()
-    # A vector that is known to 1e-4 says nothing of smaller entries.
+    # Smaller entries of a vector with an error of 1e-4 are not meaningful.
     assert positive_shares(np.array([[1.0], [1e-5]]), np.array([1e-4]))[1, 0] == 0
 
 
@@ -185,7 +185,7 @@ def test_every_row_of_a_connected_graph_has_a_positive_value(seed, k):
 
 
 def test_rows_without_a_positive_value_take_the_largest():
-    """Clipped, both values of row 2 are zero, and argmax would say cluster 0."""
+    """Clipped, both values of row 2 are zero, and argmax would return cluster 0."""
     vectors = np.array([[0.9, -0.1], [-0.1, 0.9], [-0.3, -0.1]])
     W = np.ones((3, 3))
     problem = KernelSpectrum(Graph(W, None), np.array([3.0, 2.0, 1.0]), vectors, np.zeros(2))
@@ -305,7 +305,7 @@ def test_data_with_classes():
     X, y = make_two_gaussians(300, random_state=0)
     model = SMIC().fit(X)
     X_new, y_new = make_two_gaussians(200, random_state=1)
-    # Classes, not clusters up to a swap: labels of new rows are those of the old ones.
+    # Compared without matching clusters: labels of new rows are those of the old ones.
     swapped = int(np.mean(model.labels_ == y) < 0.5)
     assert np.mean(model.predict(X_new) == (y_new ^ swapped)) > 0.98
 
@@ -340,7 +340,7 @@ def test_remark_2_of_jmlr(rng):
         posterior = fit_quietly(SMIC(affinity="precomputed"), K)
         n_differ += clustering_error(posterior.labels_, model.labels_) > 0
     assert n_differ > 0
-    with pytest.raises(ValueError, match="rounding='difference' is a rule for two clusters"):
+    with pytest.raises(ValueError, match="rounding='difference' is defined for two clusters only"):
         SMIC(3, rounding="difference").fit(rng.standard_normal((20, 2)))
     with pytest.raises(ValueError, match="rounding must be one of"):
         SMIC(rounding="random").fit(rng.standard_normal((20, 2)))
@@ -348,7 +348,7 @@ def test_remark_2_of_jmlr(rng):
 
 @pytest.mark.parametrize("rounding", ["posterior", "difference"])
 def test_rows_that_coincide_are_in_one_cluster(rng, rounding):
-    """The graph of nearest neighbours gives one of ten copies the edge to the other point."""
+    """In the graph of nearest neighbours, one of ten copies has the edge to the other point."""
     X = np.repeat([[0.0, 1.0], [1.0, 0.2]], 10, axis=0)
     model = SMIC().fit(X)
     assert clustering_error(np.repeat([0, 1], 10), model.labels_) == 0
@@ -371,5 +371,5 @@ def test_an_eigenvector_of_copies_alone_is_said():
     with pytest.warns(UserWarning, match="Only 1 of n_clusters=2 clusters have rows"):
         result = information_maximization(problem)
     assert result.status is Status.DEGENERATE
-    assert "nothing apart but rows that coincide" in problem.words(0)
+    assert "only separates identical rows" in problem.words(0)
     np.testing.assert_array_equal(result.labels, 0)

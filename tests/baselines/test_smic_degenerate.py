@@ -42,7 +42,7 @@ def test_more_components_than_clusters_are_degenerate():
         model = SMIC(affinity="precomputed").fit(W)
     assert len(said) == 1
     assert model.result_.status is Status.DEGENERATE
-    # The third component is out of sight: cluster 0, not what rounding says.
+    # All eigenvectors are zero on the third component: cluster 0, not decided by rounding.
     np.testing.assert_array_equal(model.labels_, np.repeat([0, 1, 0], [6, 5, 4]))
     np.testing.assert_array_equal(model.predict(W), model.labels_)
     three = SMIC(3, affinity="precomputed").fit(W)
@@ -69,11 +69,11 @@ def test_equal_eigenvalues_are_degenerate():
     assert clustering_error(np.repeat([0, 1], 5), model.labels_) == 0.0
 
 
-def test_rows_out_of_sight_are_said():
+def test_rows_without_an_eigenvector_are_reported():
     """A second component whose eigenvalues all lie below two of the first."""
     first = np.kron(np.array([[1.0, 0.5], [0.5, 1.0]]), np.ones((10, 10)))
     W = linalg.block_diag(first, 0.1 * np.ones((10, 10)))
-    with pytest.warns(UserWarning, match="10 of 30 rows are out of sight of the 2 leading"):
+    with pytest.warns(UserWarning, match="The 2 leading eigenvectors .* zero on 10 of 30 rows"):
         model = SMIC(affinity="precomputed").fit(W)
     assert model.result_.status is Status.DEGENERATE
     assert (model.labels_[20:] == 0).all()
@@ -84,24 +84,24 @@ def test_rows_out_of_sight_are_said():
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
-def test_eigenvalues_below_zero_are_said_and_not_divided_by(n):
+def test_eigenvalues_below_zero_are_reported_and_not_divided_by(n):
     """All but one eigenvalue of a complete graph without self-loops are -1."""
     rng = np.random.default_rng(0)
     W = 1 - np.eye(n) + 0.01 * np.diag(rng.random(n))
     exact = linalg.eigvalsh(W)[::-1]
-    with pytest.warns(UserWarning, match=r"at most 1 group\(s\): eigenvalue 2 .* is -"):
+    with pytest.warns(UserWarning, match=r"at most 1 cluster\(s\)\. Eigenvalue 2 .* is -"):
         model = SMIC(affinity="precomputed").fit(W)
     np.testing.assert_allclose(model.eigenvalues_, exact[:3], atol=1e-12)
     assert model.result_.status is Status.DEGENERATE
     np.testing.assert_array_equal(model.result_.divisors, [1.0, 1.0])
     assert np.isfinite(model.decision_function(W)).all()
-    # A row that is similar to itself is placed with itself.
+    # A new row that is similar to a single training row gets its label.
     np.testing.assert_array_equal(model.predict(np.eye(n)), model.labels_)
 
 
-def test_low_rank_kernels_are_said_and_not_divided_by(rng):
+def test_low_rank_kernels_are_reported_and_not_divided_by(rng):
     A = rng.random((20, 2))
-    with pytest.warns(UserWarning, match=r"at most 2 group\(s\): eigenvalue 3 of the sim"):
+    with pytest.warns(UserWarning, match=r"at most 2 cluster\(s\)\. Eigenvalue 3 of the sim"):
         model = SMIC(3, affinity="precomputed").fit(A @ A.T)
     assert model.result_.divisors.min() > 1e-3
     assert model.result_.status is Status.DEGENERATE
@@ -110,7 +110,7 @@ def test_low_rank_kernels_are_said_and_not_divided_by(rng):
         SMIC(2, affinity="precomputed").fit(A @ A.T)
 
 
-def test_stray_rows_are_said(rng):
+def test_stray_rows_are_reported(rng):
     X = np.vstack([rng.standard_normal((300, 2)), [[500.0, 500.0]] * 12])
     W = local_scaling_similarity(X, graph="knn")
     with pytest.warns(UserWarning, match=r"2 connected components .*12 of 312"):
@@ -125,7 +125,7 @@ def test_stray_rows_are_said(rng):
         (lambda: SMIC(31), ValueError, "n_clusters=31 is more than the number of rows"),
         (lambda: SMIC(affinity="rbf"), ValueError, "'precomputed' or a recipe.*got 'rbf'"),
         (lambda: SMIC(affinity=3), TypeError, "object with a build method; got int"),
-        (lambda: SMIC(affinity=GaussianSimilarity), TypeError, "not the class"),
+        (lambda: SMIC(affinity=GaussianSimilarity), TypeError, "not a class"),
         (lambda: SMIC(sigma=1.0), ValueError, r"sigma=1\.0 has no meaning"),
         (
             lambda: SMIC(affinity=rbf_kernel, n_neighbors=3),
@@ -158,7 +158,7 @@ def test_bad_precomputed(rng):
 
 
 def test_no_similarity_at_all_is_refused():
-    with pytest.raises(ValueError, match="all similarities are zero"):
+    with pytest.raises(ValueError, match="all similarities between rows of X are zero"):
         SMIC(affinity="precomputed").fit(np.zeros((6, 6)))
 
 

@@ -98,7 +98,7 @@ def test_bent_clusters_and_new_rows(method, make):
     X_new, y_new = make(300, random_state=1)
     assert clustering_error(y_new, model.predict(X_new)) < 0.02
     assert np.mean(model.predict(X) == model.labels_) > 0.98
-    # A new row is placed by itself: neither its neighbours nor their order matter.
+    # The label of a new row does not depend on the other new rows or their order.
     np.testing.assert_array_equal(model.predict(X_new)[:5], model.predict(X_new[:5]))
 
 
@@ -170,7 +170,7 @@ def test_float32_is_near_float64(method):
 
 
 @pytest.mark.parametrize("method", BOTH)
-def test_stray_components_are_said_in_one_warning(method, rng):
+def test_stray_components_are_reported_in_one_warning(method, rng):
     X = np.vstack([rng.standard_normal((300, 2)), [[500.0, 500.0]] * 12])
     W = local_scaling_similarity(X, graph="knn")
     model = method(affinity="precomputed", random_state=0)
@@ -261,7 +261,7 @@ def test_no_cut_that_leaves_enough_rows():
     X = np.array([[0.0]] * 18 + [[1.0], [2.0]])
     with pytest.raises(
         ValueError,
-        match=r"no cut leaves 5 row\(s\) with edges on both sides.*Lower min_cluster_size",
+        match=r"no cut has 5 row\(s\) with edges on both sides.*Lower min_cluster_size",
     ):
         NormalizedCut(affinity="gaussian", sigma=1.0, min_cluster_size=5).fit(X)
 
@@ -287,7 +287,7 @@ def test_more_clusters_than_the_graph_holds_is_said(rng):
 
 
 def test_one_far_row_does_not_destroy_the_cut(rng):
-    """Lanczos's absolute error over the root of a degree of 1e-100 is anything."""
+    """The absolute error of Lanczos divided by the root of a degree of 1e-100 is arbitrary."""
     groups = rng.normal(0, 1, (1600, 2))
     groups[800:, 0] += 8
     for far in ([[4.0, 25.0]], [[4.0, 25.0], [4.5, 25.0]]):
@@ -357,5 +357,5 @@ def test_magnitudes_whose_squares_do_not_fit_are_refused(rng):
         NormalizedCut().fit((1e-20 * X).astype(np.float32))
     with pytest.raises(ValueError, match="largest magnitude"):
         NormalizedCut().fit(X).predict(X + 1e200)
-    with pytest.raises(TypeError, match=r"GaussianSimilarity\(\), not the class"):
+    with pytest.raises(TypeError, match=r"not a class. Use GaussianSimilarity\(\)"):
         NormalizedCut(affinity=GaussianSimilarity).fit(X)

@@ -94,7 +94,7 @@ def test_two_hundred_rows_are_decided(Q, symmetric):
 
 @pytest.mark.parametrize("values", [(1, 3, 4, 5, 2), (3, 5, 4, 1, 2), (4, 3, 1, 2, 5)])
 def test_a_hinge_that_only_backtracking_opens(values):
-    """Two copies of rows that all look alike change places about a third that has to stay."""
+    """Two copies of rows with equal colours change places, and a third copy has to stay."""
     link, stem, inner, own, other = values
     graph = latin_square_graph(8, np.random.default_rng(0))
     assert find_axis(graph, threshold=0.0, max_work=1e9)[:2] == (None, True)

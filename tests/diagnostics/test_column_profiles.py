@@ -1,4 +1,4 @@
-"""Every column in every cluster, names of clusters, and what the report shows of them."""
+"""Distributions of columns in clusters, names of clusters, and their part of the report."""
 
 import dataclasses
 import sys
@@ -221,7 +221,7 @@ def test_the_frame_and_the_words(monkeypatch):
     [
         ({"labels": [0, 1]}, r"labels must hold one label for each row of X, shape \(6,\)"),
         ({"used": [True]}, "used must have one entry for each of the 2 columns"),
-        ({"feature_names": ["a"]}, "feature_names must name the 2 columns"),
+        ({"feature_names": ["a"]}, "feature_names must have one name for each of the 2 columns"),
         ({"n_levels": 0}, "n_levels must be"),
         ({"max_rows": 0}, "max_rows must be"),
         ({"X": np.empty((0, 2)), "labels": []}, "X has no rows"),
@@ -282,7 +282,7 @@ def test_names_are_unique_and_short():
     assert all(len(name) < 60 for name in names.values())
     assert names[0].startswith("low a column")
     assert names[1].endswith("(2)")
-    # A further column tells two apart that share the first two.
+    # A further column distinguishes two clusters that share the first two.
     values = np.zeros((400, 3))
     groups = np.repeat([0, 1, 2, 3], 100)
     values[groups < 2, 0], values[groups < 2, 1] = 20.0, 18.0
@@ -293,7 +293,7 @@ def test_names_are_unique_and_short():
     assert "high c" in names[0]
 
 
-def test_nothing_leads():
+def test_no_column_leads():
     rng = np.random.default_rng(0)
     names = names_of(rng.normal(size=(300, 3)), rng.integers(0, 2, 300))
     assert names == {0: "no leading column", 1: "no leading column (2)"}
@@ -344,8 +344,8 @@ def test_the_table_of_all_columns_is_grouped_folded_and_counted():
     used = [name.startswith("noise") or name == "income" for name in frame.columns]
     view = all_columns(outcome_of(frame, labels, used=used))
     first, second = view["groups"]
-    assert (first["title"], first["n"]) == ("Used for the clusters", 31)
-    assert (second["title"], second["n"]) == ("Left out, described only", 8)
+    assert (first["title"], first["n"]) == ("Used for clustering", 31)
+    assert (second["title"], second["n"]) == ("Not used for clustering", 8)
     assert (len(first["open"]), len(first["folded"]), first["n_hidden"]) == (20, 11, 0)
     assert first["open"][0]["name"] == "income"
     income = first["open"][0]["cells"][0]
@@ -414,7 +414,7 @@ def test_border_rows_are_nearest_to_the_border():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"columns": shop(90)[0]}, "columns must have the 300 rows of X, got 90"),
+        ({"columns": shop(90)[0]}, "columns must have 300 rows like X, got 90"),
         ({"used": [True]}, "used must have one entry for each of the 9 columns"),
         ({"column_names": ["a"]}, "column_names must have one entry for each of the 9 columns"),
     ],

@@ -60,7 +60,7 @@ def test_subsets_are_disjoint_and_have_their_share_of_every_cluster():
 
 
 def too_many(seed):
-    """Two groups and three clusters: one group is cut at random."""
+    """Two groups and three clusters: one group is split at random."""
     X = np.random.default_rng(seed).normal(size=(400, 12))
     X[:200, :3] += 3
     return X, np.arange(12) < 3, kmeans(3, seed)
@@ -110,7 +110,7 @@ def test_the_false_discovery_rate_holds_where_that_of_t_tests_does_not(
         X, differs, model = draw(seed)
         labels = model.fit(X).labels_
         found = describe_clusters(X, model, q=q, random_state=seed)
-        # Halves are taken instead where small subsets do not find the clusters again.
+        # Halves are used if the clusters are not found again in small subsets.
         assert found.rule in {rule, "mirror"}
         ours.append(false_share(found.real, differs))
         power.append(found.real[:, differs].mean())

@@ -1,4 +1,4 @@
-"""What looks at a sample of the rows of a dask collection, drawn by their numbers."""
+"""Diagnostics of a dask collection, computed from a random sample of its rows."""
 
 import dask
 import dask.array as da
@@ -82,9 +82,9 @@ def test_a_description_has_the_sizes_of_all_rows(kind):
     found = describe_clusters(rows, given, random_state=0)
     assert found.sizes.tolist() == sizes.tolist()
     assert found.n_noise == (30 if kind == "labels" else 0)
-    assert "described by 500 of 1,800 rows, drawn at random" in str(found)
+    assert "computed from 500 of 1,800 rows, drawn at random" in str(found)
     assert (found.real is None) == (kind == "labels")
-    # Typical rows are named by their numbers among all.
+    # Typical rows are given by their indices among all rows.
     for label, ids in zip(found.clusters, found.typical, strict=True):
         assert np.unique(Y[ids]).size == 1, label
 

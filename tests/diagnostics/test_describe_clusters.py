@@ -1,4 +1,4 @@
-"""What sets clusters apart: effects, kinds of columns, and claims that hold on other rows."""
+"""Differences between clusters: effects, kinds of columns, and claims tested on other rows."""
 
 import dataclasses
 import pickle
@@ -95,7 +95,7 @@ def test_columns_that_do_not_vary_or_do_not_overlap():
 
 
 def mixed(n=400, seed=0):
-    """Two groups that differ in income, education, colour, and in where age is missing."""
+    """Two groups that differ in income, education, colour, and missing values of age."""
     rng = np.random.default_rng(seed)
     group = np.arange(n) < n // 4
     levels = ["low", "middle", "high", "highest"]
@@ -140,7 +140,7 @@ def test_numbers_ranks_levels_and_missing_values():
     assert missing.inside == pytest.approx(inside["age"].isna().mean())
     assert "age missing more often" in str(missing)
     assert "more colour = red" in str(red)
-    # One of two levels is enough.
+    # Of two levels only one is compared.
     assert [level for level in found.levels if level in ("True", "False")] == ["True"]
     assert found.levels.count("red") == 1
 
@@ -186,11 +186,11 @@ def test_names_of_rows_and_many_levels_are_remarked_on():
     found = describe_clusters(frame, np.arange(n) % 2)
     assert found.columns.count("place") == 50
     assert "name" not in found.columns
-    assert any("'name' has another value in every row" in remark for remark in found.remarks)
+    assert any("'name' has a different value in every row" in remark for remark in found.remarks)
     assert any("100 values of column 'place'" in remark for remark in found.remarks)
 
 
-def test_noise_is_counted_and_compared_with_nothing():
+def test_noise_is_counted_but_not_compared():
     X, labels = two_groups()
     labels[::10] = -1
     found = describe_clusters(X, labels)
@@ -198,14 +198,14 @@ def test_noise_is_counted_and_compared_with_nothing():
     assert found.n_noise == 30
     assert found.shares.sum() == pytest.approx(0.9)
     assert one(found, 0, "x0").outside == pytest.approx(X[labels == 1, 0].mean())
-    assert found.sentence(-1) == "noise: 30 rows (10 %), compared with nothing"
+    assert found.sentence(-1) == "noise: 30 rows (10 %), not compared"
     assert "noise: 30 rows" in str(found)
     everything = describe_clusters(X, np.full(300, -1))
     assert everything.clusters == []
     assert "noise: 300 rows (100 %)" in str(everything)
 
 
-def test_a_single_cluster_has_nothing_to_be_compared_with():
+def test_a_single_cluster_is_not_compared():
     X, _ = two_groups()
     found = describe_clusters(X, np.zeros(300, dtype=int), estimator=kmeans())
     assert found.real is None
@@ -214,7 +214,7 @@ def test_a_single_cluster_has_nothing_to_be_compared_with():
     assert found.sentence(0).startswith("cluster 0: 300 rows (100 %); typical row:")
 
 
-# ------------------------------------------------------------------------------ what is given
+# ------------------------------------------------------------------------------ input
 
 
 def test_labels_alone_are_described_without_a_claim():
@@ -291,7 +291,7 @@ def test_the_same_seed_gives_the_same_answer_and_rows_may_be_drawn():
         (70, 30, "sign_flips", "Sign flips need 6 subsets of 20 rows"),
     ],
 )
-def test_where_no_rule_can_work_it_says_so(n, d, rule, words):
+def test_the_note_gives_the_reason_if_no_rule_is_applicable(n, d, rule, words):
     X, _ = two_groups(n, d)
     found = describe_clusters(X, kmeans(), rule=rule)
     assert found.real is None
@@ -312,11 +312,11 @@ def test_few_columns_are_tested_by_sign_flips_and_many_by_mirrors():
         ({"rule": "t"}, ValueError, "rule must be one of 'auto', 'mirror', 'sign_flips'"),
         ({"n_typical": 0}, ValueError, "n_typical must be at least 1"),
         ({"n_subsets": 40}, ValueError, "n_subsets must be between 2 and 16"),
-        ({"feature_names": ["a"]}, ValueError, "feature_names must name the 5 columns"),
+        ({"feature_names": ["a"]}, ValueError, "one name for each of the 5 columns"),
         ({"ids": [1, 2]}, ValueError, r"ids must have shape \(300,\)"),
         ({"model_input": np.ones((3, 2))}, ValueError, "model_input must have the 300 rows"),
         ({"labels_or_model": [0, 1]}, ValueError, r"labels of shape \(300,\)"),
-        ({"labels_or_model": KMeans}, TypeError, "Make an instance"),
+        ({"labels_or_model": KMeans}, TypeError, "Pass an instance"),
         ({"labels_or_model": np.full(300, 0.5)}, TypeError, "labels must be integers or text"),
         ({"X": np.ones(5)}, ValueError, "X must have rows and columns"),
         ({"X": np.ones((0, 5)), "labels_or_model": []}, ValueError, "X has no rows"),
@@ -405,9 +405,9 @@ def test_the_result_in_words_as_a_table_and_pickled():
     assert str(again) == str(found)
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.q = 0.2
-    with pytest.raises(ValueError, match="label 7 is not a cluster"):
+    with pytest.raises(ValueError, match="label=7 is not a cluster"):
         found.sentence(7)
-    with pytest.raises(ValueError, match="there is no noise"):
+    with pytest.raises(ValueError, match="no row is noise"):
         found.sentence(-1)
 
 

@@ -1,4 +1,4 @@
-"""The error bound: its terms by hand, lemma 18 by enumeration, and when it says anything."""
+"""The error bound: its terms by hand, lemma 18 by enumeration, and when it is vacuous."""
 
 import itertools
 import math
@@ -46,11 +46,11 @@ def unit_vectors_with_labels(draw):
 
 @given(unit_vectors_with_labels(), st.floats(1e-6, 1.0))
 @settings(max_examples=200, deadline=None)
-def test_the_printed_bound_never_says_anything(case, delta):
+def test_the_printed_bound_is_always_vacuous(case, delta):
     """A unit h has |h_L|_1 <= sqrt(n'), so the first two terms alone are above n."""
     h, rows, truth = case
     n = h.size
-    # A spectrum of huge eigenvalues: the complexity is as good as gone.
+    # A spectrum of huge eigenvalues makes the complexity negligible.
     bound = error_bound(
         Q=np.full(n, 1e12), reg=1.0, eta=0.0, h=h, revealed=rows, labels=truth, delta=delta
     )
@@ -63,7 +63,7 @@ def test_the_printed_bound_never_says_anything(case, delta):
 
 
 def test_no_partition_is_further_than_half_the_rows():
-    """Definition 3 prints d_H < n/2; an even n attains it, and that is where vacuous begins."""
+    """Definition 3 prints d_H < n/2; an even n attains n/2, from which a bound is vacuous."""
     for n in range(2, 8):
         ones = np.ones(n)
         most = max(min(np.sum(y != ones), np.sum(y == ones)) for y in partitions(n))
@@ -126,7 +126,7 @@ def test_each_of_the_three_sizes_can_be_the_smallest():
 
 
 def test_where_it_begins_to_say_something():
-    """The best case there can be: no loss, no complexity, 1,000 rows."""
+    """The best possible case: no loss, no complexity, 1,000 rows."""
     h = np.full(1000, 1 / math.sqrt(1000))
     given_class = {"Q": np.full(1000, 1e12), "reg": 1.0, "eta": 0.0, "h": h}
     few, more = (error_bound(**given_class, n_revealed=m) for m in (80, 200))
@@ -155,7 +155,7 @@ def test_lemma_18_bounds_the_rademacher_complexity(rng):
     given_class = {"Q": Q, "reg": reg, "eta": eta, "mu": mu}
     bound = error_bound(**given_class, n_revealed=n_revealed, rho=1.0)
     assert exact <= bound.margin.complexity / (n - n_revealed)
-    # Not by orders of magnitude: a constant lost somewhere would show.
+    # Not by orders of magnitude, so that a wrong constant would fail.
     assert exact > 0.5 * bound.margin.complexity / (n - n_revealed)
 
 
@@ -184,7 +184,7 @@ def test_a_model_is_represented_as_the_lemma_needs_it(reg, balance):
     bound = error_bound(model, n_revealed=60)
     assert bound.printed.complexity == pytest.approx(math.sqrt(2) * size, rel=1e-6)
     if not active:
-        # The paper's own case: the vector behind h is its signs.
+        # The case of the paper, in which a is the vector of signs of h.
         np.testing.assert_allclose(a, np.sign(model.h_), atol=1e-7)
         given_arrays = {"reg": reg, "eta": result.multiplier, "h": model.h_, "n_revealed": 60}
         for matrix in (Q, np.linalg.eigvalsh(Q), as_operator(Q)):
@@ -200,8 +200,8 @@ def test_the_spectrum_of_many_rows_is_left_alone(monkeypatch, moons):
     assert error_bound(model, n_revealed=150).margin.complexity == pytest.approx(most)
 
 
-def test_when_the_bound_says_something():
-    """Two moons, 1,000 rows, half of them revealed: nothing at the paper's reg, little beyond."""
+def test_when_the_bound_is_not_vacuous():
+    """Two moons, 1,000 rows, half of them revealed: vacuous at the paper's reg only."""
     X, y = make_two_moons(1000, random_state=0)
     rows = np.random.default_rng(0).choice(1000, 500, replace=False)
     paper, large = (
@@ -215,9 +215,9 @@ def test_when_the_bound_says_something():
     assert paper.printed.empirical == pytest.approx(1000 - math.sqrt(1000), abs=1)
     assert not large.vacuous
     assert 300 < large.total < 500
-    assert "It says nothing: no two partitions of 1000 rows" in str(paper)
-    assert "It says something" in str(large)
-    # The labels by themselves say a hundred times as much.
+    assert "The bound is vacuous: no two partitions of 1000 rows" in str(paper)
+    assert "The bound is not vacuous" in str(large)
+    # The direct limit from the labels is a hundred times smaller.
     assert paper.direct == large.direct < 10
 
 
@@ -260,7 +260,7 @@ def test_names_of_the_labels_do_not_matter(moons):
 
 @pytest.mark.parametrize(("n", "n_revealed"), [(9, 4), (20, 12), (31, 7), (40, 39)])
 @pytest.mark.parametrize("delta", [0.05, 0.3])
-def test_the_direct_limit_fails_as_seldom_as_it_says(n, n_revealed, delta):
+def test_the_direct_limit_fails_with_probability_delta_at_most(n, n_revealed, delta):
     limits = [direct_limit(n, n_revealed, wrong, delta) for wrong in range(n_revealed + 1)]
     for errors in range(n + 1):
         seen = np.arange(n_revealed + 1)
@@ -280,20 +280,20 @@ H2 = {"Q": [1.0, 2.0, 3.0], "reg": 1.0, "eta": -1.0, "h": [0.6, 0.8, 0.0]}
 @pytest.mark.parametrize(
     ("kwargs", "match"),
     [
-        ({}, "Q, reg and eta must be given"),
-        ({**H2, "h": None, "n_revealed": 1}, "h must be given"),
-        ({**H2, "h": None, "revealed": [0], "labels": [1], "rho": 1.0}, "h must be given"),
-        ({**H2}, "n_revealed must be given"),
+        ({}, "Q, reg and eta are required"),
+        ({**H2, "h": None, "n_revealed": 1}, "h=None requires rho, and does not allow labels"),
+        ({**H2, "h": None, "revealed": [0], "labels": [1], "rho": 1.0}, "h=None requires rho"),
+        ({**H2}, "n_revealed and revealed are both None"),
         ({**H2, "n_revealed": 3}, "n_revealed must be between 1 and 2"),
-        ({**H2, "labels": [1, 1]}, "revealed must say which rows"),
-        ({**H2, "revealed": [0, 0]}, "different row numbers from 0 to 2"),
-        ({**H2, "revealed": [0, 3]}, "different row numbers from 0 to 2"),
-        ({**H2, "revealed": [True, False]}, "numbers of 1 to 2 rows, got bool"),
-        ({**H2, "revealed": [0, 1, 2]}, "numbers of 1 to 2 rows"),
-        ({**H2, "revealed": [0], "n_revealed": 2}, "n_revealed=2 must be left out"),
-        ({**H2, "revealed": [0, 1], "labels": [1]}, "one label a revealed row"),
+        ({**H2, "labels": [1, 1]}, "revealed must hold the indices of the rows of labels"),
+        ({**H2, "revealed": [0, 0]}, "distinct row indices from 0 to 2"),
+        ({**H2, "revealed": [0, 3]}, "distinct row indices from 0 to 2"),
+        ({**H2, "revealed": [True, False]}, "indices of 1 to 2 rows, got bool"),
+        ({**H2, "revealed": [0, 1, 2]}, "indices of 1 to 2 rows"),
+        ({**H2, "revealed": [0], "n_revealed": 2}, "n_revealed=2 contradicts revealed"),
+        ({**H2, "revealed": [0, 1], "labels": [1]}, "one label per revealed row"),
         ({**H2, "eta": 1.5, "n_revealed": 1}, "eta must be below .* 1, got 1.5"),
-        ({**H2, "h": [3.0, 4.0, 0.0], "n_revealed": 1}, "norm 5; divide it"),
+        ({**H2, "h": [3.0, 4.0, 0.0], "n_revealed": 1}, "norm 5. Divide it"),
         ({**H2, "n_revealed": 1, "delta": 0.0}, "delta must be greater than 0"),
         ({**H2, "n_revealed": 1, "rho": 0.0}, "rho must be greater than 0"),
         ({**H2, "Q": [1.0, np.nan, 2.0], "n_revealed": 1}, "Q must be finite, got nan"),
@@ -317,7 +317,7 @@ def test_bad_models(moons):
     for unknown in (np.nan, None):
         with pytest.raises(ValueError, match="label for every revealed row, got NaN or None"):
             error_bound(model, revealed=np.arange(3), labels=[1.0, unknown, 1.0])
-    with pytest.raises(ValueError, match="labels must be of two kinds at most, got 3"):
+    with pytest.raises(ValueError, match="labels must have at most two distinct values, got 3"):
         error_bound(model, revealed=[0, 1, 2], labels=[0, 1, 2])
 
 

@@ -189,7 +189,7 @@ def test_si_symmetry_of_many_rows_is_left_open_or_follows(rng):
 
 
 def test_chance_is_not_taken_for_symmetry(rng):
-    """Of 2^17 values some two are within 1e-9; the tie is judged at rounding instead."""
+    """Two of 2^17 values are within 1e-9 by coincidence; ties are decided at rounding error."""
     report = stability_report(random_symmetric(rng, 18))
     assert report.si_symmetric is False
     assert 0 < report.si_gap < 1e-8
@@ -277,7 +277,7 @@ def reduced_hessian(problem, found):
 
 
 def strict_minima(problem):
-    """Partitions that are those of a strict local minimum, by exact alternation from each."""
+    """Return the partitions with a strict local minimum, by exact alternation from each."""
     values = np.linalg.eigvalsh(problem.operator.matrix)
     kept = []
     for y in partitions(problem.n):
@@ -294,7 +294,7 @@ def strict_minima(problem):
 @pytest.mark.parametrize("n", [5, 8])
 @pytest.mark.parametrize("make", [kernel, shifted_laplacian])
 def test_theorem_13_fails_every_partition_is_a_strict_local_minimum(n, make):
-    """Theorem 13 of JMLR, 5 of AISTATS and (with the kernel) corollary 14 say there is one."""
+    """Theorem 13 of JMLR, 5 of AISTATS and (with the kernel) corollary 14 claim there is one."""
     X = np.random.default_rng(13).normal(size=(n, 2))
     operator = as_operator(make(X, 1.0))
     report = stability_report(operator)
@@ -311,7 +311,7 @@ def test_theorem_13_fails_every_partition_is_a_strict_local_minimum(n, make):
         assert len(minima) == 2 ** (n - 1)
         # Not even the multiplier is shared, which the proof takes for granted.
         assert np.ptp([found.multiplier for _, found in minima]) > 1e-5
-    # So it is at a small reg, not always: a large one leaves few.
+    # This holds at a small reg only: a large one leaves few minima.
     assert len(strict_minima(VolumeProblem(operator, 1e3, np.inf))) < 2 ** (n - 2)
 
 

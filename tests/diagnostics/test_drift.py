@@ -104,7 +104,7 @@ def test_category_counts_are_bounded_and_add_up():
     both = found.joined(CategoryCounts({"v007": 2, "new": 1}, 4, 1))
     assert (both.counts["v007"], both.counts["new"]) == (8, 1)
     assert (both.n_other, both.n_missing) == (found.n_other + 4, 4)
-    # Values that are known are counted however rare they are.
+    # Known values are counted separately even if they are rare.
     again = CategoryCounts.of_codes(codes, values, {"v299": 1})
     assert again.counts["v299"] == 1
 
@@ -115,7 +115,7 @@ def test_category_counts_are_bounded_and_add_up():
 def test_chi_squared_and_holm():
     table = np.array([[30, 50, 20], [25, 20, 40]])
     assert homogeneity(*table) == pytest.approx(stats.chi2_contingency(table).pvalue)
-    # Rare values are added up: the same test as by hand.
+    # Rare values are merged, which gives the same test as by hand.
     rare = homogeneity(np.array([50, 40, 1, 2, 3]), np.array([30, 45, 2, 1, 3]))
     by_hand = stats.chi2_contingency([[50, 40, 6], [30, 45, 6]], correction=False).pvalue
     assert rare == pytest.approx(by_hand)
@@ -169,7 +169,7 @@ def test_a_column_that_moved_is_named():
     assert [one.column for one in report.changed("columns")] == ["x2"]
     assert 0.3 < report.columns[0].shift < 1.0
     assert not report.changed("shares")
-    assert "Column x2 has moved by +0." in str(report)
+    assert "The mean of column x2 has changed by +0." in str(report)
 
 
 def test_changed_shares_are_named():
@@ -223,7 +223,7 @@ def test_wrong_input():
     rng = np.random.default_rng(0)
     X = draw(rng, 100)
     model = MSPC(3, random_state=0).fit(X)
-    with pytest.raises(ValueError, match=r"X_old=None: MSPC keeps no summary"):
+    with pytest.raises(ValueError, match=r"X_old=None requires a model that keeps a summary"):
         drift(model, X)
     with pytest.raises(ValueError, match="alpha"):
         drift(model, X, X, alpha=0.0)
@@ -251,7 +251,7 @@ def test_table_with_a_shift_a_new_category_and_missing_values(fitted):
     text = str(report)
     assert "'Paris'" in text
     assert "Column income is missing in" in text
-    # Without the column that is no feature it is not compared, with a note.
+    # A categorical column that is absent from the new table is not compared, with a note.
     without = fitted.drift(new.drop(columns="city"))
     assert "city" in without.notes[0]
 
@@ -262,7 +262,7 @@ def test_summary_is_kept_in_the_file(fitted, tmp_path):
     new = people(2, weight=2.0)
     assert loaded.drift(new).to_dict() == fitted.drift(new).to_dict()
     assert drift(loaded, new).to_dict() == fitted.drift(new).to_dict()
-    # With the old table given, the same.
+    # The result is the same with the old table given.
     given = drift(loaded, new, people(0, 800))
     assert given.p_value == pytest.approx(fitted.drift(new).p_value)
 

@@ -1,4 +1,4 @@
-"""Arguments of diagnostics and tests that are wrong: one error, which names the argument."""
+"""Invalid arguments of diagnostics and tests raise one error, which names the argument."""
 
 import math
 import warnings
@@ -34,7 +34,7 @@ Q = np.exp(-np.abs(np.subtract.outer(X[:20, 0], X[:20, 0])))
 H = np.full(20, 1 / math.sqrt(20))
 RNG = np.random.default_rng(0)
 RAGGED = [[1], [1, 2]]
-#: Calls that work, and which arguments of theirs are rows, labels, vectors and numbers.
+#: Valid calls, with the arguments that are rows, labels, vectors and numbers.
 CALLS = {
     label_test: {"X": X, "labels": LABELS, "n_splits": 1, "alpha": 0.05, "min_cluster_size": 20},
     split_test: {"X": X, "n_splits": 1, "alpha": 0.05},
@@ -76,12 +76,12 @@ VECTORS = {
     "other rows": np.arange(7.0) - 1,
 }
 NUMBERS = [None, "a", math.nan, math.inf, -1, -(10**400), 10**400, 1j, [1.0], np.ones(2), object()]
-#: None is a value of these.
+#: Arguments for which None is valid.
 OPTIONAL = {"n_splits", "n_revealed", "reg", "eta", "h"}
 
 
 def named(argument, call, value):
-    """Return the error of a call with a wrong argument, which names it; None for a value."""
+    """Return the error of a call with an invalid argument, which names it; None without one."""
     given = {**CALLS[call], argument: value}
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)

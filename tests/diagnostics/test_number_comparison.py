@@ -1,4 +1,4 @@
-"""Numbers of clusters side by side: what is compared, how clusters divide, and the pictures."""
+"""Comparison of numbers of clusters: results, flows of rows, and plots."""
 
 import time
 from itertools import pairwise
@@ -145,7 +145,7 @@ def test_the_time_limit_stops_before_the_next_number(three):
     )
     assert found.numbers == [2]
     assert found.skipped == [3, 4, 5, 6, 7, 8]
-    assert "Not tried" in found.note
+    assert "Skipped" in found.note
     assert calls == [(1, 7)]
 
 
@@ -174,7 +174,7 @@ def test_few_rows():
         (
             {"estimator": KMeans(n_init=1, algorithm="nonsense")},
             ValueError,
-            "KMeans could not cluster the rows into any of the numbers",
+            "KMeans failed for all numbers of clusters",
         ),
     ],
 )

@@ -99,7 +99,7 @@ def test_score_is_adjusted_mutual_information_where_sizes_are_equal():
     true = np.repeat(np.arange(5), 40)
     predicted = np.where(rng.random(200) < 0.7, true, rng.permutation(true))
     found = _accuracy(true, predicted, 5)
-    # Of equal sizes H(c) = log k is the largest of both entropies.
+    # For equal sizes, H(c) = log k is the maximum of both entropies.
     wanted = adjusted_mutual_info_score(true, predicted, average_method="max")
     assert found.score == pytest.approx(wanted)
     assert found.accuracy == pytest.approx(np.mean(true == predicted))
@@ -142,7 +142,7 @@ def test_neighbours_probe_is_the_nearest_neighbours_classifier():
     votes = np.sort(model.predict_proba(test), axis=1)
     clear = votes[:, -1] > votes[:, -2]
     np.testing.assert_array_equal(found[clear], model.predict(test)[clear])
-    for row in np.flatnonzero(~clear):  # ties: a label with the most votes
+    for row in np.flatnonzero(~clear):  # in a tie, any label with the largest number of votes
         assert model.predict_proba(test[[row]])[0, found[row]] == votes[row, -1]
 
 

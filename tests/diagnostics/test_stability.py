@@ -60,7 +60,7 @@ def test_confidence_is_low_at_the_border():
 
 
 class Replay(ClusterMixin, BaseEstimator):
-    """Labels by a feature that holds them, one of them moved in parts of the rows."""
+    """Labels from a column that holds them; in subsets of the rows, one of them is moved."""
 
     def __init__(self, n_rows=None):
         self.n_rows = n_rows
@@ -74,7 +74,7 @@ class Replay(ClusterMixin, BaseEstimator):
 
 
 def test_clusters_are_matched_by_their_rows():
-    """0 (50 rows) and 1 (10 rows) are joined in every part: 1 has no partner, 0 and 2 do."""
+    """0 (50 rows) and 1 (10 rows) are joined in every subset: 1 has no partner, 0 and 2 do."""
     X = np.repeat([0.0, 1.0, 2.0], [50, 10, 40])[:, None]
     result = stability(X, Replay(100), n_resamples=12, random_state=0)
     expected = np.repeat([1.0, 0.0, 1.0], [50, 10, 40])
@@ -84,7 +84,7 @@ def test_clusters_are_matched_by_their_rows():
 
 
 class Fussy(ClusterMixin, BaseEstimator):
-    """Fails where the one large row is missing."""
+    """Clusterer that fails without the one large row."""
 
     def __init__(self, least=50.0):
         self.least = least
@@ -102,9 +102,9 @@ def test_parts_that_fail_are_counted():
     result = stability(X, Fussy(), share=0.5, n_resamples=20, random_state=0)
     assert 0 < result.n_failed < 20
     assert result.agreements.size == 20 - result.n_failed
-    # It is in every part that did not fail.
+    # That row is in every subset that did not fail.
     assert result.confidence[0] == 1.0
-    assert f"{result.n_failed} parts could not be clustered" in str(result)
+    assert f"{result.n_failed} subsets could not be clustered" in str(result)
     with pytest.raises(ValueError, match="no large row"):
         stability(blobs(50), Fussy(), random_state=0)
 
@@ -117,11 +117,11 @@ class OnlyAll(Fussy):
 
 
 def test_no_part_could_be_clustered():
-    with pytest.raises(ValueError, match=r"none of the 20 parts of 40 rows .* Raise share"):
+    with pytest.raises(ValueError, match=r"none of the 20 subsets of 40 rows .* Raise share"):
         stability(blobs(50), OnlyAll(50), random_state=0)
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     told = []
     stability(
         blobs(60),
@@ -166,7 +166,7 @@ def test_stability_in_words(agreement, words):
     result = ResamplingStability(agreement, 0.1, np.empty(0), confidence, np.zeros(5))
     assert str(result) == (
         f"The clusters {words} when rows are left out (adjusted Rand index {agreement:.2f} ± "
-        "0.10); 33 % of the rows leave their cluster in more than one case of five."
+        "0.10). 33 % of the rows change their cluster in more than one case of five."
     )
 
 
@@ -175,8 +175,8 @@ def test_stability_in_words(agreement, words):
     [
         ({"n_resamples": 1}, ValueError, "n_resamples must be at least 2, got 1"),
         ({"share": 0.0}, ValueError, "share must be greater than 0 and at most 1, got 0.0"),
-        ({"share": 1.0}, ValueError, "share=1.0 of 240 rows is 240: .*such as 0.8"),
-        ({"share": 0.001}, ValueError, "is 0: a part must have 2 rows"),
+        ({"share": 1.0}, ValueError, "share=1.0 of 240 rows is 240, .*such as 0.8"),
+        ({"share": 0.001}, ValueError, "is 0, but a subset must have at least 2 rows"),
         ({"X": blobs() * np.nan}, ValueError, "Input X contains NaN"),
         ({"estimator": KMeans}, TypeError, "estimator must be a clusterer.*got the class KMeans"),
         ({"estimator": MSPC(kernel="precomputed")}, ValueError, "takes a precomputed matrix"),

@@ -52,7 +52,7 @@ def nearest_other(points, others=None):
 
 
 def test_the_choice_is_the_greedy_one_by_brute_force():
-    """Every row chosen has the largest use times distance to those before, up to the reach."""
+    """Every chosen row maximises its use times the distance to those before, up to the reach."""
     rng = np.random.default_rng(1)
     pool, known, useful = rng.normal(size=(40, 3)), rng.normal(size=(2, 3)), rng.uniform(size=40)
     module = sys.modules[suggest_labels.__module__]
@@ -155,7 +155,7 @@ def test_copies_are_suggested_once(rows):
 def test_wrong_input_is_refused(model, rows):
     with pytest.raises(ValueError, match="n must be at least 1"):
         suggest_labels(model, rows, 0)
-    with pytest.raises(ValueError, match=r"y must have one entry for each row, shape \(600,\)"):
+    with pytest.raises(ValueError, match=r"y must have one entry per row, shape \(600,\)"):
         suggest_labels(model, rows, 3, y=[1, 2])
     with pytest.raises(TypeError, match="model must be a fitted clusterer with predict, got MSPC"):
         suggest_labels(MSPC, rows)

@@ -61,7 +61,7 @@ def test_hard_case_is_filled_up_with_the_eigenvector():
     """Labels orthogonal to the lowest eigenvector: the rest of the norm lies along it."""
     Q = np.diag([1.0, 2.0, 2.0, 3.0])
     problem = VolumeProblem(as_operator(Q), 100.0, 10.0)
-    y = np.array([0.0, 1.0, -1.0, 1.0])  # no label for the first: as orthogonal as can be
+    y = np.array([0.0, 1.0, -1.0, 1.0])  # no label for the first, so exactly orthogonal
     best = minimise_given_labels(problem, y, np.diag(Q))
     assert np.linalg.norm(best.h) == pytest.approx(1.0, abs=1e-9)
     assert best.eta == pytest.approx(100.0, rel=1e-6)
@@ -116,7 +116,7 @@ def test_limit_is_unnormalised_spectral_clustering(moons_kernel, rng):
     values, vectors = np.linalg.eigh(Q)
     assert one_minus_cosine(found.h, vectors[:, 1]) < 1e-6
     assert found.objective / 1e6 == pytest.approx(values[1], rel=1e-4)
-    # Where Algorithm 1's break test would hand back the start, the right test goes on.
+    # The break test of Algorithm 1 would return the start, the exact test continues.
     start = signs(vectors[:, 1] - vectors[:, 1].mean()) / np.sqrt(120)
     steps = sqp(VolumeProblem(as_operator(Q), 1e6, 0.0), start, values[:3])
     assert steps.status is Status.CONVERGED
@@ -131,7 +131,7 @@ def test_limit_is_relaxed_k_means(moons_kernel, rng, plain):
     K = C @ (X @ X.T if plain else W) @ C
     values, vectors = np.linalg.eigh(K)
     found = limit(1.1 * values[-1] * np.eye(120) - K, np.sqrt(120.0), 1e6, rng)
-    assert one_minus_cosine(found.h, vectors[:, -1]) < 1e-6  # v1, not v2 as eq. 9 would say
+    assert one_minus_cosine(found.h, vectors[:, -1]) < 1e-6  # v1, not v2 as in eq. 9
 
 
 def test_limit_is_smic(moons_kernel, rng):
@@ -187,9 +187,10 @@ def test_responses_are_no_worse_than_either_side_of_the_balance():
 
 @pytest.mark.parametrize(("balance", "most"), [(0.3, 18), (4.0, 8)])
 def test_the_multiplier_takes_a_few_newton_steps(balance, most, rng):
-    """A wrong slope converges too, but slowly. A balance above sqrt(n) leaves the sphere alone.
+    """A wrong slope converges too, but slowly. A balance above sqrt(n) leaves only the sphere.
 
-    Each step is two solves; both planes and the sphere are searched where one is not enough.
+    Each step takes two solves. If one search is not enough, both planes and the sphere are
+    searched.
     """
     for _ in range(40):
         Q, eigenvalues = random_spectrum(rng, 12)
@@ -200,7 +201,7 @@ def test_the_multiplier_takes_a_few_newton_steps(balance, most, rng):
 
 
 def test_the_hard_case_on_the_plane():
-    """Labels orthogonal to what the pole leaves: the norm is filled up along its eigenvector."""
+    """Labels orthogonal to the eigenvector at the pole: the rest of the norm lies along it."""
     eigenvalues = np.array([4.0, 4.0, 3.0, 2.0, 1.0])
     y = np.array([-1.0, -1.0, 1.0, -1.0, 1.0])
     problem = VolumeProblem(as_operator(np.diag(eigenvalues)), 4.0, 0.0)
@@ -210,7 +211,7 @@ def test_the_hard_case_on_the_plane():
 
 
 def test_labels_on_one_side_leave_the_smoothest_balanced_responses():
-    """With b = 0 the labels' term is 0, and the smallest eigenvalue on the plane is left."""
+    """With b = 0 the term of the labels is 0, and the smallest eigenvalue on the plane remains."""
     for seed in range(50):
         rng = np.random.default_rng(seed)
         n = int(rng.integers(3, 9))

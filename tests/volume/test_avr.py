@@ -115,7 +115,7 @@ def test_scale_and_regulariser_enter_by_their_product_alone():
     one = solve_avr(AVRProblem(as_operator(Q), y, 0.3, 2.0))
     two = solve_avr(AVRProblem(as_operator(Q), y, 0.3 * 20, 0.1))
     np.testing.assert_allclose(one.h / 2.0, two.h / 0.1, atol=1e-9)
-    # And a multiple of the identity does not enter at all.
+    # A multiple of the identity has no effect.
     three = solve_avr(AVRProblem(as_operator(Q, shift=5.0), y, 0.3, 2.0))
     np.testing.assert_allclose(one.h, three.h, atol=1e-9)
     assert three.objective == pytest.approx(one.objective + 0.3 * 5.0 * 4.0)
@@ -183,7 +183,7 @@ def test_labels_that_hardly_lean_still_decide(lean, reg):
 
 
 def test_hard_case_with_several_lowest_eigenvectors():
-    """Two rings: of their null vectors one has all labels, in equal numbers, and one has none."""
+    """Two rings: one has all labels, in equal numbers, and the other has none."""
     Q = np.kron(np.eye(2), ring(8))
     y = np.zeros(16)
     y[0], y[4] = 1.0, -1.0

@@ -1,4 +1,4 @@
-"""HardLabelMVC: labels, new rows, what it warns of."""
+"""HardLabelMVC: labels, new rows, warnings."""
 
 import pickle
 import warnings
@@ -87,7 +87,7 @@ def test_an_undetermined_matrix_is_warned_of():
 
 
 def test_a_certified_relaxation_is_converged_however_far_from_two_groups():
-    """`spread` and a warning speak of the labels, `status` of the relaxation."""
+    """`spread` and a warning refer to the labels, `status` to the relaxation."""
     X, _ = make_two_moons(40, random_state=0)
     model = quiet_fit(HardLabelMVC(sigma="mean/200", random_state=0), X)
     assert model.result_.spread > 0.5
@@ -97,7 +97,7 @@ def test_a_certified_relaxation_is_converged_however_far_from_two_groups():
 def test_equal_similarities_are_refused():
     with pytest.raises(ValueError, match=r"equally similar.*narrower similarity"):
         HardLabelMVC(affinity="precomputed").fit(np.ones((20, 20)))
-    # A diagonal does not tell rows apart either; one pair that differs does.
+    # A diagonal does not distinguish rows either; one pair that differs does.
     W = 0.5 + 0.5 * np.eye(20)
     with pytest.raises(ValueError, match="equally similar"):
         HardLabelMVC(affinity="precomputed").fit(W)
@@ -106,7 +106,7 @@ def test_equal_similarities_are_refused():
 
 
 def test_the_gap_is_relative_to_what_the_weight_leaves_to_the_matrix():
-    """With a small reg the value is 2 sqrt(n) and a little, and only that little is M's."""
+    """With a small reg the value is slightly above 2 sqrt(n), and M only affects the excess."""
     X, _ = make_two_moons(40, random_state=0)
     for reg in (1e-2, 1e-4):
         result = quiet_fit(HardLabelMVC(reg=reg, random_state=0), X).result_
@@ -158,8 +158,8 @@ def test_the_default_weight_is_never_too_large(X, y, affinity):
 
 
 @pytest.mark.parametrize("C", [0.2, 0.35, 0.71, 1.0])
-def test_the_safe_weight_leaves_eta_negative_whatever_the_matrix(C, rng):
-    """At points of the elliptope that nothing has chosen; beyond it there are some that fail."""
+def test_the_safe_weight_leaves_eta_negative_for_any_matrix(C, rng):
+    """At random points of the elliptope; with a larger reg, there are some that fail."""
     Q = HardLabelProblem.of(np.kron(np.eye(2), np.ones((15, 15))))
     safe = Q.safe_reg(C)
     for rank in (1, 2, 30):
@@ -248,19 +248,19 @@ def test_paper_mode_with_its_own_weight_on_two_points(X):
 
 
 def test_one_cluster_is_recognised():
-    """Without a bound on row sums M = 11' is the only solution; a tolerance leaves a little."""
+    """Without a bound on row sums M = 11' is the only solution, up to the tolerance."""
     X, _ = make_two_circles(60, random_state=0)
-    with pytest.warns(UserWarning, match=r"it is all ones, one cluster.*Use mode='default', or"):
+    with pytest.warns(UserWarning, match=r"It is all ones.*Use mode='default', or"):
         model = HardLabelMVC(mode="paper", random_state=0).fit(X)
     V = model.result_.factor
-    assert 0.95 < np.mean(V @ V.sum(axis=0)) / 60 < 0.99  # far from 1 beside the gap of 1e-5
+    assert 0.95 < np.mean(V @ V.sum(axis=0)) / 60 < 0.99  # far from 1, given the gap of 1e-5
     assert model.result_.one_cluster
     centred = V - V.mean(axis=0)
     assert np.sum(centred**2) / 60 <= model.result_.room_beside_one
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not HardLabelMVC(random_state=0).fit(X).result_.one_cluster
-    # Two groups with next to nothing between them are as good as one.
+    # Two groups with negligible similarities between them are as good as one.
     Y, _ = make_two_gaussians(60, random_state=0)
     assert not quiet_fit(HardLabelMVC(mode="paper", random_state=0), Y).result_.one_cluster
 
@@ -318,8 +318,8 @@ def test_mixtures_of_labellings(make):
         ({"relaxation": "lp"}, "relaxation must be one of"),
         ({"Q": "laplacian"}, "Q must be one of 'similarity'|Q must be .*similarity"),
         ({"Q": np.eye(3)}, "Q must have a row for each row of X, got 3 and 20"),
-        ({"Q": -np.eye(20)}, "Q must be positive definite, its smallest eigenvalue is -1"),
-        ({"Q": np.ones((20, 20)) + np.eye(20)}, "beside its diagonal are the same.*another Q"),
+        ({"Q": -np.eye(20)}, "Q must be positive definite, but its smallest eigenvalue is -1"),
+        ({"Q": np.ones((20, 20)) + np.eye(20)}, "off-diagonal entries of Q are equal.*another Q"),
         ({"Q": np.eye(20), "n_clusters": 3}, "Q must be 'similarity' or a function"),
     ],
 )
@@ -344,7 +344,7 @@ def test_balance_of_rows_and_of_their_mean():
     [
         ({"reg": 1e4}, "reg=10000 is too large"),
         ({"reg": -1.0}, "reg must be"),
-        ({"C": 0.01}, "C=0.01 leaves no point"),
+        ({"C": 0.01}, "C=0.01 is too small"),
         ({"balance": -1.0}, "balance must be"),
         ({"balance": np.inf}, "balance must be"),
         ({"mode": "printed"}, "mode must be one of"),

@@ -110,7 +110,7 @@ def test_constraints_hold_exactly_whatever_the_solves(monkeypatch, balance):
 
 
 def test_few_rows_settle_at_a_fixed_point_of_the_plain_step():
-    """Two in a thousand of below 500 rows are none."""
+    """With fewer than 500 rows, two in a thousand means that no row moves."""
     for seed in range(20):
         rng = np.random.default_rng(seed)
         operator = as_operator(random_spectrum(rng, 60)[0])

@@ -52,7 +52,7 @@ def test_aistats_at_a_large_reg_is_certified(reg):
 
 
 def test_aistats_with_an_active_balance_may_not_converge():
-    """Its eq. 6 is not the multiplier of the program there, and a large reg shows it."""
+    """At a large reg, eq. 6 of AISTATS differs from the multiplier of the program."""
     model = SoftLabelMVC(affinity="precomputed", mode="aistats", reg=1e4, balance=0.3)
     with pytest.warns(
         ConvergenceWarning, match="MAX_ITER.*100 steps of Algorithm 1 were too few. Raise"
@@ -65,7 +65,7 @@ def test_aistats_with_an_active_balance_may_not_converge():
 @pytest.mark.filterwarnings("ignore:SoftLabelMVC ended with the status")
 @pytest.mark.parametrize("n", [60, 200])
 def test_the_field_has_the_signs_of_the_labels(n):
-    """At a large reg later steps move labels, and the first step's field is another's."""
+    """At a large reg later steps move labels, and the first field has other signs."""
     X, _ = make_two_moons(n, noise=0.12, random_state=0)
     model = SoftLabelMVC(mode="paper", reg=1e5).fit(X)
     np.testing.assert_array_equal(model.field_ >= 0, model.labels_ == 1)
@@ -87,7 +87,7 @@ def test_a_matrix_that_is_not_positive_definite_is_refused(Q, remedy, mode):
         SoftLabelMVC(affinity="precomputed", Q=Q, mode=mode).fit(W)
 
 
-def test_a_fit_that_is_cut_short_says_so():
+def test_a_fit_that_is_cut_short_warns():
     X, _ = make_two_moons(400, noise=0.2, random_state=1)
     full = SoftLabelMVC().fit(X)
     assert full.n_iter_ > 2

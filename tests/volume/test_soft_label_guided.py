@@ -1,4 +1,4 @@
-"""Maximum volume clustering with labels of some rows, and links between rows."""
+"""Maximum volume clustering with known labels and links between rows."""
 
 from itertools import product
 
@@ -168,7 +168,7 @@ def test_the_certificate_holds_for_either_numbering(first):
 
 @pytest.mark.parametrize("multiway", ["joint", "recursive"])
 def test_seeds_choose_among_the_clusters_of_four_blobs(multiway):
-    """Three clusters of four blobs: the seeds say which two are one."""
+    """Three clusters of four blobs: the seeds determine which two belong together."""
     centers = [[0, 0], [0, 6], [9, 0], [9, 6]]
     X, blob = make_blobs(240, centers=centers, random_state=0)
     model = SoftLabelMVC(3, multiway=multiway, random_state=0)
@@ -181,7 +181,7 @@ def test_seeds_choose_among_the_clusters_of_four_blobs(multiway):
 
 @pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_array])
 def test_labels_spread_along_a_precomputed_graph(as_matrix):
-    """A ring of forty nodes says nothing of where to cut it; seeds do."""
+    """A ring of forty nodes does not determine where to cut it; seeds do."""
     n = 40
     W = np.zeros((n, n))
     W[np.arange(n), (np.arange(n) + 1) % n] = 1.0
@@ -219,7 +219,7 @@ def test_seeds_of_one_cluster_are_named_by_what_is_near_them():
     seeds = np.array([0, 1, -1, -1, -1, -1, -1])  # both in cluster 0
     near = np.array([0, 1, 1, 1, 0, 0, 0])
     np.testing.assert_array_equal(aligned_labels(free, seeds, 2, (np.arange(7), near)), 1 - free)
-    seeds[2] = 0  # seeds count more than what is near them
+    seeds[2] = 0  # seeds have a larger weight than the rows near them
     np.testing.assert_array_equal(aligned_labels(free, seeds, 2, (np.arange(7), near)), free)
 
 

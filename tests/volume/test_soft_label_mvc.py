@@ -116,7 +116,7 @@ def test_the_aistats_mode_is_its_own_algorithm():
 
 
 def test_candidates_rescue_the_crossed_gaussians():
-    """Of the near-null eigenvectors of outliers the paper's rule picks a balanced one."""
+    """Among the near-null eigenvectors of outliers, the paper's rule picks a balanced one."""
     errors = {}
     for label, settings in {
         "one": {"mode": "paper", "n_candidates": 1},
@@ -254,14 +254,14 @@ def test_bad_parameters_are_named(settings, message):
 
 
 def test_a_start_that_is_constant_is_refused():
-    """v2 of this Q is the vector of ones: no step can leave it and hold the balance."""
+    """v2 of this Q is the vector of ones, from which no step satisfies the balance."""
     n = 10
     direction = np.arange(n) - (n - 1) / 2
     basis = np.linalg.qr(np.column_stack([direction, np.ones(n), np.eye(n)]))[0]
     Q = (basis * np.concatenate([[0.1, 0.2], np.ones(n - 2)])) @ basis.T
     X = np.random.default_rng(0).standard_normal((n, 2))
     for mode in ("default", "paper"):
-        with pytest.raises(ValueError, match="does not tell the rows apart"):
+        with pytest.raises(ValueError, match="does not distinguish the rows"):
             quiet_fit(SoftLabelMVC(Q=Q, mode=mode, affinity="gaussian"), X)
 
 
@@ -269,7 +269,7 @@ def test_a_free_balance_may_leave_one_cluster():
     X, _ = make_blobs([45, 15], centers=[[0, 0], [3, 0]], random_state=0)
     W = gaussian_similarity(X, sigma="2*mean")
     Q = laplacian(W) + 1e-4 * np.eye(60)
-    with pytest.warns(UserWarning, match="All rows are in one cluster: balance=100"):
+    with pytest.warns(UserWarning, match="All rows are in one cluster, because balance=100"):
         model = SoftLabelMVC(balance=100.0, Q=Q, affinity="precomputed").fit(W)
     np.testing.assert_array_equal(model.labels_, 0)
 
@@ -398,7 +398,7 @@ def test_rows_of_jmlr_table_2(name, printed):
 
 
 def test_it_starts_where_spectral_clustering_ends():
-    """The same graph: what the refinement adds is seen on noisy moons."""
+    """On the same graph, the gain from the refinement is visible on noisy moons."""
     errors = np.zeros(2)
     for seed in range(3):
         X, y = make_two_moons(3000, noise=0.2, random_state=seed)

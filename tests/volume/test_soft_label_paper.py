@@ -78,7 +78,7 @@ def printed_fit(X, sigma, reg, solve=qp_by_kkt):
     n, Q = len(X), q_of(X, sigma)
     values, vectors = np.linalg.eigh(Q)
     if values[1] - values[0] < 1e-12:
-        # A graph in two pieces: v1 and v2 are any basis, and v1 is taken to be the trivial one.
+        # A disconnected graph: v1 and v2 are an arbitrary basis, rotated so that v1 is trivial.
         W = gaussian_similarity(X, sigma=sigma, self_loops=True)
         one, two = vectors[:, :2].T @ np.sqrt(W.sum(axis=1))
         vectors[:, 1] = vectors[:, :2] @ [-two, one]
@@ -96,7 +96,7 @@ def printed_fit(X, sigma, reg, solve=qp_by_kkt):
 
 
 def paper_fit(X, **settings):
-    """Fit in paper mode, whatever it warns of."""
+    """Fit in paper mode, ignoring warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return SoftLabelMVC(mode="paper", **settings).fit(X)
@@ -168,7 +168,7 @@ def test_the_multiplier_is_that_of_eq_7():
     assert found.multiplier == pytest.approx(exact - kappa * total, abs=1e-5)
 
 
-def test_the_break_returns_the_iterate_before_and_says_so():
+def test_the_break_returns_the_iterate_before_and_warns():
     X, _ = make_two_gaussians(60, random_state=3)
     settings = {"affinity": "gaussian", "sigma": "mean/4", "mode": "paper"}
     with pytest.warns(ConvergenceWarning) as caught:
@@ -176,7 +176,7 @@ def test_the_break_returns_the_iterate_before_and_says_so():
     (message,) = [str(one.message) for one in caught]
     assert "STOPPED (the algorithm's own rule ended it" in message
     assert "quadratic program need not have a minimum" in message
-    assert "Algorithm 1 returns the start. Lower reg=10000, give init or eta0" in message
+    assert "Algorithm 1 returns the start. Lower reg=10000, pass init or eta0" in message
     assert "lower bound" not in message
     assert model.status_ is model.result_.status is Status.STOPPED
     assert model.n_iter_ == 0
@@ -312,7 +312,7 @@ def test_more_than_two_clusters_start_from_given_labels():
     assert model.degenerate_ is False
     with pytest.raises(ValueError, match="init must hold n_clusters=3 different labels, got 4"):
         SoftLabelMVC(3, init=labels).fit(rows)
-    with pytest.raises(ValueError, match="init holds an entry for each row"):
+    with pytest.raises(ValueError, match="init holds one entry per row"):
         SoftLabelMVC(4, init=labels, multiway="recursive").fit(rows)
 
 
@@ -328,8 +328,8 @@ def test_more_than_two_clusters_start_from_given_labels():
         ({"init": np.ones(40), "mode": "paper"}, "soft responses that differ"),
         ({"init": np.arange(39.0)}, "init has shape"),
         ({"init": np.full(40, np.nan)}, "init must be finite"),
-        ({"init": np.arange(40) % 2, "n_candidates": 2}, "n_candidates=2 has no effect with an"),
-        ({"eta0": -1.0}, "eta0=-1.0 has no meaning with mode='default'"),
+        ({"init": np.arange(40) % 2, "n_candidates": 2}, "n_candidates=2 has no effect if init"),
+        ({"eta0": -1.0}, "eta0=-1.0 has no effect with mode='default'"),
         ({"eta0": "low", "mode": "paper"}, "eta0 must be a number"),
         ({"eta0": np.inf, "mode": "paper"}, "eta0 must be finite"),
         ({"eta0": 1.0, "mode": "paper"}, "eta0=1 must be below reg times the smallest eigenvalue"),

@@ -132,7 +132,7 @@ def test_converged_point_is_the_closed_form_limit(name, n):
 def qp_by_brute_force(A, h, balance):
     """Lowest value of x'Ax - 2 sign(h)'x where h'x = (1 + h'h) / 2 and |1'x| <= balance.
 
-    Returns which constraints keep it bounded as well, and no value where none does.
+    Also returns the constraints that keep it bounded; no value if none does.
     """
     n, s, ones = h.size, signs(h), np.ones_like(h)
 

@@ -73,7 +73,7 @@ def overlapping():
 
 @pytest.mark.parametrize("balance", [0.0, 0.2, 1.0, 100.0])
 def test_fields_solve_the_papers_program(balance):
-    """cvxpy knows nothing of closed forms."""
+    """Comparison with cvxpy, which does not use the closed form."""
     rng = np.random.default_rng(0)
     n, k = 14, 3
     Q, labels = random_matrix(rng, n), random_labels(rng, n, k)
@@ -129,7 +129,7 @@ class OnlyOnes(DenseOperator):
 
 
 def test_a_matrix_that_cannot_tell_a_cluster_is_refused():
-    with pytest.raises(ValueError, match=r"balance=0: the matrix Q does not tell the rows apart"):
+    with pytest.raises(ValueError, match=r"balance=0, because .* does not distinguish the rows"):
         OneAgainstRest(OnlyOnes(np.eye(9)), 3, 0.0)(np.arange(9) % 3)
 
 
@@ -248,8 +248,8 @@ def test_gap_residuals_and_history_can_be_recomputed():
     values = np.linalg.eigvalsh(L)
     assert result.gap == pytest.approx(model.objective_ - values[:4].sum(), abs=1e-8)
     np.testing.assert_allclose(model.eigenvalues_, values[:5] + 1 / 500, atol=1e-8)
-    # Q x_j is a combination of the labels before the last step and of ones, by conditions of
-    # optimality: two values a column, but for the accuracy of the solves.
+    # By the optimality conditions, Q x_j is a combination of the labels before the last step and
+    # of ones: two values per column, up to the accuracy of the solves.
     image = (L + np.eye(500) / 500) @ model.field_
     for j in range(4):
         high = image[:, j] > (image[:, j].min() + image[:, j].max()) / 2
@@ -379,8 +379,8 @@ def start_of(W, vectors, k):
 
 
 def test_a_start_with_missing_clusters_is_filled():
-    """By whole components, else along the eigenvectors, else by halves."""
-    # Six components, of which the eigenvectors tell two from the rest.
+    """By whole components, otherwise along the eigenvectors, otherwise by halves."""
+    # Six components, of which the eigenvectors separate two from the rest.
     W = sparse.csr_matrix(sparse.block_diag([np.ones((4, 4))] * 6))
     vectors = np.zeros((24, 4))
     vectors[:4, 0] = vectors[4:8, 1] = 0.5
@@ -422,12 +422,12 @@ def test_as_many_components_as_clusters_are_the_clusters():
 
 def test_tied_eigenvalues_are_degenerate():
     """Eigenvalues of a ring come in pairs after the first."""
-    for n in (60, 1600):  # from 1,500 rows on the next pair is computed when it is asked for
+    for n in (60, 1600):  # from 1,500 rows on, the next pair is computed when it is needed
         W = sparse.diags([1.0, 1.0, 1.0, 1.0], [-1, 1, n - 1, 1 - n], shape=(n, n)).tocsr()
         settings = {"affinity": "precomputed", "random_state": 0}
         three = SoftLabelMVC(3, **settings).fit(W)
         with warnings.catch_warnings():
-            # The small one knows, and its status warns.
+            # With fewer rows the tie is known at once, and the status warns.
             warnings.simplefilter("ignore", ConvergenceWarning)
             four = SoftLabelMVC(4, **settings).fit(W)
         assert three.degenerate_ is False
@@ -453,8 +453,8 @@ def test_recursive_splits_are_an_option():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mode": "paper"}, "mode='paper' has no rule .* mode='default', or multiway='recursive'"),
-        ({"mode": "aistats"}, "mode='aistats' has no rule .* multiway='recursive'"),
+        ({"mode": "paper"}, "mode='paper' cannot find .* mode='default', or multiway='recursive'"),
+        ({"mode": "aistats"}, "mode='aistats' cannot find .* multiway='recursive'"),
         ({"n_candidates": 4}, "n_candidates=4 has no effect .* Leave it out"),
         ({"reg": 10.0}, "reg=10.0 has no effect .* Leave it out"),
         ({"tol": 1e-3}, "tol=0.001 has no effect .* Leave it out"),

@@ -31,7 +31,7 @@ def digits(per_class, classes):
     return DIGITS.data[chosen], truth, some_labels(truth, per_class)
 
 
-def test_a_search_that_ends_too_early_says_so(monkeypatch):
+def test_a_search_that_ends_too_early_warns(monkeypatch):
     X, _, y = moons(120)
     monkeypatch.setattr(alternation, "MAX_NEWTON", 1)
     with pytest.warns(ConvergenceWarning, match=r"MAX_ITER .* at reg=1.0 .* another reg"):
@@ -130,7 +130,7 @@ def test_all_rows_labelled_and_wrong_labels_can_be_outvoted():
 
 
 def test_more_labels_of_one_class_pull_every_row_to_it():
-    """What the docs say of unequal shares: nothing is mended behind the user's back."""
+    """As documented, unequal class sizes are not corrected automatically."""
     X, truth = make_two_moons(300, noise=0.15, random_state=0)
     y = some_labels(truth, (3, 15))
     shares = [
@@ -138,10 +138,10 @@ def test_more_labels_of_one_class_pull_every_row_to_it():
         for reg in (0.5, 10.0)
     ]
     assert shares[1] > shares[0]
-    with pytest.warns(UserWarning, match=r"No row is put into 0: at reg=100.0 .* Lower reg"):
+    with pytest.warns(UserWarning, match=r"No row is assigned to 0.* at reg=100.0 .* Lower reg"):
         model = VolumeRegularizedClassifier(reg=100.0).fit(X, y)
     assert np.all(model.transduction_ == 1)
-    # A threshold of one's own on h_ brings the classes back.
+    # Another threshold on h_ recovers the classes.
     assert np.mean((model.h_ > np.median(model.h_)) != truth) < 0.2
 
 
@@ -163,7 +163,7 @@ def test_a_tie_is_said_to_be_one():
     W = np.roll(np.eye(8), 1, axis=1) + np.roll(np.eye(8), -1, axis=1)
     y = np.full(8, -1)
     y[0], y[4] = 0, 1
-    with pytest.warns(ConvergenceWarning, match="lean to no side .* at reg=30.0"):
+    with pytest.warns(ConvergenceWarning, match="labels are orthogonal to .* at reg=30.0"):
         VolumeRegularizedClassifier(affinity="precomputed", reg=30.0).fit(W, y)
 
 
@@ -176,7 +176,7 @@ def test_string_classes():
     assert list(model.classes_) == ["left", "right"]
     np.testing.assert_array_equal(model.transduction_, names[plain.transduction_])
     np.testing.assert_array_equal(model.predict(X), names[plain.predict(X)])
-    # What becomes of -1 in an array of strings is a class by mistake.
+    # In an array of strings, -1 becomes the class "-1" by mistake.
     with pytest.raises(ValueError, match=r"string '-1'.*dtype=object"):
         VolumeRegularizedClassifier().fit(X, text.astype(str))
     full = VolumeRegularizedClassifier().fit(X, np.array(["a", "b"])[truth])
@@ -229,7 +229,7 @@ def test_matrices_of_pairwise_information():
     named = VolumeRegularizedClassifier(**settings, Q="kernel").fit(W, y)
     dense = -W.toarray() + 120 * np.eye(120)
     given_as = [dense, sparse.csr_matrix(dense), as_operator(dense)]
-    # A multiple of the identity changes nothing, so that another one is as good.
+    # A multiple of the identity has no effect, so any other one is equivalent.
     for Q in (*given_as, lambda W: 3.0 * np.eye(120) - W):
         other = VolumeRegularizedClassifier(**settings, Q=Q).fit(W, y)
         np.testing.assert_allclose(other.h_, named.h_, atol=1e-8)
@@ -295,14 +295,14 @@ def test_bad_parameters(parameters, error, message):
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (np.full(120, -1), "y has no labelled row: all 120 are -1. Label a row of each class"),
+        (np.full(120, -1), "no labelled row, all 120 entries are -1. Label at least one"),
         (
             np.r_[7, 7, np.full(118, -1)],
             "y has 1 class among its labelled rows, 7, .*another class",
         ),
         (np.linspace(0, 1, 120), "Unknown label type"),
-        (np.array(["a", 1] * 60, dtype=object), r"cannot be sorted \(int, str\).*all strings"),
-        (np.array([0, 1, *[None] * 118], dtype=object), "y has None among its classes.*-1"),
+        (np.array(["a", 1] * 60, dtype=object), r"cannot be sorted \(int, str\).*only strings"),
+        (np.array([0, 1, *[None] * 118], dtype=object), "y contains None.*-1"),
         (np.zeros(119), "inconsistent numbers of samples"),
         (np.full(120, np.nan), "y contains NaN"),
     ],

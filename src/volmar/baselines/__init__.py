@@ -1,4 +1,4 @@
-"""The papers' comparison methods that scikit-learn lacks."""
+"""Comparison methods of the papers that are not in scikit-learn."""
 
 from typing import TYPE_CHECKING
 

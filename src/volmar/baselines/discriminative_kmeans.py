@@ -31,11 +31,11 @@ from volmar.solvers.result import Certificate
 
 
 def whitening(z: Standardized, reg: float) -> NDArray:
-    """Matrix A, shape (d, p), with A A' = (Sigma + reg I)^-1 on the p features that vary.
+    """Return A, shape (d, p), with A A' = (Sigma + reg I)^-1 on the p features that vary.
 
-    With s the root of the diagonal of Sigma + reg I and L L' the Cholesky factorisation of
-    (Sigma + reg I) / (s s'), A = diag(1 / s) L^-T. The unit diagonal makes the factorisation as
-    good as the correlations allow, whatever the units of the features.
+    With s the square root of the diagonal of Sigma + reg I and L L' the Cholesky factorisation of
+    (Sigma + reg I) / (s s'), A = diag(1 / s) L^-T. Because of the unit diagonal, the accuracy of
+    the factorisation depends on the correlations only, not on the units of the features.
     """
     sd = z.scale[z.kept]
     s = np.hypot(sd, np.sqrt(reg))
@@ -49,11 +49,12 @@ def whitening(z: Standardized, reg: float) -> NDArray:
 
 
 def spanned_whitening(span: RowSpace, reg: float) -> tuple[NDArray, NDArray]:
-    """Return the whitened rows (n, r) and A (d, r) of more columns than rows.
+    """Return the whitened rows (n, r) and A (d, r), for more columns than rows.
 
-    A A' is (Sigma + reg I)^-1 on the span of the rows. Beyond, that is I / reg, which moves a row
-    away from all means alike. The coordinates are principal components: copies of rows in the
-    place of weights do not change them.
+    A A' is (Sigma + reg I)^-1 on the span of the rows. On its orthogonal complement the latter is
+    I / reg, which adds the same amount to the squared distances of a row to all means. The
+    coordinates are principal components, which do not change if a row of weight 2 is replaced by
+    two copies.
     """
     values, vectors = eigenpairs(span.correlation)
     size = span.kept.size
@@ -77,11 +78,11 @@ class WhitenedProblem:
     n_clusters: int
 
     def seen(self, result: DiscriminativeKMeansResult) -> NDArray:  # noqa: ARG002 -- one protocol
-        """Whitened rows as `predict` computes them."""
+        """Return the whitened rows as computed by `predict`."""
         return projected(self.X, self.mean, self.A)
 
     def certificate(self, labels: NDArray) -> Certificate:
-        """Compute the objective, and the share of weight that lies nearer to another mean."""
+        """Compute the objective, and the fraction of the weight that is closer to another mean."""
         centres, _ = weighted_means(self.Y, labels, self.weights, self.n_clusters)
         weighs = self.weights > 0
         deviations = self.Y[weighs] - centres[labels[weighs]]
@@ -134,77 +135,79 @@ class DiscriminativeKMeans(ProjectedKMeans):
 
     .. math:: I - (I + XX'/\lambda)^{-1} = X (X'X + \lambda I)^{-1} X',
 
-    the linear kernel of the rows :math:`(X'X + \lambda I)^{-1/2} x_i`. It is therefore k-means on
-    whitened rows: time is linear in the number of rows, and no n x n matrix is formed.
+    which is the linear kernel of the rows :math:`(X'X + \lambda I)^{-1/2} x_i`. The method is
+    therefore k-means on whitened rows. Its time is linear in the number of rows, and no n x n
+    matrix is formed.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. "auto": as many as held-out rows confirm, by splitting again; a split
-        is tested by the distances of rows to its border (see `volmar.evidence.split_test` and
-        `tree_`).
+        Number of clusters. If "auto", the rows are split recursively, and a split is made only if
+        held-out rows confirm it by their distances to its border (see
+        `volmar.evidence.split_test` and `tree_`).
     reg : float, default=1.0
-        Regulariser, on the scale of the covariance: :math:`\lambda` = `reg` times the total weight
-        of the rows (n without weights), so that the same `reg` fits a sample and the whole. Not
-        negative; with 0 the covariance of X must be regular. Features that do not vary are left
-        out.
+        Regulariser, on the scale of the covariance: :math:`\lambda` is `reg` times the total
+        weight of the rows (n without weights), so that the same `reg` suits a sample and all rows.
+        Must not be negative. With 0, the covariance of X must not be singular. Constant features
+        are left out.
     init : "k-means++", array of shape (n_samples,) or fitted clusterer, default="k-means++"
-        How a start is drawn, the labels to start from, or a fitted clusterer of the same columns,
-        whose clusters are the start, and keep their numbers where they match.
+        Method to draw a start, or the labels to start from. If a clusterer fitted to the same
+        columns, its clusters are the start, and clusters that match keep their numbers.
     n_init : int, default=10
-        Number of starts; the one with the lowest objective is kept. Given labels are one start.
+        Number of starts. The one with the lowest objective is kept. If `init` gives labels, there
+        is a single start.
     max_iter : int, default=300
-        Maximum number of iterations of a start.
+        Maximum number of iterations per start.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
+        of making any split too many. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
+        strongest splits are made first, and a warning is issued if further splits are left out.
     random_state : int, RandomState or None, default=None
-        Seed of the starts.
+        Random seed of the starts.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row. Clusters are numbered by size, 0 is the largest.
     components_ : ndarray of shape (n_components, n_features)
-        The whitening A': a row is seen as ``A'(x - mean_)``, with A A' = (Sigma + reg I)^-1 on the
-        span of the rows. There are as many components as features that vary, or, with more
-        features than rows, as dimensions of that span.
+        The whitening matrix A'. Rows are transformed to ``A'(x - mean_)``, with
+        A A' = (Sigma + reg I)^-1 on the span of the rows. The number of components is the number
+        of features that vary or, with more features than rows, the dimension of that span.
     mean_ : ndarray of shape (n_features,)
         Weighted mean of X.
     cluster_centers_ : ndarray of shape (n_clusters, n_components)
-        Means of the clusters, whitened.
+        Cluster means of the whitened rows.
     objective_ : float
-        Weighted mean of the squared distances of whitened rows to the means of their clusters:
+        Weighted mean of the squared distances of whitened rows to the means of their clusters,
         the objective of kernel k-means with the kernel above.
     n_iter_ : int
-        Iterations of the start that was kept.
+        Number of iterations of the start that was kept.
     result_ : DiscriminativeKMeansResult
-        The solver's certified result; its residual "moves" is the share of weight that one more
-        iteration would move.
+        Certified result of the solver. Its residual "moves" is the fraction of the weight that one
+        more iteration would move.
     n_features_in_ : int
         Number of features.
 
     See Also
     --------
-    volmar.baselines.lda_kmeans.LDAKMeans : Its regulariser follows the units of the features.
+    volmar.baselines.lda_kmeans.LDAKMeans : Has a regulariser in the units of the features.
 
     Notes
     -----
     Labels enter only through the between-cluster scatter: the objective is
     :math:`\mathrm{tr}\,(\Sigma + \rho I)^{-1}\Sigma - \mathrm{tr}\,(\Sigma + \rho I)^{-1} S_b`
-    with :math:`\rho` = `reg`, so that the clusters maximise the ratio of linear discriminant
-    analysis in its total scatter form. A large `reg` gives plain k-means, `reg` = 0 clusters that
-    no invertible linear map of the features changes. In between the units of X matter, because
-    `reg` is added to the variance of every feature alike: scale the features first.
+    with :math:`\rho` = `reg`. The clusters thus maximise the ratio of linear discriminant analysis
+    in its total scatter form. A large `reg` gives plain k-means. With `reg` = 0 the clusters are
+    invariant to invertible linear maps of the features. In between the units of X matter, because
+    the same `reg` is added to the variance of every feature: scale the features first.
 
-    `decision_function` is, for two clusters, the squared distance to the mean of cluster 0 less
-    that to the mean of cluster 1 in whitened coordinates, and for more the negative squared
-    distance to each mean, up to a constant of each row.
+    For two clusters, `decision_function` is the squared distance to the mean of cluster 0 less
+    that to the mean of cluster 1 in whitened coordinates. For more, it is the negative squared
+    distance to each mean, up to a constant per row.
 
-    Sparse X is not centred in place, but its whitened rows are dense.
+    Sparse X is not densified for centring, but its whitened rows are dense.
 
     References
     ----------
@@ -216,7 +219,7 @@ class DiscriminativeKMeans(ProjectedKMeans):
     >>> from volmar.baselines.discriminative_kmeans import DiscriminativeKMeans
     >>> X = np.random.default_rng(0).standard_normal((100, 2))
     >>> X[50:, 0] += 6
-    >>> X[:, 1] *= 20  # a wide feature that says nothing leads k-means astray
+    >>> X[:, 1] *= 20  # an uninformative feature of large variance, which misleads k-means
     >>> model = DiscriminativeKMeans(reg=0.01, random_state=0).fit(X)
     >>> bool(np.ptp(model.labels_[:50]) == np.ptp(model.labels_[50:]) == 0)
     True
@@ -250,10 +253,10 @@ class DiscriminativeKMeans(ProjectedKMeans):
 
     def _problem(self, X: Any, weights: NDArray | None) -> WhitenedProblem:
         n, d = X.shape
-        self._given_labels(n)  # refused before anything is computed
+        self._given_labels(n)  # raises an error before the computation starts
         require_memory(
             4.0 * X.dtype.itemsize * n * d,
-            f"the dense whitened copy of {n} rows of {d} features",
+            f"the dense whitened copy of {n} rows with {d} features",
             "Cluster a sample and use predict for the rest, or reduce the features first, e.g. by "
             "TruncatedSVD.",
         )

@@ -31,21 +31,21 @@ class KernelProblem:
 
     @cached_property
     def order(self) -> NDArray:
-        """Rows by their mean similarity to all: an order that no permutation of them changes."""
+        """Row indices sorted by mean similarity to all rows, independent of the input order."""
         return np.argsort(self.K @ self.weights.astype(self.K.dtype), kind="stable")
 
     def members(self, labels: NDArray, n_clusters: int) -> NDArray:
-        """Weights of the rows, each in the column of its cluster."""
+        """Return the weights of the rows, each in the column of its cluster."""
         members = np.zeros((labels.size, n_clusters), dtype=self.K.dtype)
         members[np.arange(labels.size), labels] = self.weights
         return members
 
     def sums(self, labels: NDArray, n_clusters: int) -> NDArray:
-        """S_ic = sum over cluster c of w_j K_ij, in float64."""
+        """Return S_ic, the sum over cluster c of w_j K_ij, in float64."""
         return (self.K @ self.members(labels, n_clusters)).astype(np.float64)
 
     def costs(self, S: NDArray, labels: NDArray) -> NDArray:
-        """Squared distances to the means, less K_ii.
+        """Return the squared distances to the means, less K_ii.
 
         |phi(x_i) - m_c|^2 = K_ii - 2 S_ic / s_c + sum_{j in c} w_j S_jc / s_c^2.
         """
@@ -59,31 +59,31 @@ class KernelProblem:
         return costs
 
     def objective(self, costs: NDArray, labels: NDArray) -> float:
-        """Weighted sum of squared distances to the means."""
+        """Return the weighted sum of squared distances to the means."""
         own = self.K.diagonal() + costs[np.arange(labels.size), labels]
-        weighs = self.weights > 0  # a cluster of weightless rows has no mean and costs nothing
+        weighs = self.weights > 0  # a cluster without weight has no mean and does not count
         return float(self.weights[weighs] @ own[weighs])
 
     @property
     def rounding(self) -> float:
-        """Change of the objective that is rounding."""
+        """Bound on the rounding error of the objective."""
         scale = float(self.weights @ np.abs(self.K.diagonal()))
         return float(10 * np.finfo(self.K.dtype).eps * scale)
 
     def moves(self, costs: NDArray, labels: NDArray) -> float:
-        """Share of the weight that lies nearer to another mean, by more than rounding."""
+        """Return the fraction of weight that is closer to another mean, beyond rounding."""
         total = max(self.weights.sum(), 1e-300)
         moves = _nearest(costs, labels, self.rounding / total) != labels
         return float(self.weights[moves].sum() / self.weights.sum())
 
     def certificate(self, labels: NDArray) -> Certificate:
-        """Compute the objective and the share of weight that would move."""
+        """Compute the objective and the fraction of weight that would move."""
         costs = self.costs(self.sums(labels, int(labels.max()) + 1), labels)
         return Certificate(self.objective(costs, labels), {"moves": self.moves(costs, labels)})
 
 
 class KernelMeansInputs(NamedTuple):
-    """The problem of a fit, with what new rows need to be compared with its rows."""
+    """The problem of a fit, with the kernel expansion for new rows."""
 
     problem: KernelProblem
     expansion: KernelExpansion
@@ -108,10 +108,10 @@ def kernel_kmeans(
 ) -> KernelKMeansResult:
     """Run Lloyd's iteration from `labels` until no row moves.
 
-    The sums S are updated from the rows that moved. On a positive semidefinite K the objective
-    falls at every step; where an indefinite K makes it rise, the best labels are returned with
-    `Status.CYCLE`. With a `guide` rows are placed by it, at the lowest sum of squared distances
-    that it allows, and no cluster is filled.
+    The sums S are updated from the rows that moved. With a positive semidefinite K the objective
+    decreases at every step. If it increases for an indefinite K, the best labels are returned with
+    `Status.CYCLE`. With a `guide`, rows are assigned by it, with the lowest sum of squared
+    distances that it allows, and empty clusters are not filled.
     """
     S = problem.sums(labels, n_clusters)
     costs = problem.costs(S, labels)
@@ -138,8 +138,8 @@ def kernel_kmeans(
         next_costs = problem.costs(next_S, proposed)
         next_objective = problem.objective(next_costs, proposed)
         if next_objective > objective - tiny:
-            # Below rounding nothing is gained; above it K is not positive semidefinite, or the
-            # rows were not placed exactly.
+            # A change within rounding is convergence. A larger increase means that K is not
+            # positive semidefinite, or that the guide's assignment is not exact.
             is_still = next_objective <= objective + tiny or (
                 placed is not None and placed.gap > 0
             )
@@ -149,12 +149,12 @@ def kernel_kmeans(
         history.append(objective)
     if status.ok and _closest_means(problem, S, labels) <= tiny:
         status = Status.DEGENERATE
-    # Rows without weight move nothing, and so need not have moved themselves.
+    # Rows without weight do not affect the iteration, so their labels may be outdated.
     if guide is None:
         labels = np.where(problem.weights > 0, labels, np.argmin(costs, axis=1))
     moves = problem.moves(costs, labels)
     if guide is not None and status is not Status.MAX_ITER:
-        moves = 0.0  # none that it allows
+        moves = 0.0  # the guide allows no further moves
     return KernelKMeansResult(
         objective=objective,
         residuals={"moves": moves},
@@ -166,7 +166,7 @@ def kernel_kmeans(
 
 
 def _closest_means(problem: KernelProblem, S: NDArray, labels: NDArray) -> float:
-    """Smallest squared distance between two cluster means, times the total weight."""
+    """Return the smallest squared distance between two cluster means, times the total weight."""
     n_clusters = S.shape[1]
     mass = np.bincount(labels, problem.weights, n_clusters)
     if n_clusters == 1 or np.any(mass == 0):
@@ -180,7 +180,7 @@ def _closest_means(problem: KernelProblem, S: NDArray, labels: NDArray) -> float
 
 
 def _nearest(costs: NDArray, labels: NDArray, tolerance: float) -> NDArray:
-    """Cheapest cluster of each row; ties within rounding stay where they are."""
+    """Return the nearest cluster of each row; in ties up to rounding, the current one."""
     nearest = np.argmin(costs, axis=1)
     rows = np.arange(labels.size)
     stays = costs[rows, labels] <= costs[rows, nearest] + tolerance
@@ -190,7 +190,7 @@ def _nearest(costs: NDArray, labels: NDArray, tolerance: float) -> NDArray:
 def _fill_empty(
     problem: KernelProblem, costs: NDArray, labels: NDArray, n_clusters: int
 ) -> NDArray:
-    """Give every empty cluster the row that lies farthest from its own mean."""
+    """Move the row farthest from its own mean to each empty cluster."""
     weight = np.bincount(labels, problem.weights, n_clusters)
     if np.all(weight > 0):
         return labels
@@ -223,12 +223,11 @@ def _updated(
 
 
 def start_labels(problem: KernelProblem, n_clusters: int, init: str, seed: int) -> NDArray:
-    """Labels by the nearest of `n_clusters` rows drawn at random or by k-means++.
+    """Return labels by the nearest of `n_clusters` rows drawn at random or by k-means++.
 
-    Rows are drawn by the inverse of the cumulated weights along the order of their mean
-    similarity. That order does not depend on how the rows are sorted, and equal rows stand side
-    by side in it: permuted rows, or a row written twice instead of weighted twice, get the same
-    start from the same seed.
+    Rows are drawn by inverting the cumulative weights, in the order of mean similarity. That order
+    does not depend on the order of the input, and equal rows are adjacent in it. Permuted rows, or
+    two copies of a row instead of a weight of 2, therefore get the same start from the same seed.
     """
     rng = np.random.default_rng(seed)
     order = problem.order
@@ -238,13 +237,13 @@ def start_labels(problem: KernelProblem, n_clusters: int, init: str, seed: int) 
     for c in range(n_clusters):
         spread = np.where(np.isfinite(nearest), nearest, 1.0) if init == "k-means++" else 1.0
         if init == "random" and c > 0:
-            spread = (nearest > 0).astype(float)  # a second centre on the same spot is no centre
+            spread = (nearest > 0).astype(float)  # exclude rows equal to a previous centre
         density = (problem.weights * np.maximum(spread, 0.0))[order]
         cumulated = np.cumsum(density)
-        if cumulated[-1] <= 0:  # fewer different rows than clusters
+        if cumulated[-1] <= 0:  # fewer distinct rows than clusters
             break
         draw = np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")
-        # The smallest numbers times less than 1 are themselves.
+        # A subnormal number times a factor below 1 may be rounded back to itself.
         centre = order[min(draw, np.flatnonzero(density)[-1])]
         distance = np.maximum(diagonal + diagonal[centre] - 2.0 * problem.K[:, centre], 0.0)
         distance[centre] = 0.0
@@ -263,16 +262,16 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. "auto": as many as held-out rows confirm, by splitting again; a split
-        is tested by the distances of rows to its border (see `volmar.evidence.split_test` and
-        `tree_`).
+        Number of clusters. If "auto", the rows are split recursively, and a split is made only if
+        held-out rows confirm it by their distances to its border (see
+        `volmar.evidence.split_test` and `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed".
     gamma : float, str or None, default="auto"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
         1 / n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other
-        kernels and where `init` holds labels. Other kernels have no use for gamma.
+        kernels and if `init` holds labels. Other kernels do not use gamma.
     degree : float, default=3
         Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
@@ -280,81 +279,81 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
     kernel_params : dict, optional
         Further arguments of a callable kernel.
     init : {"auto", "k-means++", "random"}, array (n_samples,) or fitted clusterer, default="auto"
-        How a start is drawn ("random": random rows as centres), or the labels to start from.
-        "auto": "k-means++", and clusters of a graph where the width of the kernel is chosen (see
-        Notes). A fitted clusterer of the same columns: the clusters that it predicts are the
-        start, where there are `n_clusters`, with the `gamma_` that it has found, and clusters keep
-        its numbers where they match.
+        Method to draw a start ("random" takes random rows as centres), or the labels to start
+        from. "auto" is "k-means++", with two more starts from a graph if the kernel width is
+        chosen (see Notes). If a clusterer fitted to the same columns that predicts `n_clusters`
+        clusters, these and its `gamma_` are the start, and clusters that match keep their numbers.
     n_init : int, default=10
-        Number of starts; the one with the lowest objective is kept. Given labels are one start.
+        Number of starts. The one with the lowest objective is kept. If `init` gives labels, there
+        is a single start.
     max_iter : int, default=300
-        Maximum number of iterations of a start.
+        Maximum number of iterations per start.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
+        of making any split too many. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
+        strongest splits are made first, and a warning is issued if further splits are left out.
     min_cluster_size, max_cluster_size : int, float or array of shape (n_clusters,), optional
-        Limits of the sizes of clusters: an int is a number of rows (their weight, with
-        `sample_weight`), a float a fraction of all. An array has one limit for each cluster, in
-        the order of `classes_`; without labels in `y` the largest limits belong to the largest
-        clusters. With n_clusters="auto" there are as many clusters as `max_cluster_size` needs.
+        Minimum and maximum cluster size. An int is a number of rows (total weight, with
+        `sample_weight`), a float a fraction of all rows. An array has one limit per cluster, in
+        the order of `classes_`; without labels in `y`, the largest limits apply to the largest
+        clusters. With n_clusters="auto" there are as many clusters as `max_cluster_size` requires.
     metric : {"euclidean", "cosine"}, default="euclidean"
-        "cosine": the method sees rows of unit length; sparse X of more than 1000 columns as text
-        (idf, singular vectors). See the page *Embeddings and text*.
+        If "cosine", rows are scaled to unit length, and sparse X with more than 1000 columns is
+        treated as text (idf, singular vectors). See the page *Embeddings and text*.
     text_components : int, "auto" or None, default="auto"
-        Singular vectors to which metric="cosine" reduces sparse rows. "auto": 100 for more than
-        1000 columns, otherwise no reduction. None: no reduction.
+        Number of singular vectors to which metric="cosine" reduces sparse rows. "auto" is 100 for
+        more than 1000 columns, otherwise no reduction. None is no reduction.
     random_state : int, RandomState or None, default=None
-        Seed of the starts.
+        Random seed of the starts.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row. Clusters are numbered by size, 0 is the largest.
     classes_ : ndarray of shape (n_clusters,)
-        Names of the clusters, which `labels_` holds; only where `fit` was given labels of rows.
+        Names of the clusters, as used in `labels_`; only if `y` is passed to `fit`.
     broken_links_ : ndarray of shape (n_pairs, 2)
-        Pairs of `cannot_link` in one cluster; only where `fit` was given any.
+        Pairs of `cannot_link` that are in one cluster; only if `cannot_link` is passed to `fit`.
     objective_ : float
         Weighted sum of squared distances to the cluster means in feature space.
     gamma_ : float or None
-        Kernel coefficient that was used; None for kernels without one.
+        Kernel coefficient used; None for kernels without one.
     cut_ : float
-        Ratio cut of the clusters by which widths were compared; only where they were.
+        Ratio cut of the clusters, the criterion for the kernel width; only if it was chosen.
     n_iter_ : int
-        Iterations of the start that was kept.
+        Number of iterations of the start that was kept.
     result_ : KernelKMeansResult
-        The solver's certified result; its residual "moves" is the share of weight that one more
-        iteration would move.
+        Certified result of the solver. Its residual "moves" is the fraction of the weight that one
+        more iteration would move.
     previous_clusters_ : ndarray of shape (n_clusters,)
-        Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
+        If `init` is a fitted clusterer, its cluster that each cluster continues; -1 for new ones.
     row_map_ : RowMap
-        The map of rows with metric="cosine"; only then.
+        Transformation of the rows, only with metric="cosine".
     n_features_in_ : int
         Number of features (of training rows, with kernel="precomputed").
 
     See Also
     --------
-    sklearn.cluster.KMeans : The same with the linear kernel, in linear time.
+    sklearn.cluster.KMeans : The same method with the linear kernel, in linear time.
 
     Notes
     -----
-    *Width of the kernel.* gamma="auto" takes the widest of several kernels whose clusters cut a
-    graph of the rows about as little as any known, by the rule of `KernelCPMMC` (see its Notes).
-    Starts are those of "k-means++" and two clusterings of that graph.
+    *Kernel width.* gamma="auto" takes the widest of several kernels whose clusters have a ratio
+    cut on a graph of the rows close to the lowest one known, by the rule of `KernelCPMMC` (see its
+    Notes). The starts are those of "k-means++" and two clusterings of that graph.
 
-    `decision_function` is, for two clusters, the squared distance to the mean of cluster 0 less
-    that to the mean of cluster 1, and for more the negative squared distance to each mean, up to a
-    constant of each row.
+    For two clusters, `decision_function` is the squared distance to the mean of cluster 0 less
+    that to the mean of cluster 1. For more, it is the negative squared distance to each mean, up
+    to a constant per row.
 
-    *Sizes.* Rows are placed so that the sum of their squared distances is the smallest within the
-    limits: by an offset for each cluster, which is part of `decision_function` and `predict`. New
-    rows have no limit. Training rows that seeds, links or ties decide may have other labels than
-    `predict` gives them.
+    *Size limits.* Rows are assigned with the smallest sum of squared distances within the limits,
+    by an offset per cluster that is part of `decision_function` and `predict`. The limits do not
+    apply to new rows. Training rows assigned by known labels, links or ties may have other labels
+    than those of `predict`.
 
-    Scale the features first where their units differ. Time and memory are quadratic in the number
+    Scale the features first if their units differ. Time and memory are quadratic in the number
     of rows. Kernel k-means is a baseline here: on clusters that are not round it depends on the
     width of the kernel and on its start.
 
@@ -453,15 +452,15 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
     def _finish(
         self, prepared: KernelMeansInputs, result: KernelKMeansResult, weights: Any
     ) -> None:
-        """Give rows the labels that `predict` gives them, unless the objective would rise.
+        """Set the labels to those of `predict`, unless this increases the objective.
 
-        Rows of next to no weight, or of a run that the limit of iterations ended, may have other
-        labels. The objective rises for kernels that are not positive semidefinite.
+        They may differ for rows with negligible weight or after max_iter iterations. The objective
+        can increase for kernels that are not positive semidefinite.
         """
         problem, self._expansion = prepared.problem, prepared.expansion
         members = problem.members(result.labels, self.n_clusters)
         mass = members.sum(axis=0, dtype=np.float64)
-        known = np.flatnonzero(mass > 0)  # no row goes to a cluster without weight
+        known = np.flatnonzero(mass > 0)  # clusters without weight are left out
         means = members[:, known] / mass[known].astype(members.dtype)
         images = problem.K @ means
         norms = np.einsum("ic,ic->c", means, images)
@@ -489,6 +488,6 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
         if result.status is not Status.DEGENERATE:
             return super()._status_words(result)
         return (
-            f"X has fewer different rows than n_clusters={self.n_clusters} to this kernel, and "
-            "means of clusters are the same. Lower n_clusters, or check the kernel's parameters"
+            f"with this kernel, X has fewer distinct rows than n_clusters={self.n_clusters}, and "
+            "clusters have the same mean. Lower n_clusters, or check the kernel parameters"
         )

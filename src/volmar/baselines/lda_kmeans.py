@@ -1,4 +1,4 @@
-"""LDA-KM of Ding and Li (2007): discriminant analysis and k-means, each on the other's answer."""
+"""LDA-KM of Ding and Li (2007): alternating discriminant analysis and k-means."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from volmar.baselines.projected_kmeans import (
 from volmar.rows import Standardized
 from volmar.solvers.result import Certificate
 
-# Maximum number of iterations of a k-means, on the features for a start or in the subspace.
+# Maximum number of iterations of k-means, on the features for a start or in the subspace.
 KMEANS_ITERATIONS = 300
-# Beside a larger multiple of the identity the correlations are rounding.
+# With a larger multiple of the identity, the correlations would be below rounding error.
 LARGEST_REG = 1e15
 
 
@@ -35,9 +35,9 @@ LARGEST_REG = 1e15
 class DiscriminantSubspace:
     """Discriminant directions of a labelling, in standardised coordinates.
 
-    W'(S_w + reg I)W = I; a direction along which no means differ is 0. `centres` are the means in
-    the subspace, NaN for a cluster without weight; `objective` is log det(S_w + reg I) - log det(R
-    + reg I), and `rounding` what rounding may do to it.
+    W'(S_w + reg I)W = I; a direction along which the means do not differ is 0. `centres` are the
+    means in the subspace, NaN for a cluster without weight. `objective` is
+    log det(S_w + reg I) - log det(R + reg I), and `rounding` bounds its rounding error.
     """
 
     W: NDArray
@@ -50,9 +50,9 @@ class DiscriminantSubspace:
 class LDAProblem:
     """Minimise det(S_w + reg I) / det(R + reg I) over labels, R the correlation matrix of z.
 
-    `X` are the rows moved near their mean (dense) or as they came (sparse), `rest` what is left of
-    the `mean` then, `z` the rows standardised, `lower` the Cholesky factor of R + reg I, which no
-    labelling changes.
+    Dense rows `X` are centred by their rounded mean, sparse ones are not; `rest` is the part of
+    `mean` that was not subtracted. `z` are the standardised rows. `lower` is the Cholesky factor
+    of R + reg I, which does not depend on the labels.
     """
 
     X: Any
@@ -66,8 +66,8 @@ class LDAProblem:
         """Solve S_b w = rho (S_w + reg I) w for its min(k - 1, p) largest rho.
 
         With R = S_w + S_b and L L' = R + reg I it is B u = e u for u = L'w, B = L^-1 S_b L^-T and
-        e = rho / (1 + rho). B = G G' has rank below k, with columns sqrt(share_c) L^-1 mean_c, so
-        that the thin singular value decomposition of G is enough.
+        e = rho / (1 + rho). B = G G' has rank below k, where the columns of G are
+        sqrt(share_c) L^-1 mean_c, and the thin singular value decomposition of G is sufficient.
         """
         mass = np.bincount(labels, self.weights, n_clusters)
         share = mass / mass.sum()
@@ -77,8 +77,8 @@ class LDAProblem:
         U, singular, _ = linalg.svd(G, full_matrices=False)
         m = min(n_clusters - 1, U.shape[0])
         eps = float(np.finfo(self.X.dtype).eps)
-        # 1 - e is what lies within clusters: zero only without a regulariser and with clusters
-        # that are points along a direction.
+        # 1 - e is the part of the scatter within clusters. It is zero only without a regulariser
+        # and if the clusters have no spread along a direction.
         within = np.maximum(1.0 - singular[:m] ** 2, eps)
         U = U[:, :m] * np.where(singular[:m] > eps, 1.0 / np.sqrt(within), 0.0)
         U = fix_signs(U)
@@ -89,17 +89,17 @@ class LDAProblem:
         return DiscriminantSubspace(W, centres, float(np.log(within).sum()), float(rounding))
 
     def points(self, space: DiscriminantSubspace) -> NDArray:
-        """Rows in the subspace, shape (n, m)."""
+        """Return the rows in the subspace, shape (n, m)."""
         return np.column_stack([self.z.scores(w) for w in space.W.T])
 
     def seen(self, result: LDAKMeansResult) -> NDArray:
-        """Rows in the subspace, shape (n, m), as `predict` computes them."""
+        """Return the rows in the subspace, shape (n, m), as computed by `predict`."""
         return projected_moved(self.X, self.rest, self.z.coefficients(result.W))
 
     def certificate(
         self, labels: NDArray, space: DiscriminantSubspace | None = None
     ) -> Certificate:
-        """Compute the objective, and the share of weight that lies nearer to another mean."""
+        """Compute the objective, and the fraction of the weight that is closer to another mean."""
         if space is None:
             space = self.subspace(labels, max(int(labels.max()) + 1, 2))
         moves = would_move(self.points(space), space.centres, labels)
@@ -114,11 +114,11 @@ class LDAKMeansResult(Result):
     Attributes
     ----------
     labels : ndarray of shape (n,)
-        Clusters.
+        Cluster of each row.
     W : ndarray of shape (p, m)
-        Their discriminant directions, in standardised coordinates.
+        Discriminant directions of the clusters, in standardised coordinates.
     centers : ndarray of shape (k, m)
-        Their means in the subspace.
+        Cluster means in the subspace.
     """
 
     _solution: ClassVar = ("labels",)
@@ -139,13 +139,14 @@ def lda_kmeans(
 ) -> LDAKMeansResult:
     """Alternate discriminant analysis and k-means in its subspace from `labels`.
 
-    The objective falls at every step. In the subspace of the present labels,
-    A = W'(S_w + reg I)W = I; k-means lowers tr A, and log det A <= tr A - m then makes log det A
-    negative. The ratio det(W'(S_w + reg I)W) / det(W'(R + reg I)W) of the new labels is therefore
-    smaller in this subspace than the old one, and in their own it is smaller still, because all
-    generalised eigenvalues of S_w + reg I and R + reg I are at most 1. Labels can come back by
-    rounding alone: where the objective does not fall, those before are returned, with
-    `Status.CYCLE` if it rises by more than rounding explains.
+    The objective decreases at every step. In the subspace of the current labels,
+    A = W'(S_w + reg I)W = I. k-means decreases tr A, and log det A becomes negative because
+    log det A <= tr A - m. In this subspace, the ratio
+    det(W'(S_w + reg I)W) / det(W'(R + reg I)W) of the new labels is therefore smaller than that of
+    the old ones. In the subspace of the new labels it is smaller still, because all generalised
+    eigenvalues of S_w + reg I and R + reg I are at most 1. Labels can recur only by rounding. If
+    the objective does not decrease, the previous labels are returned, with `Status.CYCLE` if it
+    increases by more than the rounding error.
     """
     total = problem.weights.sum()
     space = problem.subspace(labels, n_clusters)
@@ -179,65 +180,67 @@ def lda_kmeans(
 
 
 class LDAKMeans(ProjectedKMeans):
-    r"""Linear discriminant analysis and k-means in turn (Ding and Li 2007), the method LDA-KM.
+    r"""Alternating linear discriminant analysis and k-means (Ding and Li 2007), LDA-KM.
 
-    Starts from k-means on the features as given. Then, in turn: find the n_clusters - 1 directions
-    that maximise the scatter between the clusters relative to that within,
+    Starts from k-means on the features as given. Each iteration computes the n_clusters - 1
+    directions that maximise the scatter between clusters relative to that within clusters,
 
     .. math:: \max_w \; w'S_b w \,/\, w'(S_w + \rho \Lambda) w, \qquad
        \Lambda = \mathrm{diag}(\Sigma),
 
-    scaled to :math:`w'(S_w + \rho\Lambda)w = 1` as in discriminant analysis; run k-means in that
-    subspace, from the present means; stop when no row moves. Scatters are on the scale of the
+    scaled to :math:`w'(S_w + \rho\Lambda)w = 1` as in discriminant analysis, and runs k-means in
+    that subspace from the current means, until no row moves. Scatters are on the scale of the
     covariance :math:`\Sigma = S_w + S_b` (divided by the total weight), and :math:`\rho` is `reg`.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. "auto": as many as held-out rows confirm, by splitting again; a split
-        is tested by the distances of rows to its border (see `volmar.evidence.split_test` and
-        `tree_`).
+        Number of clusters. If "auto", the rows are split recursively, and a split is made only if
+        held-out rows confirm it by their distances to its border (see
+        `volmar.evidence.split_test` and `tree_`).
     reg : float, default=1.0
-        Regulariser: every feature's variance within clusters is raised by `reg` times its variance
-        over all rows. From 0 to 1e15; with 0 the covariance of X must be regular. Features that do
-        not vary are left out.
+        Regulariser from 0 to 1e15. The variance of each feature within clusters is increased by
+        `reg` times its variance over all rows. With 0, the covariance of X must not be singular.
+        Constant features are left out.
     init : "k-means", array of shape (n_samples,) or fitted clusterer, default="k-means"
-        Start from k-means on the features as given, from these labels, or from the clusters of a
-        fitted clusterer of the same columns, whose numbers they keep where they match.
+        If "k-means", start from k-means on the features as given. If an array, the labels to start
+        from. If a clusterer fitted to the same columns, its clusters are the start, and clusters
+        that match keep their numbers.
     n_init : int, default=10
-        Number of starts, each from one run of k-means; the one with the lowest objective is kept.
-        Given labels are one start.
+        Number of starts, each from one run of k-means. The one with the lowest objective is kept.
+        If `init` gives labels, there is a single start.
     max_iter : int, default=100
-        Maximum number of alternations of a start.
+        Maximum number of alternations per start.
     tol : float, default=1e-4
-        Share of the weight that may still want to move at the end: no row of fewer than 10,000.
+        Stopping tolerance: the maximum fraction of the weight that would still move. With fewer
+        than 10,000 rows, the default requires that no row moves.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
+        of making any split too many. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
+        strongest splits are made first, and a warning is issued if further splits are left out.
     random_state : int, RandomState or None, default=None
-        Seed of the starts.
+        Random seed of the starts.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row. Clusters are numbered by size, 0 is the largest.
     components_ : ndarray of shape (min(n_clusters - 1, n_varying_features), n_features)
-        The directions, in the units of X.
+        The discriminant directions, in the units of X.
     mean_ : ndarray of shape (n_features,)
         Weighted mean of X.
     cluster_centers_ : ndarray of shape (n_clusters, n_components)
-        Means of the clusters in the subspace, whose coordinates are ``components_ (x - mean_)``.
+        Cluster means in the subspace, whose coordinates are ``components_ (x - mean_)``.
     objective_ : float
         :math:`\log\det(S_w + \rho\Lambda) - \log\det(\Sigma + \rho\Lambda)`, the logarithm of
-        Wilks' lambda: 0 for clusters with the same mean, the lower the better they are separated.
+        Wilks' lambda. It is 0 for clusters with the same mean, and lower for better separation.
     n_iter_ : int
-        Alternations of the start that was kept.
+        Number of alternations of the start that was kept.
     result_ : LDAKMeansResult
-        The solver's certified result; its residual "moves" is the share of weight that lies nearer
-        to another cluster's mean in the subspace.
+        Certified result of the solver. Its residual "moves" is the fraction of the weight that is
+        closer to the mean of another cluster in the subspace.
     n_features_in_ : int
         Number of features.
 
@@ -248,20 +251,21 @@ class LDAKMeans(ProjectedKMeans):
 
     Notes
     -----
-    The objective falls at every step (see `lda_kmeans`), so labels do not come back. Its trace
-    form, :math:`\mathrm{tr}\,(S_w + \rho\Lambda)^{-1} S_b`, which the paper writes, orders the
-    labellings of two clusters in the same way and can fall along the iteration for more.
+    The objective decreases at every step (see `lda_kmeans`), so labels do not recur. The paper
+    maximises the trace form, :math:`\mathrm{tr}\,(S_w + \rho\Lambda)^{-1} S_b`. It orders
+    labellings with two clusters in the same way, but for more clusters it can decrease during the
+    iteration.
 
-    From given labels, multiplying features by numbers other than 0 changes nothing but the units
-    of `components_`, because :math:`\Lambda` is multiplied with them. The start by k-means does
-    depend on the units: scale the features first where theirs differ.
+    If `init` gives labels, scaling the features only changes the units of `components_`, because
+    :math:`\Lambda` is scaled with them. The start by k-means does depend on the units: scale the
+    features first if their units differ.
 
     With two clusters there is one direction, :math:`(\Sigma + \rho\Lambda)^{-1}(m_1 - m_0)` up to
-    its length, and rows are cut half way between the means along it.
+    its length, and the threshold along it is half-way between the means.
 
-    `decision_function` is, for two clusters, the squared distance in the subspace to the mean of
-    cluster 0 less that to the mean of cluster 1, and for more the negative squared distance to
-    each mean, up to a constant of each row.
+    For two clusters, `decision_function` is the squared distance in the subspace to the mean of
+    cluster 0 less that to the mean of cluster 1. For more, it is the negative squared distance to
+    each mean, up to a constant per row.
 
     References
     ----------
@@ -312,10 +316,10 @@ class LDAKMeans(ProjectedKMeans):
             check_choice("init", self.init, ["k-means"])
 
     def _problem(self, X: Any, weights: NDArray | None) -> LDAProblem:
-        self._given_labels(X.shape[0])  # refused before anything is computed
+        self._given_labels(X.shape[0])  # raises an error before the computation starts
         z = varying(X, weights)
         mean = z.mean
-        # Projections of float32 rows far from zero would lose the digits of their spread.
+        # Projections of float32 rows far from zero would lose precision.
         X, rest = moved(X, mean)
         if not sparse.issparse(X):
             z = varying(X, weights)

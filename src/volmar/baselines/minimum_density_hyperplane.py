@@ -41,23 +41,23 @@ from volmar.solvers.minimum_density import (
     visible_depth,
 )
 
-# Rows on which starts are compared: so many, more where there are many features, with at most so
-# many entries.
-FEWEST_ROWS, ROWS_PER_FEATURE, MOST_ENTRIES = 2000, 10, 1 << 24
-# Steps in which the slab grows, from 0 to `max_offset`.
+# Size of the sample on which starts are compared: at least MIN_ROWS, or ROWS_PER_FEATURE times the
+# number of features as long as the sample has at most MAX_ENTRIES entries.
+MIN_ROWS, ROWS_PER_FEATURE, MAX_ENTRIES = 2000, 10, 1 << 24
+# Number of steps in which the slab grows from 0 to `max_offset`.
 N_STEPS = 3
-# Minimum share of a cluster where none is given.
+# Default minimum cluster size, as a fraction of the rows.
 DEFAULT_SHARE = 0.02
-# What is known of a split into two, for a tree that has no other.
+# Attributes of a single split, which a tree with two leaves has too.
 OF_A_SPLIT = ("coef_", "intercept_", "mean_", "relative_depth_")
 
 
 @dataclass(frozen=True)
 class DensityProblem:
-    """Rows in standard deviations, the density on their hyperplanes, and a sample for starts.
+    """Standardised rows, the density on hyperplanes, and a sample for the starts.
 
-    `few` is the density of the sample, and `noise` (p,) the variances with which coordinates are
-    known, in its units.
+    `few` is the density of the sample. `noise` (p,) holds the rounding variances of the
+    coordinates, in the units of `few`.
     """
 
     X: Any
@@ -69,11 +69,11 @@ class DensityProblem:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the sample has all rows."""
+        """Whether the sample contains all rows."""
         return self.few.shares.size == self.X.shape[0]
 
     def between_means(self, labels: NDArray) -> NDArray:
-        """Return the difference of the means of two clusters; equal ones have the first axis."""
+        """Return the difference of the two cluster means; the first axis if they are equal."""
         v = self.z.combine(self.density.problem.shares * labels)
         return v if np.linalg.norm(v) > 0 else np.eye(self.z.size)[0]
 
@@ -81,11 +81,11 @@ class DensityProblem:
 def density_problem(
     X: Any, weights: NDArray | None, max_offset: float, min_share: float, rng: np.random.Generator
 ) -> DensityProblem:
-    """Return the problem of rows, standardised, with a sample of them by weight."""
+    """Return the problem for standardised rows, with a sample drawn by weight."""
     z = varying(X, weights)
     density = row_density(z, max_offset)
     n, p = X.shape[0], z.size
-    size = max(FEWEST_ROWS, min(ROWS_PER_FEATURE * p, MOST_ENTRIES // p))
+    size = max(MIN_ROWS, min(ROWS_PER_FEATURE * p, MAX_ENTRIES // p))
     is_whole = n <= size
     chosen = np.arange(n) if is_whole else drawn_by_weight(n, weights, size, rng)
     if isinstance(z, RowSpace):
@@ -99,9 +99,9 @@ def density_problem(
 
 
 def rounding_noise(Z: NDArray, shares: NDArray | None) -> NDArray:
-    """Return the variance with which each column is known: r^2 / 12 for a resolution r.
+    """Return the rounding variance of each column, r^2 / 12 for a resolution r.
 
-    Copies of rows do not count: they are no ties of single columns.
+    Copies of rows are dropped, because they do not indicate rounding of single columns.
     """
     counted = Z if shares is None else Z[shares > 0]
     direction = np.random.default_rng(0).standard_normal((Z.shape[1], 1))
@@ -113,17 +113,17 @@ def rounding_noise(Z: NDArray, shares: NDArray | None) -> NDArray:
 def start_directions(
     problem: DensityProblem, n_starts: int, rng: np.random.Generator
 ) -> list[NDArray]:
-    """Return directions to start from: the first principal one, and then the deepest of others.
+    """Return directions to start from: the first principal one, then those with deepest valleys.
 
-    The others are principal directions, single features (of no more features than rows) and
-    random combinations of principal components, in proportion to their standard deviations. They
-    are compared by the relative depth of the lowest cut across each, in turns of these three
-    kinds: none can crowd out the others.
+    The candidates are other principal directions, random combinations of principal components in
+    proportion to their standard deviations and, unless there are more features than rows, single
+    features. Within each of these kinds, candidates are sorted by the relative depth of the lowest
+    cut along them. The kinds take turns, so that none displaces the others.
     """
     z, p = problem.z, problem.z.size
     count = min(p, 2 * n_starts)
     values, vectors = eigenpairs(z.correlation, (p - count, p - 1))
-    coefficients = z.coefficients(vectors)  # a basis of the rows has no signs of its own
+    coefficients = z.coefficients(vectors)  # the signs of the basis are arbitrary
     signs = np.where((coefficients * fix_signs(coefficients)).sum(axis=0) < 0, -1.0, 1.0)
     principal = (vectors * signs)[:, ::-1]
     spread = np.sqrt(np.maximum(values[::-1], 0.0))
@@ -145,116 +145,117 @@ def start_directions(
 class MinimumDensityHyperplane(WeightedClusterer):
     r"""Minimum density hyperplane (Pavlidis, Hofmeyr and Tasoulis 2016).
 
-    Two clusters are the sides of the hyperplane :math:`v'z = b` on which the rows are least dense.
+    Two clusters are separated by the hyperplane :math:`v'z = b` with the lowest density of rows.
     With :math:`p_i = v'z_i` the projections of the standardised rows on a unit vector, the density
-    on it is the kernel density estimate of the projections at b. It is minimised within a slab
-    around the mean, or else the hyperplane would leave all rows on one side:
+    on the hyperplane is the kernel density estimate of the projections at b. It is minimised
+    within a slab around the mean; otherwise the hyperplane would have all rows on one side:
 
     .. math::
         \min_{|v| = 1} \; \min_b \; \frac{1}{n \sqrt{2\pi}\, h} \sum_i
         e^{-(b - p_i)^2 / 2h^2} + \frac{L}{\eta} \max(0, |b| - \alpha\sigma_v)^2 .
 
     :math:`\sigma_v` is the standard deviation of the projections, :math:`h = 0.9\,\sigma_1
-    n^{-1/5}` with :math:`\sigma_1` that along the first principal component, :math:`L = (e^{1/2}
-    h^2 \sqrt{2\pi})^{-1}` and :math:`\eta = h / 10`. L-BFGS goes down from several directions,
-    while :math:`\alpha` grows from 0 to `max_offset`. Of all minima on the way the one with the
-    largest relative depth is the answer.
+    n^{-1/5}` with :math:`\sigma_1` the standard deviation along the first principal component,
+    :math:`L = (e^{1/2} h^2 \sqrt{2\pi})^{-1}` and :math:`\eta = h / 10`. L-BFGS is run from
+    several directions, with :math:`\alpha` growing from 0 to `max_offset`. The solution is the
+    minimum with the largest relative depth among all that are found.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. More than two are found by splitting again (see `tree_`): the next
-        part to split is the one with the largest :math:`\sqrt{n}` times the separation probability
-        of its two sides above 1/2. "auto" splits a part only where held-out rows confirm that
-        there is more than one group (see `volmar.evidence.split_test`).
+        Number of clusters. If larger than 2, the rows are split recursively (see `tree_`). The
+        cluster with the largest :math:`\sqrt{n}` times the excess over 1/2 of the separation
+        probability of its two sides is split next. If "auto", a cluster is split only if held-out
+        rows confirm that it has more than one group (see `volmar.evidence.split_test`).
     max_offset : float, default=0.9
         :math:`\alpha`, the maximum distance of the hyperplane from the mean of the rows, in
-        standard deviations along its normal. The paper's 0.9 reaches the gap between two groups
-        far apart if the smaller one has a sixth of the rows; for a share r it takes
-        :math:`(1/2 - r) / \sqrt{r (1 - r)}`, 1.4 for a tenth. With more, gaps beside a few far
-        rows win more often.
+        standard deviations along its normal. The paper's 0.9 reaches the middle between two
+        distant groups if the smaller one has a sixth of the rows. A fraction r of the rows
+        requires :math:`(1/2 - r) / \sqrt{r (1 - r)}`, which is 1.4 for a tenth. With larger
+        values, hyperplanes that cut off a few outliers are chosen more often.
     init : "auto", array of shape (n_samples,) or fitted clusterer, default="auto"
-        "auto": the first principal direction, and other principal directions, single features and
-        random directions, those that have the deepest valley first. Labels of two clusters: the
-        difference of their means. A fitted clusterer of the same columns: the clusters that it
-        predicts, and they keep its numbers where they match.
+        If "auto", the first principal direction, followed by the principal directions, single
+        features and random directions with the deepest valleys. If an array of labels of two
+        clusters, the difference of their means. If a clusterer fitted to the same columns, the
+        difference of the means of the clusters that it predicts; clusters that match keep their
+        numbers.
     n_init : int, default=10
         Number of directions to start from with init="auto".
     min_cluster_size : int or float, optional
-        Minimum size of a cluster, a count or a fraction of the rows. Hyperplanes that leave less
-        on a side are taken only if all do. If None, 0.02 of the rows (of the part, where a part
-        is split).
+        Minimum cluster size, a count or a fraction of the rows. Hyperplanes with a smaller side
+        are used only if there are no others. If None, 0.02 of the rows (of the cluster that is
+        split).
     max_iter : int, default=200
-        Maximum number of iterations of a descent.
+        Maximum number of iterations per descent.
     tol : float, default=1e-6
-        Decrease of the objective in an iteration at which the last descent ends; those before end
-        at 100 times as much.
+        Stopping tolerance of the last descent for the decrease of the objective in one iteration.
+        Earlier descents stop at 100 times this value.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
+        of making any split too many. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
+        strongest splits are made first, and a warning is issued if further splits are left out.
     random_state : int, RandomState or None, default=None
-        Seed of random directions and of the sample.
+        Random seed of the random directions and of the sample.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row. Clusters are numbered by size, 0 is the largest.
     coef_ : ndarray of shape (1, n_features)
-        Normal of the hyperplane, of length 1 in units of the features' standard deviations. Of
-        two clusters only, as the next three.
+        Normal of the hyperplane, of length 1 in units of the features' standard deviations. Like
+        the next three attributes, only for two clusters.
     intercept_ : ndarray of shape (1,)
-        Offset; cluster 1 is where ``X @ coef_[0] + intercept_[0] > 0``.
+        Offset. Rows with ``X @ coef_[0] + intercept_[0] > 0`` are in cluster 1.
     mean_ : ndarray of shape (n_features,)
         Weighted mean of X.
     relative_depth_ : float
         :math:`(\min(m_1, m_2) - I) / I`, with I the density on the hyperplane and :math:`m_1, m_2`
-        the largest densities on its two sides: 0 where there is no valley.
+        the largest densities on its two sides. It is 0 if there is no valley.
     tree_ : SplitTree
-        The splits, where there are more than two clusters or "auto" was asked for.
+        The splits, for more than two clusters or with n_clusters="auto".
     objective_ : float
-        The minimum above, in units of :math:`1 / \sigma_1`; of more than two clusters the sum over
-        all splits.
+        The minimum above, in units of :math:`1 / \sigma_1`. For more than two clusters, the sum
+        over all splits.
     status_ : Status
-        How the solver ended.
+        Status of the solver.
     n_iter_ : int
-        Iterations of the descents that led to the hyperplane.
+        Number of iterations of the descents that led to the hyperplane.
     result_ : MinimumDensityResult or RecursiveResult
-        The solver's result with its certificate: the residual "gradient" is the norm of the
-        gradient along the sphere, "slope" the derivative in b, both 0 at a minimum. The density
-        has many local minima: there is no `gap`.
+        Certified result of the solver. The residual "gradient" is the norm of the gradient along
+        the sphere, and "slope" the derivative in b; both are 0 at a minimum. There is no `gap`,
+        because the density has many local minima.
     n_features_in_ : int
         Number of features.
     previous_clusters_ : ndarray of shape (n_clusters,)
-        Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
+        If `init` is a fitted clusterer, its cluster that each cluster continues; -1 for new ones.
 
     Notes
     -----
     `decision_function` is the signed distance to the hyperplane in units of the features' standard
-    deviations; of more than two clusters the scores of the tree.
+    deviations. For more than two clusters, it returns the scores of the tree.
 
     *Units.* The objective depends on the units of the features: the density is lowest along the
-    feature with the largest numbers. Rows are therefore standardised first, always. Features that
-    do not vary are left out.
+    feature with the largest variance. Rows are therefore always standardised first. Constant
+    features are left out.
 
-    *Time.* One evaluation is two passes over the rows, O(n d). The best b for v is found on a
-    grid of steps h / 8, by a histogram of the projections that is convolved with the kernel, whose
-    error is at most 1/512 of the kernel's height, and then by Newton steps with exact sums. From
-    2,000 rows on (10 a feature, if that is more) all starts are followed on a sample of so many,
-    and only the last descent takes all rows.
+    *Time.* One evaluation takes two passes over the rows, O(n d). The best b for v is found on a
+    grid with steps of h / 8, by convolving a histogram of the projections with the kernel, with an
+    error of at most 1/512 of the kernel's height, and refined by Newton steps with exact sums.
+    With more than 2,000 rows (10 per feature, if that is more), all starts are run on a sample of
+    that size, and only the last descent uses all rows.
 
-    *Weights.* A weight of 2 is the same as writing the row twice, also in the bandwidth: weights
-    that sum up to 1 would smooth as if there were a single row.
+    *Weights.* A weight of 2 is equivalent to a duplicated row, also in the bandwidth. Weights that
+    sum to 1 would smooth as much as for a single row.
 
-    *Columns of few values* have gaps of their own. The descent sees them as they are, but relative
-    depths are compared with a bandwidth that is wider by the resolution of the columns along v
-    (`volmar.evidence.column_resolutions`).
+    *Columns with few distinct values* have valleys between these values. The descent uses them as
+    they are, but relative depths are compared with a bandwidth that is increased by the resolution
+    of the columns along v (`volmar.evidence.column_resolutions`).
 
-    *More features than rows.* v lies in the span of the rows, and the search works there. Any
-    labels of such rows can be separated by an empty gap; what holds the answer back is the
-    bandwidth, which is that of the first principal component for all directions.
+    *More features than rows.* v lies in the span of the rows, and the search is restricted to it.
+    Any labelling of such rows can be separated by an empty region. This is limited only by the
+    bandwidth, which for all directions is that of the first principal component.
 
     References
     ----------
@@ -314,7 +315,7 @@ class MinimumDensityHyperplane(WeightedClusterer):
             check_cluster_size(self.min_cluster_size)
 
     def _n_starts(self) -> int:
-        return 1  # all directions are one run: the deepest hyperplane is taken, not the lowest
+        return 1  # one run tries all directions: it selects by relative depth, not by density
 
     def _splits_by_hyperplanes(self) -> bool:
         return True
@@ -326,14 +327,14 @@ class MinimumDensityHyperplane(WeightedClusterer):
         return float(size) / n if isinstance(size, Integral) else float(size)
 
     def _problem(self, X: Any, weights: NDArray | None) -> DensityProblem:
-        self._given_labels(X.shape[0])  # refused before anything is computed
+        self._given_labels(X.shape[0])  # raises an error before the computation starts
         seed = copy.deepcopy(check_random_state(self.random_state)).randint(2**31 - 1)
         rng = np.random.default_rng(seed)
         share = self._minimum_share(X.shape[0])
         return density_problem(X, weights, float(self.max_offset), share, rng)
 
     def _given_labels(self, n_rows: int) -> NDArray | None:
-        """Return the labels to start from; None where `init` names a rule."""
+        """Return the labels to start from; None if `init` is a string."""
         if isinstance(self.init, str):
             return None
         return check_start_labels("init", self.init, n_rows, 2)
@@ -357,7 +358,7 @@ class MinimumDensityHyperplane(WeightedClusterer):
         )
 
     def _finish(self, problem: DensityProblem, result: Any, weights: Any) -> None:
-        """Give rows the labels that `predict` gives them."""
+        """Publish the hyperplane, and set the labels to those of `predict`."""
         result = result.renumbered(self._order(result.labels, weights))
         coefficients = problem.z.coefficients(result.normal)
         self.mean_: NDArray = problem.z.mean

@@ -14,24 +14,24 @@ from volmar.base import Clusterer, Result, Status
 from volmar.base.validation import check_cluster_size
 from volmar.graphs.graph import SpectralGraph, build_graph, spectral_graph
 
-# Rows of a dense W that are looked at together.
+# Number of rows of a dense W that are processed together.
 BLOCK_ROWS = 256
 
 
 @dataclass(frozen=True, repr=False)
 class CutResult(Result):
-    """Labels, with the coordinate that was cut and where.
+    """Labels, with the eigenvector coordinate and its threshold.
 
     Attributes
     ----------
     labels : ndarray of shape (n,)
-        Clusters.
+        Cluster of each row.
     coordinate : ndarray of shape (n,)
-        The coordinate.
+        Entries of the eigenvector that was cut.
     threshold : float
-        Where it was cut.
+        Threshold on the coordinate.
     sign : float
-        1 where cluster 1 is above the threshold, -1 where it is below.
+        1 if cluster 1 is above the threshold, -1 if it is below.
     """
 
     _signed = ("sign",)
@@ -43,10 +43,10 @@ class CutResult(Result):
 
 
 def cuts_along(W: Any, order: NDArray) -> NDArray:
-    """Normalised cut of {the first t + 1 of `order`} against the rest, for t = 0, ..., n - 2.
+    """Return the normalised cut of the first t + 1 of `order` against the rest, t = 0, ..., n - 2.
 
-    A node that joins the first side adds its edges to later nodes to the cut and takes its edges
-    to earlier ones away: cut_t = sum_{i <= t} (later_i - earlier_i), all in one pass over W.
+    A node that joins the first side adds its edges to later nodes to the cut and removes its edges
+    to earlier nodes: cut_t = sum_{i <= t} (later_i - earlier_i). This takes one pass over W.
     """
     rank = np.empty(order.size, dtype=np.intp)
     rank[order] = np.arange(order.size)
@@ -63,8 +63,8 @@ def cuts_along(W: Any, order: NDArray) -> NDArray:
             side = np.sign(rank - rank[nodes][:, None])
             change[start : start + BLOCK_ROWS] = np.einsum("ij,ij->i", W[nodes], side)
             volume[start : start + BLOCK_ROWS] = W[nodes].sum(axis=1, dtype=np.float64)
-    # Both sides are summed from their own end, and the cut from the lighter one: a difference of
-    # large sums would drown a side of tiny volume.
+    # Each side is summed from its own end, and the cut from the end with the smaller volume. A
+    # difference of large sums would lose a side of tiny volume.
     inside, outside = np.cumsum(volume)[:-1], np.cumsum(volume[::-1])[-2::-1]
     front, back = np.cumsum(change)[:-1], -np.cumsum(change[::-1])[-2::-1]
     cut = np.maximum(np.where(inside <= outside, front, back), 0.0)
@@ -72,23 +72,23 @@ def cuts_along(W: Any, order: NDArray) -> NDArray:
 
 
 def _share(cut: NDArray, volume: NDArray) -> NDArray:
-    """Cut / volume; 1 for a side of isolated nodes, as in `volmar.metrics.normalized_cut`."""
+    """Return cut / volume; 1 for isolated nodes, as in `volmar.metrics.normalized_cut`."""
     return np.divide(cut, volume, out=np.ones_like(cut), where=volume > 0)
 
 
 def normalized_cut_search(problem: SpectralGraph, min_size: int) -> CutResult:
-    """Cut the second generalised eigenvector of (D - W, D) where the normalised cut is lowest.
+    """Find the threshold on the second eigenvector of (D - W, D) with the lowest normalised cut.
 
-    Every threshold between different values with at least `min_size` rows on both sides is
-    tried. No two-way cut is below the second eigenvalue of L_sym: the difference is the gap.
+    Every threshold between distinct values with at least `min_size` rows on both sides is tried.
+    The second eigenvalue of L_sym is a lower bound of two-way cuts; the difference is the gap.
     """
     coordinate = problem.coordinates[:, 1]
     order = np.argsort(coordinate, kind="stable")
     values = coordinate[order]
     n = order.size
-    # Eigenvectors carry rounding: values closer than that are the same and stay together. The
-    # scale is that of all nodes together (sum d_i y_i^2 = 1): the largest value may be a weak
-    # node's, and nothing but rounding over the root of its degree.
+    # Values that differ by less than the rounding error of eigenvectors are not separated. The
+    # scale is that of all nodes together (sum d_i y_i^2 = 1). The largest value would not do: it
+    # may belong to a node of tiny degree and be rounding error divided by the root of its degree.
     apart = np.diff(values) > 1e-10 / np.sqrt(problem.graph.degrees.sum() or 1.0)
     allowed = apart & (np.arange(1, n) >= min_size) & (np.arange(n - 1, 0, -1) >= min_size)
     cuts = np.where(allowed, cuts_along(problem.graph.W, order), np.inf)
@@ -96,8 +96,9 @@ def normalized_cut_search(problem: SpectralGraph, min_size: int) -> CutResult:
     if not np.isfinite(cuts[best]):
         remedy = "Lower min_cluster_size, or check" if min_size > 1 else "Check"
         raise ValueError(
-            f"no cut leaves {min_size} row(s) with edges on both sides: the graph does not tell "
-            f"the rows apart. {remedy} that the rows differ and similarities are not all zero."
+            f"no cut has {min_size} row(s) with edges on both sides, because the graph does not "
+            f"distinguish the rows. {remedy} that the rows differ and similarities are not all "
+            "zero."
         )
     threshold = (values[best] + values[best + 1]) / 2
     return CutResult(
@@ -118,56 +119,56 @@ class NormalizedCut(Clusterer):
 
     Minimises :math:`cut(A, B) / vol(A) + cut(A, B) / vol(B)` over thresholds on the second
     eigenvector of :math:`(D - W) y = \lambda D y`. All n - 1 thresholds are tried in one pass over
-    the graph. A new row x has the coordinate :math:`\sum_j p_{xj} y_j / (1 - \lambda)`, where
-    :math:`p_{xj}` are its similarities to the training rows divided by their sum.
+    the graph. The coordinate of a new row x is :math:`\sum_j p_{xj} y_j / (1 - \lambda)`, where
+    :math:`p_{xj}` are its similarities to the training rows, normalised to sum to 1.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. More than 2 are found by splitting again: the part whose split
-        separates best is split next (see `tree_`): by the root of its size over its normalised
-        cut. "auto": only where held-out rows confirm the split, by their distances to its border
-        (see `volmar.evidence.split_test`).
+        Number of clusters. If larger than 2, the rows are split recursively (see `tree_`). The
+        cluster with the largest square root of its size divided by the normalised cut of its
+        split is split next. If "auto", a split is made only if held-out rows confirm it by their
+        distances to its border (see `volmar.evidence.split_test`).
     affinity : str, callable or Similarity, default="density_scaling"
-        How similar rows are: "density_scaling" (locally scaled and weighted by the density, see
+        Similarity of rows: "density_scaling" (locally scaled and weighted by the density, see
         `volmar.graphs.density_scaling_similarity`), "local_scaling" (both on the graph of nearest
-        neighbours), "gaussian", "cosine_knn", "nearest_neighbors" or "precomputed". Named ones
-        come without self-loops; a recipe such as ``GaussianSimilarity(sigma="mean/4")``, a
-        function f(X, Y) of similarities or a matrix is used as given.
+        neighbours), "gaussian", "cosine_knn", "nearest_neighbors" or "precomputed". Affinities
+        given by name have no self-loops. A recipe such as ``GaussianSimilarity(sigma="mean/4")``,
+        a function f(X, Y) of similarities or a matrix is used as given.
     sigma : float or str, optional
         Width of the Gaussian similarity, a number or a rule such as "mean/4".
     n_neighbors : int, optional
-        Neighbours of the similarities on nearest neighbours; if not given, log2(n) + 3 for
+        Number of neighbours, for affinities that use neighbours. If None, log2(n) + 3 for
         "density_scaling" and 7 for the others.
     min_cluster_size : int or float, default=1
-        Minimum size of a cluster, a count or a fraction of all rows of at most 0.5.
+        Minimum cluster size, a count or a fraction of all rows of at most 0.5.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
+        of making any split too many. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
+        strongest splits are made first, and a warning is issued if further splits are left out.
     random_state : int, RandomState or None, default=None
-        Taken for the sake of one interface: the method is deterministic.
+        Not used, present for API consistency. The method is deterministic.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row. Clusters are numbered by size, 0 is the largest.
     tree_ : SplitTree
-        The splits, where there are more than two clusters; what belongs to one hyperplane is then
-        found at ``tree_.splits()[i].model``, not here.
+        The splits, for more than two clusters. The attributes of a single split are then those of
+        ``tree_.splits()[i].model``.
     n_neighbors_ : int or None
-        Number of neighbours that the similarity was built with; None where it has none.
+        Number of neighbours of the similarity graph; None for affinities without neighbours.
     sigma_ : float or None
-        Width of the Gaussian similarity, the number used; None where it has none.
+        Width of the Gaussian similarity as a number; None for other affinities.
     eigenvalues_ : ndarray of shape (2,)
         The two smallest eigenvalues of :math:`L_{sym}`.
     objective_ : float
         Normalised cut of the labels.
     result_ : CutResult
-        Certified result; `gap` is `objective_` less the second eigenvalue, which no two-way cut
-        can undercut.
+        Certified result. `gap` is `objective_` less the second eigenvalue, a lower bound of all
+        two-way cuts.
     n_iter_ : int
         Always 1.
     n_features_in_ : int
@@ -181,10 +182,11 @@ class NormalizedCut(Clusterer):
     -----
     `decision_function` is the coordinate less the threshold.
 
-    Scale the features first where their units differ (`sklearn.preprocessing.StandardScaler`): the
-    graph sees distances only. `labels_` belong to the training graph; `predict` sees a row through
-    its similarities to the training rows alone, so that it may place a few training rows at the
-    border differently. It places rows far from all training rows too, without a word.
+    Scale the features first if their units differ (`sklearn.preprocessing.StandardScaler`),
+    because the graph depends on distances only. `labels_` comes from the training graph, but
+    `predict` uses only the similarities of a row to the training rows. It may therefore assign a
+    few training rows at the border differently. It also assigns rows far from all training rows,
+    without a warning.
 
     Examples
     --------
@@ -236,16 +238,17 @@ class NormalizedCut(Clusterer):
         counted = int(size) if isinstance(size, Integral) else int(np.ceil(size * n - 1e-9))
         if 2 * counted > n:
             raise ValueError(
-                f"min_cluster_size={size} asks for {counted} rows in each of 2 clusters and X "
-                f"has {n}. Lower it to at most {n // 2}."
+                f"min_cluster_size={size} requires {counted} rows in each of 2 clusters, but X "
+                f"has {n} rows. Lower it to at most {n // 2} rows."
             )
         return normalized_cut_search(problem, counted)
 
     def _split_worth(self, model: Any, probability: float, /) -> float:  # noqa: ARG002 -- one signature
         """Return the reciprocal of the normalised cut.
 
-        The separation along an eigenvector is no guide: a part of several clusters has a level
-        for each of them, and one homogeneous cluster is separated with a probability of 0.8.
+        The separation along an eigenvector is not a useful criterion. If a part contains several
+        clusters, the eigenvector has a level for each of them, and even a homogeneous cluster has
+        a separation probability of 0.8.
         """
         return 1.0 / max(model.objective_, np.finfo(float).eps)
 

@@ -19,7 +19,7 @@ from volmar.metrics import normalized_cut
 
 @dataclass(frozen=True, repr=False)
 class SpectralResult(Result):
-    """Labels, with the embedding and the k-means centres that they come from."""
+    """Labels, with the embedding and the k-means centres from which they are derived."""
 
     _per_cluster: ClassVar = {"centers": 0}
 
@@ -32,13 +32,13 @@ def spectral_clustering(problem: SpectralGraph, *, n_init: int, seed: int) -> Sp
     """Cluster the unit rows of the eigenvectors by k-means.
 
     The normalised cut of any k clusters is at least the sum of the k smallest eigenvalues of
-    L_sym (Ky Fan), so that the cut found less that sum is a certified gap.
+    L_sym (Ky Fan). The cut found less that sum is therefore a certified gap.
     """
     n_clusters = problem.n_clusters
     # A zero row (an isolated node) stays zero.
     embedding = normalize(problem.pairs.vectors[:, :n_clusters])
     kmeans = KMeans(n_clusters, n_init=n_init, random_state=seed).fit(embedding)
-    # Fewer different rows than clusters leave numbers out.
+    # With fewer distinct rows than clusters, some labels do not occur.
     present, labels = np.unique(kmeans.labels_, return_inverse=True)
     objective = normalized_cut(problem.graph.W, labels)
     return SpectralResult(
@@ -55,93 +55,95 @@ def spectral_clustering(problem: SpectralGraph, *, n_init: int, seed: int) -> Sp
 
 
 class NormalizedSpectralClustering(Clusterer):
-    r"""Normalised spectral clustering of Ng, Jordan and Weiss (2002), with new rows.
+    r"""Normalised spectral clustering of Ng, Jordan and Weiss (2002), extended to new rows.
 
-    The k leading eigenvectors of :math:`D^{-1/2} W D^{-1/2}` are put side by side, the rows scaled
-    to unit length and clustered by k-means. A new row x has the coordinates
+    The rows of the matrix of the k leading eigenvectors of :math:`D^{-1/2} W D^{-1/2}` are scaled
+    to unit length and clustered by k-means. The coordinates of a new row x are
     :math:`\sum_j p_{xj} v_j / \sqrt{d_j}`, divided by the eigenvalue, where :math:`p_{xj}` are its
-    similarities to the training rows divided by their sum, and goes to the nearest centre.
+    similarities to the training rows, normalised to sum to 1. It is assigned to the nearest
+    centre.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. "auto": as many as held-out rows confirm, by splitting again; a split
-        is tested by the distances of rows to its border (see `volmar.evidence.split_test` and
-        `tree_`).
+        Number of clusters. If "auto", the rows are split recursively, and a split is made only if
+        held-out rows confirm it by their distances to its border (see
+        `volmar.evidence.split_test` and `tree_`).
     affinity : str, callable or Similarity, default="density_scaling"
-        How similar rows are: "density_scaling" (locally scaled and weighted by the density, see
+        Similarity of rows: "density_scaling" (locally scaled and weighted by the density, see
         `volmar.graphs.density_scaling_similarity`), "local_scaling" (both on the graph of nearest
-        neighbours), "gaussian", "cosine_knn", "nearest_neighbors" or "precomputed". Named ones
-        come without self-loops; a recipe such as ``GaussianSimilarity(sigma="mean/4")``, a
-        function f(X, Y) of similarities or a matrix is used as given.
+        neighbours), "gaussian", "cosine_knn", "nearest_neighbors" or "precomputed". Affinities
+        given by name have no self-loops. A recipe such as ``GaussianSimilarity(sigma="mean/4")``,
+        a function f(X, Y) of similarities or a matrix is used as given.
     sigma : float or str, optional
         Width of the Gaussian similarity, a number or a rule such as "mean/4".
     n_neighbors : int, optional
-        Neighbours of the similarities on nearest neighbours; if not given, log2(n) + 3 for
+        Number of neighbours, for affinities that use neighbours. If None, log2(n) + 3 for
         "density_scaling" and 7 for the others.
     n_init : int, default=10
-        Starts of k-means.
+        Number of starts of k-means.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
+        of making any split too many. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
+        strongest splits are made first, and a warning is issued if further splits are left out.
     metric : {"euclidean", "cosine"}, default="euclidean"
-        "cosine": the method sees rows of unit length; sparse X of more than 1000 columns as text
-        (idf, singular vectors). See the page *Embeddings and text*.
+        If "cosine", rows are scaled to unit length, and sparse X with more than 1000 columns is
+        treated as text (idf, singular vectors). See the page *Embeddings and text*.
     text_components : int, "auto" or None, default="auto"
-        Singular vectors to which metric="cosine" reduces sparse rows. "auto": 100 for more than
-        1000 columns, otherwise no reduction. None: no reduction.
+        Number of singular vectors to which metric="cosine" reduces sparse rows. "auto" is 100 for
+        more than 1000 columns, otherwise no reduction. None is no reduction.
     random_state : int, RandomState or None, default=None
-        Seed of k-means.
+        Random seed of k-means.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row. Clusters are numbered by size, 0 is the largest.
     n_neighbors_ : int or None
-        Number of neighbours that the similarity was built with; None where it has none.
+        Number of neighbours of the similarity graph; None for affinities without neighbours.
     sigma_ : float or None
-        Width of the Gaussian similarity, the number used; None where it has none.
+        Width of the Gaussian similarity as a number; None for other affinities.
     eigenvalues_ : ndarray of shape (n_clusters + 1,)
-        Smallest eigenvalues of :math:`L_{sym}`, one more than was used: a wide step from the last
-        but one to the last speaks for the number of clusters.
+        Smallest eigenvalues of :math:`L_{sym}`, one more than is used. A large difference between
+        the last two supports the number of clusters.
     embedding_ : ndarray of shape (n_samples, n_clusters)
-        Unit rows that k-means saw.
+        Rows of unit length to which k-means is applied.
     objective_ : float
         Normalised cut of the labels.
     result_ : SpectralResult
-        Certified result; `gap` is `objective_` less the sum of the eigenvalues used, which no k
-        clusters can undercut.
+        Certified result. `gap` is `objective_` less the sum of the eigenvalues used, a lower bound
+        for any k clusters.
     n_iter_ : int
-        Iterations of k-means.
+        Number of iterations of k-means.
     row_map_ : RowMap
-        The map of rows with metric="cosine"; only then.
+        Transformation of the rows, only with metric="cosine".
     n_features_in_ : int
         Number of features (of training rows, with affinity="precomputed").
 
     See Also
     --------
-    NormalizedCut : Searches the threshold on one eigenvector, for two clusters.
-    sklearn.cluster.SpectralClustering : Without new rows, eigenvalues and certificate.
+    NormalizedCut : The best threshold on one eigenvector, for two clusters.
+    sklearn.cluster.SpectralClustering : Without `predict`, eigenvalues and certificate.
 
     Notes
     -----
-    `decision_function` is, for two clusters, the squared distance to centre 0 of the embedding
-    less that to centre 1, and for more the negative squared distance to each centre, up to a
-    constant of each row.
+    For two clusters, `decision_function` is the squared distance to centre 0 of the embedding less
+    that to centre 1. For more, it is the negative squared distance to each centre, up to a
+    constant per row.
 
-    Two relatives that JMLR describes have no class here. Shi and Malik's k-way cut, k-means on the
+    Two related methods in JMLR have no class here. Shi and Malik's k-way cut, k-means on the
     eigenvectors of :math:`D^{-1} W` without unit rows, is `sklearn.cluster.SpectralClustering`
     with ``affinity="precomputed"``. Unnormalised spectral clustering of two clusters is
     ``SoftLabelMVC(Q=f, balance=0.0, reg=1e8)``, where ``f(W)`` is ``laplacian(W,
     kind="unnormalized")`` plus a small multiple of the identity.
 
-    Scale the features first where their units differ (`sklearn.preprocessing.StandardScaler`): the
-    graph sees distances only. `labels_` belong to the training graph; `predict` sees a row through
-    its similarities to the training rows alone, so that it may place a few training rows at the
-    border differently. It places rows far from all training rows too, without a word.
+    Scale the features first if their units differ (`sklearn.preprocessing.StandardScaler`),
+    because the graph depends on distances only. `labels_` comes from the training graph, but
+    `predict` uses only the similarities of a row to the training rows. It may therefore assign a
+    few training rows at the border differently. It also assigns rows far from all training rows,
+    without a warning.
 
     Examples
     --------

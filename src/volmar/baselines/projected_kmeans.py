@@ -1,4 +1,4 @@
-"""K-means on linearly projected rows: what discriminative k-means and LDA-KM share."""
+"""K-means on linearly projected rows, the common base of discriminative k-means and LDA-KM."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ from volmar.base.numbering import nearest_by_size
 from volmar.base.validation import check_count, check_number, check_start_labels
 from volmar.rows import Standardized, as_rows, standardized
 
-# Centres whose squared distance is less than so many roundings of products are near each other.
+# Centres count as near each other if their squared distance is below this multiple of the rounding
+# error of products.
 APART = 100.0
 
 
 def varying(X: Any, weights: NDArray | None) -> Standardized:
-    """Return X in standard deviations; refuse rows that are all equal."""
+    """Return X standardised; raise an error if all rows are equal."""
     z = standardized(as_rows(X, sample_weight=weights))
     refuse_equal(z.kept.size > 0)
     return z
 
 
 def refuse_equal(differ: bool) -> None:
-    """Raise where rows do not differ."""
+    """Raise an error unless the rows `differ`."""
     if not differ:
         raise ValueError(
-            "all rows of X (of positive weight) are equal: there is nothing to tell clusters "
-            "apart. Use n_clusters=1."
+            "all rows of X (of positive weight) are equal, so that there are no clusters to "
+            "find. Use n_clusters=1."
         )
 
 
 def projected(X: Any, mean: NDArray, A: NDArray) -> NDArray:
-    """(X - 1 mean') A in the dtype of X.
+    """Return (X - 1 mean') A in the dtype of X.
 
-    Dense X is moved first, by the mean as rounded to its dtype: float32 rows far from zero keep
-    the digits of their spread. Sparse X stays sparse.
+    Dense X is first centred by the mean rounded to its dtype, which preserves the precision of
+    float32 rows far from zero. Sparse X stays sparse.
     """
     return projected_moved(*moved(X, mean), A)
 
 
 def moved(X: Any, mean: NDArray) -> tuple[Any, NDArray]:
-    """Return X less its mean as rounded to its dtype, sparse X as it is, and what is left."""
+    """Return X less the mean rounded to its dtype (sparse X unchanged), and the remaining mean."""
     if sparse.issparse(X):
         return X, mean
     pivot = mean.astype(X.dtype)
@@ -58,7 +59,7 @@ def moved(X: Any, mean: NDArray) -> tuple[Any, NDArray]:
 
 
 def projected_moved(X: Any, rest: NDArray, A: NDArray) -> NDArray:
-    """(X - 1 rest') A in the dtype of X, as it is `moved`."""
+    """Return (X - 1 rest') A in the dtype of X, for X and rest from `moved`."""
     A = A.astype(X.dtype)
     points: NDArray = X @ A
     points -= (rest @ A).astype(A.dtype)
@@ -66,13 +67,13 @@ def projected_moved(X: Any, rest: NDArray, A: NDArray) -> NDArray:
 
 
 def regular_cholesky(matrix: NDArray, reg: float, dtype: Any) -> NDArray:
-    """Lower Cholesky factor of a matrix of near unit diagonal, refused where it is singular."""
+    """Return the lower Cholesky factor of a matrix; raise an error if it is nearly singular."""
     lower, info = linalg.lapack.dpotrf(matrix, lower=1, clean=1)
     reciprocal_condition = 0.0
     if info == 0:
         norm = np.abs(matrix).sum(axis=0).max()
         reciprocal_condition, _ = linalg.lapack.dpocon(lower, norm, uplo="L")
-    # The entries are sums of products in the precision of the data.
+    # The entries are sums of products, computed in the precision of the data.
     if reciprocal_condition < matrix.shape[0] * np.finfo(dtype).eps:
         raise ValueError(singular_text(reg, dtype))
     return lower
@@ -81,18 +82,18 @@ def regular_cholesky(matrix: NDArray, reg: float, dtype: Any) -> NDArray:
 def singular_text(reg: float, dtype: Any) -> str:
     """Return the message for a `reg` that leaves the covariance singular."""
     return (
-        f"reg={reg:g} leaves the covariance of X singular in {np.dtype(dtype)}: features "
-        "depend on each other, or there are fewer rows than features. Raise reg."
+        f"the covariance of X is singular in {np.dtype(dtype)} with reg={reg:g}. Features are "
+        "linearly dependent, or there are fewer rows than features. Raise reg."
     )
 
 
 def drawn_centres(X: Any, n_clusters: int, weights: NDArray, seed: int) -> NDArray:
-    """Rows drawn by k-means++, shape (at most n_clusters, d): fewer if no more differ.
+    """Return rows drawn by k-means++: n_clusters, or fewer if there are fewer distinct rows.
 
-    Rows are drawn by the inverse of the cumulated weights along their order in a random direction.
-    That order does not depend on how the rows are sorted, and equal rows stand side by side in it:
-    permuted rows, or a row written twice instead of weighted twice, get the same start from the
-    same seed. (scikit-learn's k-means++ has neither property.)
+    Rows are drawn by inverting the cumulative weights, in their order along a random direction.
+    That order does not depend on the order of the input, and equal rows are adjacent in it.
+    Permuted rows, or two copies of a row instead of a weight of 2, therefore get the same start
+    from the same seed. (scikit-learn's k-means++ has neither property.)
     """
     rng = np.random.default_rng(seed)
     direction = rng.standard_normal(X.shape[1]).astype(X.dtype)
@@ -105,7 +106,7 @@ def drawn_centres(X: Any, n_clusters: int, weights: NDArray, seed: int) -> NDArr
         if cumulated[-1] <= 0:
             break
         draw = np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")
-        # The smallest numbers times less than 1 are themselves.
+        # A subnormal number times a factor below 1 may be rounded back to itself.
         drawn.append(int(order[min(draw, np.flatnonzero(density)[-1])]))
         row = X[drawn[-1:]]
         squared = euclidean_distances(X, row, squared=True).ravel().astype(np.float64)
@@ -118,15 +119,14 @@ def drawn_centres(X: Any, n_clusters: int, weights: NDArray, seed: int) -> NDArr
 def kmeans_labels(
     X: Any, centres: NDArray, weights: NDArray, max_iter: int
 ) -> tuple[NDArray, int, bool]:
-    """Labels of k-means from `centres`, its iterations, and whether no row moves any more.
+    """Return the labels of k-means from `centres`, its iterations, and whether it converged.
 
-    A cluster that runs empty is given the farthest row by scikit-learn; numbers of clusters that
-    stay empty are closed up.
+    scikit-learn moves the farthest row to a cluster that becomes empty. Clusters that stay empty
+    are removed, and the labels are consecutive.
     """
     model = KMeans(len(centres), init=centres, n_init=1, max_iter=max_iter, tol=0.0)
-    with (
-        warnings.catch_warnings()
-    ):  # fewer different rows than clusters: reported by the estimator
+    with warnings.catch_warnings():
+        # The estimator reports fewer distinct rows than clusters.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(X, sample_weight=weights)
     labels = np.unique(model.labels_, return_inverse=True)[1]
@@ -136,7 +136,7 @@ def kmeans_labels(
 def weighted_means(
     points: NDArray, labels: NDArray, weights: NDArray, n_clusters: int
 ) -> tuple[NDArray, NDArray]:
-    """Means, shape (k, p), and weights of the clusters; the mean of a weightless one is NaN."""
+    """Return the means, shape (k, p), and weights of the clusters; NaN means without weight."""
     members = sparse.csr_array(
         (weights, (labels, np.arange(labels.size))), shape=(n_clusters, labels.size)
     )
@@ -147,10 +147,11 @@ def weighted_means(
 
 
 def distance_scores(points: NDArray, centres: NDArray) -> NDArray:
-    """Negative squared distance of points to centres, up to a constant of each point, (n, k).
+    """Return negative squared distances to the centres, up to a constant per point, (n, k).
 
-    The squares are expanded, without the norms of the points, but for centres that are near each
-    other and far from zero, as they are beside outliers: there it would leave rounding only.
+    The squares are expanded, without the norms of the points. For centres that are near each other
+    and far from zero, which happens with outliers, the expansion would leave only rounding error.
+    There the distances are computed directly.
     """
     if _are_apart(points, centres):
         scores = 2.0 * (points @ centres.T.astype(points.dtype))
@@ -163,21 +164,21 @@ def distance_scores(points: NDArray, centres: NDArray) -> NDArray:
 
 
 def _are_apart(points: NDArray, centres: NDArray) -> bool:
-    """Whether all squared distances between centres are well above the rounding of products."""
+    """Return whether all squared distances between centres are well above rounding error."""
     rounding = _rounding(points) * np.abs(centres).max(initial=0.0)
     return bool(pdist(centres, "sqeuclidean").min(initial=np.inf) > APART * rounding)
 
 
 def _rounding(points: NDArray) -> float:
-    """Bound of the rounding of a product of points with a vector whose entries are at most 1."""
+    """Bound the rounding error of products of points with a vector of entries up to 1."""
     epsilon = float(np.finfo(points.dtype).eps)
     return 10 * points.shape[1] * epsilon * float(np.abs(points).max(initial=0.0))
 
 
 def would_move(points: NDArray, centres: NDArray, labels: NDArray) -> NDArray:
-    """Rows that lie nearer to another centre than to their own, by more than rounding.
+    """Return a mask of rows that are closer to another centre than to their own, beyond rounding.
 
-    A centre of NaN is that of a cluster without weight: no row stays there.
+    A cluster without weight has a NaN centre, and none of its rows stays there.
     """
     known = ~np.isnan(centres[:, 0])
     scores = np.full((len(points), len(centres)), -np.inf)
@@ -192,9 +193,10 @@ def would_move(points: NDArray, centres: NDArray, labels: NDArray) -> NDArray:
 
 
 class ProjectedKMeans(WeightedClusterer):
-    """Clusters by the nearest mean of the rows ``components_ (x - mean_)``.
+    """Clustering by the nearest mean of the projected rows ``components_ (x - mean_)``.
 
-    A problem has `seen(result)`, the rows as `predict` sees them, and a `certificate` of labels.
+    A problem has a method `seen(result)`, which returns the rows as projected by `predict`, and a
+    method `certificate(labels)`.
     """
 
     n_init: Any
@@ -211,15 +213,15 @@ class ProjectedKMeans(WeightedClusterer):
         return self.n_init if isinstance(self.init, str) else 1
 
     def _given_labels(self, n_rows: int) -> NDArray | None:
-        """Return the labels to start from; None where `init` names a rule."""
+        """Return the labels to start from; None if `init` is a string."""
         if isinstance(self.init, str):
             return None
         return check_start_labels("init", self.init, n_rows, self.n_clusters)
 
     def _finish(self, problem: Any, result: Any, weights: Any) -> None:
-        """Give rows the labels that `predict` gives them; clusters without rows are left out.
+        """Set the labels to those of `predict`, and leave out clusters without rows.
 
-        Rows of no weight, or of a run that the limit of iterations ended, may have other labels.
+        They may differ from the solver's for rows without weight or after max_iter iterations.
         """
         known = np.flatnonzero(~np.isnan(result.centers[:, 0]))
         scores = distance_scores(problem.seen(result), result.centers[known])
@@ -241,9 +243,9 @@ class ProjectedKMeans(WeightedClusterer):
         if result.status is not Status.DEGENERATE:
             return super()._status_words(result)
         return (
-            f"Found {len(result.centers)} clusters where n_clusters={self.n_clusters}: no other "
-            f"rows of positive weight are told apart, beside the largest and with "
-            f"reg={self.reg:g}. Lower n_clusters, check X for outliers, or use another reg."
+            f"Found {len(result.centers)} clusters, but n_clusters={self.n_clusters}. With "
+            f"reg={self.reg:g}, no further rows of positive weight are distinct up to rounding. "
+            "Lower n_clusters, check X for outliers, or use another reg."
         )
 
     def _scores(self, X: Any) -> NDArray:

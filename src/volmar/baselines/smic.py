@@ -18,21 +18,24 @@ from volmar.graphs.graph import Graph, build_graph
 from volmar.operators import as_operator
 
 ROUNDING = ("posterior", "difference")
-# Eigenvalues below this part of the largest are not divided by: Lanczos settles them no better.
+# Eigenvalues below this fraction of the largest are not used as divisors, because the Lanczos
+# method does not compute them accurately enough.
 SMALLEST_RATIO = 1e-6
-# Eigenvalues closer than this part of the largest are equal, and their eigenvectors any basis.
+# Eigenvalues closer than this fraction of the largest count as equal; their eigenvectors are then
+# an arbitrary basis.
 SAME_RATIO = 1e-9
-# |phi'1| below this part of its largest possible value, sqrt(n), is zero with rounding on it.
+# |phi'1| below this fraction of its maximum sqrt(n) counts as zero.
 ZERO_SUM = 1e-8
-# Eigenvectors whose means over rows that coincide have a norm below this are one of those alone.
+# If an eigenvector averaged over identical rows has a norm below this, it only separates such rows
+# from each other.
 NO_FUNCTION = 1e-6
-# Entries of an eigenvector below this part of its largest are zeros with rounding on them.
+# Entries of an eigenvector below this fraction of its largest entry count as zero.
 ZERO_ENTRY = 1e-12
 
 
 @dataclass(frozen=True, repr=False)
 class SMICResult(Result):
-    """Labels, with the functions on the rows that they are the largest of.
+    """Labels, with the functions on the rows whose argmax they are.
 
     Attributes
     ----------
@@ -40,17 +43,18 @@ class SMICResult(Result):
         1/2 - k / (2n) sum_y phi_y' K^2 phi_y: the paper's approximate squared-loss mutual
         information, eq. (16) for k = 2, with its sign changed.
     gap : float
-        NaN: the eigenvectors solve their own problem exactly, but no bound says how much of it
-        the rounding to labels loses.
+        Always NaN. The eigenvectors solve the relaxed problem exactly, but there is no bound on
+        the loss from rounding them to labels.
     residuals : mapping of str to float
-        ``"eigenvectors"``: largest ``|K phi_y - lambda_y phi_y|`` over the largest row sum of K.
+        ``"eigenvectors"``: maximum of ``|K phi_y - lambda_y phi_y|``, divided by the largest row
+        sum of K.
     labels : ndarray of shape (n,)
-        Consecutive from 0; clusters that no row goes to are left out.
+        Cluster of each row, consecutive from 0. Empty clusters are left out.
     shares : ndarray of shape (n, c)
-        phi~_y / max(0, phi~_y)'1 of the clusters that have rows, phi~_y itself with
+        phi~_y / max(0, phi~_y)'1 of the clusters with rows; phi~_y itself with
         rounding="difference".
     divisors : ndarray of shape (c,)
-        lambda_y / lambda_1 of the same; 1 where lambda_y is not to be divided by.
+        lambda_y / lambda_1 of the clusters with rows; 1 if lambda_y is too small to divide by.
     """
 
     _per_cluster: ClassVar = {"shares": 1, "divisors": 0}
@@ -64,9 +68,9 @@ class SMICResult(Result):
 class KernelSpectrum:
     """A graph with the leading eigenpairs of its similarity matrix K = W, diagonal included.
 
-    The eigenvalues are the algebraically largest in descending order, one more than is used; the
-    residuals are ``|K phi_y - lambda_y phi_y|`` over the largest row sum of K. `points` says which
-    rows coincide, where it is known: the point of each row.
+    The eigenvalues are the algebraically largest in descending order, one more than is used. The
+    residuals are ``|K phi_y - lambda_y phi_y|`` divided by the largest row sum of K. `points` is
+    the index of the distinct row that each row equals, or None.
     """
 
     graph: Graph
@@ -77,10 +81,10 @@ class KernelSpectrum:
 
     @property
     def functions(self) -> NDArray:
-        """The eigenvectors, as functions of the points: rows that coincide have their mean.
+        """The eigenvectors, averaged over identical rows.
 
-        A graph of nearest neighbours gives one of many copies of a row the edge to a row far away,
-        and its entry alone would part it from the others.
+        In a graph of nearest neighbours, only one of many copies of a row may have an edge to a
+        distant row, and its entry would separate it from the other copies.
         """
         if self.points is None:
             return self.vectors
@@ -90,27 +94,27 @@ class KernelSpectrum:
 
     @property
     def is_inside_copies(self) -> bool:
-        """Whether an eigenvector tells nothing apart but rows that coincide."""
+        """Whether an eigenvector only separates identical rows from each other."""
         norms = np.linalg.norm(self.functions, axis=0)
         return self.points is not None and bool((norms <= NO_FUNCTION).any())
 
     @property
     def n_clusters(self) -> int:
-        """How many eigenvectors are used."""
+        """Number of eigenvectors in use."""
         return self.vectors.shape[1]
 
     @property
     def is_extensible(self) -> NDArray:
-        """Which eigenvalues in use are positive, and settled well enough to divide by."""
+        """Mask of the eigenvalues in use that are positive and accurate enough to divide by."""
         return self.values[: self.n_clusters] > SMALLEST_RATIO * self.values[0]
 
     @property
     def is_degenerate(self) -> bool:
-        """Whether K does not determine as many clusters as are wanted.
+        """Whether K does not determine `n_clusters` clusters.
 
-        Its graph has more components than that, an eigenvalue in use is not positive, an
-        eigenvector is one of rows that coincide, or an eigenvalue in use is as large as its
-        successor and the eigenvectors of both are any basis of a plane.
+        This is the case if its graph has more components than clusters, if an eigenvalue in use is
+        not positive, if an eigenvector only separates identical rows, or if an eigenvalue in use
+        equals its successor, so that their eigenvectors are an arbitrary basis of a plane.
         """
         return bool(
             self.graph.components[0] > self.n_clusters
@@ -120,49 +124,49 @@ class KernelSpectrum:
         )
 
     def words(self, n_unseen: int) -> str:
-        """Return what K does not determine, and what to do; `n_unseen` rows have no eigenvector.
+        """Return a message on why K does not determine the clusters, with a remedy.
 
-        Where there are more components than clusters, some rows are unseen for that reason.
+        All eigenvectors in use are zero on `n_unseen` rows. With more components than clusters,
+        some rows are unseen for that reason.
         """
         n_groups, k = int(self.is_extensible.sum()), self.n_clusters
         if self.graph.components[0] > k:
             return self.graph.component_words(k)
         if n_groups < k:
             return (
-                f"The graph holds at most {n_groups} group(s): eigenvalue {n_groups + 1} of the "
-                f"similarities is {self.values[n_groups]:.3g}, which is not positive beside the "
-                f"first, {self.values[0]:.3g}, so that new rows cannot be told by its "
-                "eigenvector. Ask for fewer clusters, or use a smaller n_neighbors or sigma."
+                f"The graph determines at most {n_groups} cluster(s). Eigenvalue {n_groups + 1} "
+                f"of the similarities is {self.values[n_groups]:.3g}, which is not positive "
+                f"relative to the first, {self.values[0]:.3g}, so that its eigenvector cannot be "
+                "extended to new rows. Lower n_clusters, or use a smaller n_neighbors or sigma."
             )
         if self.is_inside_copies:
             return (
-                "An eigenvector of the similarities tells nothing apart but rows that coincide. "
-                "Use affinity='density_scaling', which takes them for one point, or fewer "
-                "clusters."
+                "An eigenvector of the similarities only separates identical rows. Use "
+                "affinity='density_scaling', which merges them, or lower n_clusters."
             )
         if n_unseen:
             return (
-                f"{n_unseen} of {self.vectors.shape[0]} rows are out of sight of the {k} leading "
-                "eigenvectors, which live on a part of the graph with large similarities, and go "
-                "to cluster 0. Use a larger n_neighbors or sigma, or NormalizedSpectralClustering."
+                f"The {k} leading eigenvectors are concentrated on a part of the graph with large "
+                f"similarities. They are zero on {n_unseen} of {self.vectors.shape[0]} rows, "
+                "which are put into cluster 0. Use a larger n_neighbors or sigma, or "
+                "NormalizedSpectralClustering."
             )
         return (
-            "Eigenvalues of the similarities are equal, and other eigenvectors, with other "
-            "clusters, are as good. Use another number of clusters, or another affinity."
+            "Eigenvalues of the similarities are equal, so that other eigenvectors, with other "
+            "clusters, are equally good. Use another n_clusters or another affinity."
         )
 
 
 def kernel_spectrum(
     graph: Graph, n_clusters: int, points: NDArray | None = None
 ) -> KernelSpectrum:
-    """Compute the leading eigenpairs of K, and warn of stray rows."""
+    """Compute the leading eigenpairs of K, and warn about small components of the graph."""
     graph.warn_of_components(n_clusters)
-    # No eigenvalue of a nonnegative matrix is larger in magnitude than its largest row sum.
+    # The largest row sum of a nonnegative matrix bounds the magnitude of its eigenvalues.
     ceiling = float(graph.degrees.max())
     if ceiling < np.finfo(np.float64).tiny:
         raise ValueError(
-            "no row of X is similar to any row: all similarities are zero. Use a larger sigma, or "
-            "another affinity."
+            "all similarities between rows of X are zero. Use a larger sigma, or another affinity."
         )
     scaled = graph.W.astype(np.float64, copy=False) * (-1.0 / ceiling)
     n_pairs = min(n_clusters + 1, scaled.shape[0])
@@ -181,16 +185,16 @@ def information_maximization(
 ) -> SMICResult:
     """Round the eigenvectors to labels, label_i = argmax_y max(0, phi~_y)_i / max(0, phi~_y)'1.
 
-    With rounding="difference" the values are not divided, label_i = argmax_y phi~_yi (JMLR remark
-    2 for two clusters, where the sign of phi~_1 - phi~_2 decides).
+    With rounding="difference" there is no division, label_i = argmax_y phi~_yi (JMLR remark 2, for
+    two clusters: the sign of phi~_1 - phi~_2).
 
-    Clipping at zero does not change which y is largest in a row that has a positive entry, and in
-    a row without one it would make all equal: labels are taken from the values before it.
+    Labels are taken from the values before clipping at zero. Clipping does not change the argmax
+    of a row with a positive entry, and it would make all entries of any other row equal.
     """
     n, n_clusters = problem.vectors.shape
     to_values = signed_functions if rounding == "difference" else positive_shares
     shares = to_values(problem.functions, problem.residuals)
-    # Numbers of clusters that no row goes to are left out.
+    # Empty clusters are left out.
     present, labels = np.unique(np.argmax(shares, axis=1), return_inverse=True)
     n_unseen = int((shares == 0).all(axis=1).sum())
     _warn_of_labels(present.size, n_clusters)
@@ -213,16 +217,17 @@ def information_maximization(
 def _warn_of_labels(n_present: int, n_clusters: int) -> None:
     if n_present < n_clusters:
         warn_user(
-            f"Only {n_present} of n_clusters={n_clusters} clusters have rows: the other "
-            "eigenvectors are largest nowhere. Ask for fewer clusters, or use another affinity.",
+            f"Only {n_present} of n_clusters={n_clusters} clusters have rows, because the other "
+            "eigenvectors are not the largest in any row. Lower n_clusters, or use another "
+            "affinity.",
         )
 
 
 def signed_functions(vectors: NDArray, residuals: NDArray) -> NDArray:
     """Return phi~_y = phi_y sign(phi_y'1), with sign(0) = 1.
 
-    Entries that are nothing but rounding are zeros: whole components of a disconnected graph would
-    otherwise be shared out by it.
+    Entries within rounding error are set to zero. Otherwise rounding would decide the labels of
+    whole components of a disconnected graph.
     """
     noise = np.maximum(ZERO_ENTRY * np.abs(vectors).max(axis=0), residuals)
     clean = np.where(np.abs(vectors) > noise, vectors, 0.0)
@@ -230,7 +235,7 @@ def signed_functions(vectors: NDArray, residuals: NDArray) -> NDArray:
 
 
 def positive_shares(vectors: NDArray, residuals: NDArray) -> NDArray:
-    """Return phi~_y / max(0, phi~_y)'1, and zeros for a phi~_y of zeros.
+    """Return phi~_y / max(0, phi~_y)'1, and zeros if phi~_y is zero.
 
     Any other column has a positive entry, because its sum is not negative.
     """
@@ -240,14 +245,14 @@ def positive_shares(vectors: NDArray, residuals: NDArray) -> NDArray:
 
 
 class SMIC(Clusterer):
-    r"""Squared-loss mutual information clustering of Sugiyama and others (2011), with new rows.
+    r"""Squared-loss mutual information clustering of Sugiyama and others (2011).
 
     The posterior of cluster y is modelled as :math:`\sum_i \alpha_{yi} K(x, x_i)`. With clusters
-    of equal probability the squared-loss mutual information between rows and clusters is then
+    of equal probability, the squared-loss mutual information between rows and clusters is
     approximately :math:`\frac{k}{2n} \sum_y \alpha_y' K^2 \alpha_y - \frac{1}{2}` (JMLR eq. 16 for
-    k = 2), and largest among orthonormal :math:`\alpha_y` at the k leading eigenvectors
+    k = 2). Its maximum over orthonormal :math:`\alpha_y` is at the k leading eigenvectors
     :math:`\phi_y` of K (eq. 17 and 18). With
-    :math:`\tilde\phi_y = \phi_y \, sign(\phi_y' 1)`, row i goes to
+    :math:`\tilde\phi_y = \phi_y \, sign(\phi_y' 1)`, row i is assigned to
 
     .. math:: \arg\max_y \max(0, \tilde\phi_y)_i \, / \, \max(0, \tilde\phi_y)' 1,
 
@@ -256,57 +261,56 @@ class SMIC(Clusterer):
     .. math:: \arg\max_y \max\Bigl(0, \sum_i K(x, x_i) \tilde\phi_{yi}\Bigr) \, / \,
         (\lambda_y \max(0, \tilde\phi_y)' 1).
 
-    Rows that coincide have the mean of their entries of an eigenvector, and so one label.
+    Eigenvector entries are averaged over identical rows, which therefore have the same label.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. "auto": as many as held-out rows confirm, by splitting again; a split
-        is tested by the distances of rows to its border (see `volmar.evidence.split_test` and
-        `tree_`).
+        Number of clusters. If "auto", the rows are split recursively, and a split is made only if
+        held-out rows confirm it by their distances to its border (see
+        `volmar.evidence.split_test` and `tree_`).
     affinity : str, callable or Similarity, default="local_scaling"
         The kernel K: "local_scaling" (on the graph of nearest neighbours), "density_scaling" (the
-        default of the other graph methods; weights that differ from place to place do harm here,
-        where K is not normalised by its row sums), "gaussian", "cosine_knn", "nearest_neighbors"
-        (see `volmar.graphs`) or "precomputed". Named ones come without self-loops; a recipe such
-        as ``GaussianSimilarity(sigma="mean/4")``, a function f(X, Y) of similarities or a matrix
-        is used as given. Entries must not be negative.
+        default of the other graph methods; its varying weights are harmful here, because K is not
+        normalised by its row sums), "gaussian", "cosine_knn", "nearest_neighbors" (see
+        `volmar.graphs`) or "precomputed". Affinities given by name have no self-loops. A recipe
+        such as ``GaussianSimilarity(sigma="mean/4")``, a function f(X, Y) of similarities or a
+        matrix is used as given. Entries must not be negative.
     sigma : float or str, optional
         Width of the Gaussian similarity, a number or a rule such as "mean/4".
     n_neighbors : int, optional
-        Neighbours of the similarities on nearest neighbours; if not given, 7, and log2(n) + 3 for
-        "density_scaling".
+        Number of neighbours, for affinities that use neighbours. If None, log2(n) + 3 for
+        "density_scaling" and 7 for the others.
     rounding : {"posterior", "difference"}, default="posterior"
-        How two eigenvectors become labels: by the posteriors above (Sugiyama and others), or by
-        the sign of :math:`\tilde\phi_1 - \tilde\phi_2`, which JMLR proposes (remark 2), for at
-        most two clusters. On two groups that are alike that difference is zero in one of them, and
-        rounding decides.
+        Rule that assigns labels. "posterior" uses the posteriors above (Sugiyama and others).
+        "difference", for at most two clusters, uses the sign of
+        :math:`\tilde\phi_1 - \tilde\phi_2` as proposed in JMLR (remark 2). If both groups have the
+        same structure, that difference is zero in one of them and determined by rounding.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
+        of making any split too many. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
+        strongest splits are made first, and a warning is issued if further splits are left out.
     random_state : int, RandomState or None, default=None
-        Taken for the sake of one interface: the method is deterministic.
+        Not used, present for API consistency. The method is deterministic.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest. A cluster that no row goes to is
-        left out, with a warning.
+        Cluster of each training row. Clusters are numbered by size, 0 is the largest. Empty
+        clusters are left out, with a warning.
     n_neighbors_ : int or None
-        Number of neighbours that the similarity was built with; None where it has none.
+        Number of neighbours of the similarity graph; None for affinities without neighbours.
     sigma_ : float or None
-        Width of the Gaussian similarity, the number used; None where it has none.
+        Width of the Gaussian similarity as a number; None for other affinities.
     eigenvalues_ : ndarray of shape (n_clusters + 1,)
-        Largest eigenvalues of K, one more than was used.
+        Largest eigenvalues of K, one more than is used.
     objective_ : float
-        :math:`\frac{1}{2} - \frac{k}{2n} \sum_y \lambda_y^2`, the information with its sign
-        changed.
+        :math:`\frac{1}{2} - \frac{k}{2n} \sum_y \lambda_y^2`, the negative information.
     result_ : SMICResult
-        Certified result: residuals of the eigenvectors. `gap` is NaN, because no bound says what
-        the rounding of eigenvectors to labels loses.
+        Certified result, with residuals of the eigenvectors. `gap` is NaN, because there is no
+        bound on the loss from rounding eigenvectors to labels.
     n_iter_ : int
         Always 1.
     n_features_in_ : int
@@ -318,36 +322,38 @@ class SMIC(Clusterer):
 
     Notes
     -----
-    *Which eigenvectors.* Those of the algebraically largest eigenvalues. For a positive
-    semidefinite K they are eq. 17 and 18's. Other similarities become so when a constant is added
-    to their diagonal, which moves all eigenvalues alike and leaves the eigenvectors as they are:
-    it makes no difference to `labels_` whether the diagonal is 0 or 1, and eigenvectors of large
-    negative eigenvalues, which part rows from their own neighbours, are not taken.
+    *Choice of eigenvectors.* The eigenvectors are those of the algebraically largest eigenvalues.
+    For a positive semidefinite K they are those of eq. 17 and 18. Other similarities become
+    positive semidefinite by adding a constant to their diagonal, which shifts all eigenvalues and
+    does not change the eigenvectors. It therefore makes no difference to `labels_` whether the
+    diagonal is 0 or 1. Eigenvectors of large negative eigenvalues, which separate rows from their
+    own neighbours, are not used.
 
-    *New rows.* :math:`\lambda_y` is the eigenvalue of K as it is used. Where K is given with its
-    diagonal (a kernel matrix, a recipe with self-loops, a callable) the rule gives training rows
-    their `labels_` again, because :math:`K \phi_y = \lambda_y \phi_y`. Named affinities have no
-    diagonal, as a new row has no similarity to itself, and `predict` may place a few training rows
-    at the border differently. An eigenvalue that is not positive is not divided by: `fit`
-    warns of it, and the largest one is taken in its place. `predict` places rows far from all
-    training rows too, without a word.
+    *New rows.* :math:`\lambda_y` is the eigenvalue of K as used. If K is given with its diagonal
+    (a kernel matrix, a recipe with self-loops, a callable), `predict` reproduces the `labels_` of
+    training rows, because :math:`K \phi_y = \lambda_y \phi_y`. Affinities given by name have no
+    diagonal, because a new row has no similarity to itself, and `predict` may assign a few
+    training rows at the border differently. For an eigenvalue that is not positive, `fit` warns,
+    and the largest eigenvalue is used as divisor. `predict` also assigns rows far from all
+    training rows, without a warning.
 
-    *Clipping at zero* changes nothing in a row that has a positive value, as every row of a
-    connected graph has: the first eigenvector is positive there. In a row that has none it would
-    make all clusters equal, and the largest of the unclipped values decides. Where a row's values
-    are all zero up to rounding (no eigenvector in use reaches its part of the graph)
-    it goes to cluster 0; `fit` warns of such rows, and `result_.status` is DEGENERATE.
+    *Clipping at zero* has no effect in a row with a positive value. In a connected graph every row
+    has one, because the first eigenvector is positive. In a row without one, clipping would make
+    all clusters equal, and the largest unclipped value decides. If all values of a row are zero up
+    to rounding (all eigenvectors in use vanish on its part of the graph), it is put into cluster
+    0; `fit` warns about such rows, and `result_.status` is DEGENERATE.
 
-    `decision_function` is, without the clipping (and with rounding="difference" without the
-    division by :math:`\max(0, \tilde\phi_y)' 1`),
+    `decision_function` is
     :math:`\sum_i K(x, x_i) \tilde\phi_{yi} / (\lambda_y \max(0, \tilde\phi_y)' 1)` times
-    :math:`\lambda_1 / \sum_i K(x, x_i)`, a factor that is the same for all clusters: a
-    column for each cluster, or for two clusters the second less the first.
+    :math:`\lambda_1 / \sum_i K(x, x_i)`, a factor that is the same for all clusters. The values
+    are not clipped, and with rounding="difference" there is no division by
+    :math:`\max(0, \tilde\phi_y)' 1`. There is one column per cluster; for two clusters, the result
+    is the second column less the first.
 
-    K is not normalised by its row sums, so that the leading eigenvectors may share one region of
-    large row sums among them and leave the rest to whatever is largest there. Scale the features
-    first where their units differ (`sklearn.preprocessing.StandardScaler`): the graph sees
-    distances only.
+    Because K is not normalised by its row sums, all leading eigenvectors may be concentrated on
+    one region with large row sums, so that the labels of the remaining rows are not meaningful.
+    Scale the features first if their units differ (`sklearn.preprocessing.StandardScaler`),
+    because the graph depends on distances only.
 
     References
     ----------
@@ -397,7 +403,7 @@ class SMIC(Clusterer):
         is_many = isinstance(self.n_clusters, Integral) and int(self.n_clusters) > 2
         if self.rounding == "difference" and is_many:
             raise ValueError(
-                f"rounding='difference' is a rule for two clusters, got "
+                "rounding='difference' is defined for two clusters only, got "
                 f"n_clusters={shown(self.n_clusters)}. Use rounding='posterior'."
             )
 

@@ -1,4 +1,4 @@
-"""How far a clustering can be trusted: tests, stability, the papers' theory."""
+"""Diagnostics of a clustering: tests, stability, descriptions and the papers' theory."""
 
 from typing import TYPE_CHECKING
 

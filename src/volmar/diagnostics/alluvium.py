@@ -1,4 +1,4 @@
-"""Where to draw clusters and the flows between them, for numbers of clusters side by side."""
+"""Layout of an alluvial diagram that compares several numbers of clusters."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from volmar.diagnostics.compare_numbers import NumberComparison
 
 __all__ = ["Block", "Flow", "alluvium"]
 
-# Empty share of the height between two blocks.
+# Space between two blocks, as a fraction of the height.
 GAP = 0.02
 
 
 class Block(NamedTuple):
-    """A cluster: its place along the numbers, label, top and bottom from 0 to 1, and colour.
+    """A cluster in the diagram.
 
-    The colour is the number of the reference cluster that most of its rows are in.
+    `level` is the index of its number of clusters. `top` and `bottom` are positions from 0 to 1.
+    `colour` is the reference cluster with the largest number of its rows.
     """
 
     level: int
@@ -31,7 +32,10 @@ class Block(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """Rows that two clusters of neighbouring numbers share: where they leave and arrive."""
+    """Rows shared by two clusters of successive levels.
+
+    `left` and `right` are the top and bottom of the flow at either end.
+    """
 
     level: int
     left: tuple[float, float]
@@ -43,11 +47,11 @@ class Flow(NamedTuple):
 def alluvium(
     comparison: NumberComparison, reference: NDArray | None = None
 ) -> tuple[list[Block], list[Flow]]:
-    """Return blocks and flows; blocks of a number are ordered so that few flows cross.
+    """Return blocks and flows; the blocks of a level are ordered so that few flows cross.
 
-    `reference` (n_rows,) has labels from 0 on, for the rows of the comparison, that give the
-    colours; by default those of the largest number with clusters that are all separated, or of the
-    first.
+    `reference` (n_rows,) holds labels from 0 on of the rows of the comparison, which determine the
+    colours. If None, the labels of the largest number of clusters for which all clusters are
+    separated, or else those of the first number.
     """
     found = comparison.found
     if reference is None:
@@ -88,7 +92,7 @@ def alluvium(
 
 
 def _orders(comparison: NumberComparison) -> list[NDArray]:
-    """Order the first clusters by size, others by the mean place of the rows before."""
+    """Order the first level by size, and others by the mean position of their rows before."""
     first = comparison.found[0]
     orders = [np.argsort(-first.sizes, kind="stable")]
     for i in range(len(comparison.found) - 1):

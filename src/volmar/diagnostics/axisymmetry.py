@@ -17,22 +17,24 @@ class _OutOfWorkError(Exception):
 def find_axis(
     Q: NDArray, *, threshold: float, max_work: float
 ) -> tuple[NDArray[np.intp] | None, bool, int]:
-    r"""Look for a permutation other than the identity, its own inverse, that leaves Q as it is.
+    r"""Search for an involution, a permutation that is its own inverse, that leaves Q unchanged.
 
-    JMLR definition 7, with :math:`|Q_{ij} - Q_{\phi(i) \phi(j)}| \le` `threshold` for equality.
-    Rows get colours that any such permutation preserves: at first the value on the diagonal, then,
-    over and over, the multiset of (value, colour) along the row. A row alone in its colour stays.
-    Elsewhere a row i is sent to another j of its colour and j to i; colours are refined in pairs
-    (of a row, of its image), and so on down a tree. Where no j serves, i stays too, which makes it
-    a colour of its own.
+    The identity is excluded (JMLR definition 7). Entries count as equal if
+    :math:`|Q_{ij} - Q_{\phi(i) \phi(j)}| \le` `threshold`.
 
-    Two things keep this complete. Values fall into classes at gaps wider than the threshold, so
-    that values which may be exchanged are always in one class; and colours are hashes, which may
-    take two multisets for one but never one for two. Both can only leave more to try, and what is
-    found is checked entry by entry.
+    Rows get colours that any such permutation preserves: initially the value on the diagonal, then
+    repeatedly the multiset of (value, colour) along the row. A row with a unique colour is fixed.
+    Otherwise row i is exchanged with another row j of its colour, the colours of rows and of their
+    images are refined together, and the search continues recursively. If no j is possible, i is
+    fixed as well and gets a colour of its own.
 
-    Returns one such permutation or None, whether the search came to an end before it had read
-    `max_work` entries of Q, and how many it has read.
+    The search is complete for two reasons. Values are divided into classes at gaps wider than the
+    threshold, so that values that may be exchanged are always in the same class. Colours are
+    hashes, which may merge two multisets but never separate equal ones. Both can only add
+    candidates, and every permutation found is checked entry by entry.
+
+    Returns one such permutation or None, whether the search finished before it had read `max_work`
+    entries of Q, and the number of entries read.
     """
     search = _AxisSearch(Q, threshold, max_work)
     try:
@@ -50,8 +52,8 @@ class _AxisSearch:
         self.work = 0
         classes = value_classes(Q, threshold)
         self.diagonal = _compact(classes.diagonal().astype(np.uint64))
-        # A random number for each class of values: a row's multiset of (value, colour) is hashed
-        # as its product with random numbers for the colours.
+        # One random number per class of values. The multiset of (value, colour) of a row is hashed
+        # as its product with the random numbers of the colours.
         self.weights = _mix(classes.astype(np.uint64))
 
     def run(self) -> NDArray[np.intp] | None:
@@ -75,7 +77,7 @@ class _AxisSearch:
             raise _OutOfWorkError
 
     def _refine(self, colours: Colours) -> Colours:
-        """Refine one colouring until the number of colours stays."""
+        """Refine one colouring until the number of colours no longer changes."""
         count = 0
         while (new := int(colours.max()) + 1) > count:
             count = new
@@ -84,9 +86,9 @@ class _AxisSearch:
         return colours
 
     def _refine_pairs(self, own: Colours, image: Colours) -> tuple[Colours, Colours] | None:
-        """Refine a colouring and that of the images; None where they cannot be matched.
+        """Refine a colouring and that of the images; None if they cannot be matched.
 
-        Row v with the colours (own, image) = (a, b) can only go to a row with (b, a).
+        Row v with the colours (own, image) = (a, b) can only be mapped to a row with (b, a).
         """
         count = 0
         while True:
@@ -105,7 +107,7 @@ class _AxisSearch:
             count = new
 
     def _exchange(self, colours: Colours, i: int, j: int) -> NDArray[np.intp] | None:
-        """Look for an involution that preserves the colours and exchanges i and j."""
+        """Search for an involution that preserves the colours and exchanges i and j."""
         stack: list[Iterator[tuple[Colours, Colours]]] = [iter([_sent(colours, colours, i, j)])]
         while stack:
             pair = next(stack[-1], None)
@@ -122,7 +124,7 @@ class _AxisSearch:
             if settled.all():
                 return partner
             if (own == image)[~settled].all():
-                # Rows that are alike often may just stay (copies of one point always may).
+                # Rows with equal colours can often be fixed (copies of a row always can).
                 resting = np.where(settled, partner, np.arange(self.n))
                 if self._holds(resting, np.ones(self.n, dtype=bool)):
                     return resting
@@ -130,13 +132,13 @@ class _AxisSearch:
         return None
 
     def _children(self, own: Colours, image: Colours) -> Iterator[tuple[Colours, Colours]]:
-        """Send the first row of the smallest shared colour to each of its possible images."""
+        """Map the first row of the rarest shared colour to each of its possible images."""
         v = int(np.flatnonzero(own == _smallest_shared(own))[0])
         for w in np.flatnonzero((own == image[v]) & (image == own[v])):
             yield _sent(own, image, v, int(w))
 
     def _holds(self, partner: NDArray[np.intp], settled: NDArray[np.bool_]) -> bool:
-        """Whether Q agrees with its image on the rows whose partner is settled."""
+        """Return whether Q agrees with its image on the rows whose partner is known."""
         rows = np.flatnonzero(settled)
         self._read(rows.size**2)
         images = partner[rows]
@@ -152,7 +154,7 @@ def value_classes(Q: NDArray, threshold: float) -> NDArray[np.intp]:
 
 
 def _sent(own: Colours, image: Colours, v: int, w: int) -> tuple[Colours, Colours]:
-    """Colours that say: v goes to w and w to v."""
+    """Return colours that force the exchange of v and w."""
     own, image = own.copy(), image.copy()
     first, second = 2 * own.size, 2 * own.size + 1
     own[v] = image[w] = first
@@ -162,7 +164,7 @@ def _sent(own: Colours, image: Colours, v: int, w: int) -> tuple[Colours, Colour
 
 
 def _partners(own: Colours, image: Colours) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Partner of each row that is alone in its colour, and which rows these are."""
+    """Return the partner of each row with a unique colour, and a mask of these rows."""
     counts = np.bincount(own.astype(np.intp))
     at = np.empty(counts.size, dtype=np.intp)
     at[own.astype(np.intp)] = np.arange(own.size)
@@ -171,14 +173,14 @@ def _partners(own: Colours, image: Colours) -> tuple[NDArray[np.intp], NDArray[n
 
 
 def _smallest_shared(colours: Colours) -> int | None:
-    """Return the rarest colour that more than one row has."""
+    """Return the rarest colour of more than one row, or None."""
     counts = np.bincount(colours.astype(np.intp))
     shared = np.flatnonzero(counts > 1)
     return int(shared[np.argmin(counts[shared])]) if shared.size else None
 
 
 def _compact(hashed: Colours) -> Colours:
-    """Renumber from 0."""
+    """Renumber the colours from 0."""
     return np.unique(hashed, return_inverse=True)[1].astype(np.uint64)
 
 

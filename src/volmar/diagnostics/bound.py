@@ -1,4 +1,4 @@
-"""The papers' bound on the clustering error, from the labels of a random part of the rows."""
+"""The papers' bound on the clustering error, from the labels of a random sample of the rows."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from volmar.operators import SPDOperator
 from volmar.volume import SoftLabelMVC, VolumeProblem, VolumeResult
 from volmar.volume.problem import signs
 
-# El-Yaniv and Pechyony (2009): the constant of a sample without replacement, about 5.05.
+# Constant for sampling without replacement, about 5.05 (El-Yaniv and Pechyony 2009).
 C0 = float(np.sqrt(32 * np.log(4 * np.e) / 3))
-# Beyond this many rows the eigenvalues of a fitted model's Q are not computed.
+# Maximum number of rows for which the eigenvalues of a fitted model's Q are computed.
 FULL_SPECTRUM = 3000
-# Largest numbers, and the reciprocal of the smallest width: their squares are numbers.
+# Maximum of the arguments, and reciprocal of the minimum width, so that squares do not overflow.
 HIGHEST = 1e100
 
 
@@ -43,9 +43,9 @@ class BoundTerms:
     empirical : float
         Loss on the revealed rows times n / n'.
     sample_size : float
-        :math:`c_0 n / \sqrt{n'}`, which depends on the two sizes alone.
+        :math:`c_0 n / \sqrt{n'}`, which depends only on the two sizes.
     confidence : float
-        What a smaller delta costs.
+        The term with delta.
     complexity : float
         :math:`(n - n') / \rho` times the bound of lemma 18 on the Rademacher complexity.
     """
@@ -64,32 +64,32 @@ class BoundTerms:
 
     @property
     def vacuous(self) -> bool:
-        """Whether it says nothing: no two partitions differ in more than n // 2 rows."""
+        """Whether the bound is vacuous: no two partitions differ in more than n // 2 rows."""
         return self.total >= self.n // 2
 
 
 @dataclass(frozen=True)
 class ErrorBound:
-    """How many rows may be on the wrong side, with probability 1 - delta over the revealed ones.
+    """Bound on the number of wrong labels, with probability 1 - delta over the revealed rows.
 
-    ``print(bound)`` says it in words.
+    ``print(bound)`` shows a summary.
 
     Attributes
     ----------
     n, n_revealed : int
-        Number of rows, and of those whose label was revealed.
+        Number of rows, and number of rows whose label was revealed.
     delta : float
         Probability that the bound fails.
     labels_known : bool
-        Whether revealed labels were given. If not, all figures are for the best case, in which
-        every one of them agrees with the clusters.
+        Whether revealed labels were given. If not, all values are for the best case, in which
+        every revealed label agrees with the clusters.
     margin : BoundTerms
-        The theorem with a ramp of width rho.
+        Terms of the theorem with a ramp of width rho.
     printed : BoundTerms
-        The theorem as printed, with a ramp of width 1; always vacuous.
+        Terms of the theorem as printed, with a ramp of width 1. They are always vacuous.
     direct : int
-        What the revealed labels say without the theorem: the exact upper limit of the errors from
-        the hypergeometric distribution.
+        Exact upper confidence limit of the number of errors from the hypergeometric distribution
+        of the revealed labels, without the theorem.
     """
 
     n: int
@@ -102,19 +102,19 @@ class ErrorBound:
 
     @property
     def total(self) -> float:
-        """The theorem's bound with a ramp of width rho, in rows."""
+        """Bound of the theorem with a ramp of width rho, in rows."""
         return self.margin.total
 
     @property
     def vacuous(self) -> bool:
-        """Whether that says nothing, because no two partitions differ in more rows."""
+        """Whether `total` is vacuous, because no two partitions differ in more rows."""
         return self.margin.vacuous
 
     def __str__(self) -> str:
         return self.summary()
 
     def summary(self) -> str:
-        """Return a text in plain words: the terms, and whether they say anything."""
+        """Return a text with the terms of the bound, and whether it is vacuous."""
         known = self.labels_known
         case = "labels as given" if known else "if every revealed label agrees with the clusters"
         rows = [
@@ -123,10 +123,11 @@ class ErrorBound:
         ]
         limit = self.n // 2
         verdict = (
-            f"It says nothing: no two partitions of {self.n} rows differ in more than {limit}."
+            f"The bound is vacuous: no two partitions of {self.n} rows differ in more than "
+            f"{limit} rows."
             if self.vacuous
-            else f"It says something: {self.total:.0f} is below {limit}, the most by which two "
-            "partitions differ."
+            else f"The bound is not vacuous: {self.total:.0f} is below {limit}, the maximum "
+            "difference of two partitions."
         )
         return "\n".join(
             [
@@ -137,7 +138,7 @@ class ErrorBound:
                 *rows,
                 "",
                 verdict,
-                f"The same labels, counted directly: at most {self.direct} errors.",
+                f"Direct limit from the same labels: at most {self.direct} errors.",
             ]
         )
 
@@ -159,8 +160,8 @@ def error_bound(
 ) -> ErrorBound:
     r"""Bound the clustering error of soft-label maximum volume clustering (JMLR theorem 19).
 
-    Somebody reveals the true labels of n' rows drawn at random, after the clusters were found.
-    With probability :math:`1 - \delta` over the draw L,
+    After clustering, the true labels of n' rows drawn at random are revealed. With probability
+    :math:`1 - \delta` over the draw L,
 
     .. math::
 
@@ -173,52 +174,53 @@ def error_bound(
             \Bigl(\sum_i \frac{\mu}{\gamma \lambda_i - \eta}\Bigr)^{1/2}\Bigr\}
 
     with :math:`\ell(z) = \min(1, \max(0, 1 - z))` and :math:`c_0 = \sqrt{32 \ln(4e) / 3}`. The
-    paper has :math:`\rho = 1`; no soft response of norm 1 gets a small loss then, and the bound
-    is above n whatever the labels. A ramp as narrow as the responses mends that.
+    paper has :math:`\rho = 1`. The loss of soft responses of norm 1 is then never small, and the
+    bound is above n for any labels. A ramp as narrow as the responses avoids this.
 
     Parameters
     ----------
     model : SoftLabelMVC, optional
-        A fitted model; or else `Q`, `reg` and `eta`.
+        A fitted model. If None, pass `Q`, `reg` and `eta`.
     Q : array of shape (n, n) or (n,), sparse matrix or SPDOperator, optional
         The matrix, or its eigenvalues.
     reg, eta : float, optional
-        :math:`\gamma`, and the multiplier of \|h\| = 1, below :math:`\gamma \lambda_1`. For
-        several possible answers of the algorithm, the largest of theirs.
+        :math:`\gamma`, and the multiplier of \|h\| = 1, below :math:`\gamma \lambda_1`. If the
+        algorithm has several possible solutions, `eta` is the largest of their multipliers.
     h : array of shape (n,), optional
         Soft responses of norm 1.
     mu : float, optional
         Largest :math:`y'(\gamma Q - \eta I)^{-1} y` over the labels y that the algorithm might
-        have returned. By default that of `h`, or :math:`\sqrt n`, which always suffices.
+        have returned. If None, the value for `h`, or :math:`\sqrt n`, which always suffices.
     revealed : array of int, optional
-        Rows whose labels were revealed; drawn uniformly, without looking at labels or clusters.
+        Indices of the rows whose labels were revealed. They must be drawn uniformly, independently
+        of labels and clusters.
     labels : array, optional
-        Their true labels in the same order, of two kinds at most. Without them the bound is that
-        of the best case, all of them in agreement with the clusters: what more labels could do.
+        True labels of these rows in the same order, with at most two distinct values. If None, the
+        bound is for the best case, in which all labels agree with the clusters.
     n_revealed : int, optional
-        How many labels are to be revealed, where `revealed` is not given.
+        Number of labels that will be revealed; required if `revealed` is None.
     delta : float, default=0.05
         Probability that the bound fails.
     rho : float, optional
-        Width of the ramp; the mean of \|h\| by default. It must not depend on revealed labels.
+        Width of the ramp. If None, the mean of \|h\|. It must not depend on revealed labels.
 
     Returns
     -------
     ErrorBound
-        ``print`` it. `total` and `vacuous` are those of the ramp of width rho.
+        ``print`` shows a summary. `total` and `vacuous` are for the ramp of width rho.
 
     Notes
     -----
-    The labels must not have steered the clustering. Where they served to choose among m settings,
-    which is what the paper has in mind, take `delta` / m: all m bounds then hold at once.
+    The labels must not have influenced the clustering. If they were used to choose among m
+    settings, as the paper intends, pass `delta` / m: all m bounds then hold simultaneously.
 
-    The balance constraint, which the paper's lemma leaves out, is allowed for with a `model`:
-    where it is active, :math:`\lambda_i` are the eigenvalues of Q on the plane that it leaves. For
+    The balance constraint, which the paper's lemma ignores, is taken into account with a `model`:
+    if it is active, :math:`\lambda_i` are the eigenvalues of Q on the plane of the constraint. For
     a model of more than 3,000 rows they are not computed, and the minimum is :math:`\sqrt n`.
 
-    For one clustering, found without the labels, none of this is needed: its errors among the
-    revealed rows are a hypergeometric variable. `direct` is the limit that this gives, and it is
-    far below the theorem's.
+    For one clustering, found without the labels, none of this is needed: the number of its errors
+    among the revealed rows has a hypergeometric distribution. `direct` is the resulting limit, and
+    is far below that of the theorem.
 
     References
     ----------
@@ -246,11 +248,15 @@ def error_bound(
     else:
         given = {"Q": Q, "reg": reg, "eta": eta, "h": h, "mu": mu}
         if names := [name for name, value in given.items() if value is not None]:
-            raise ValueError(f"{', '.join(names)} must be None with a model, which has its own.")
+            raise ValueError(
+                f"{', '.join(names)} must be None with a model, which determines them."
+            )
         responses, n, size = _from_model(model)
     rows, truth, n_revealed = _revealed(revealed, labels, n_revealed, n)
     if responses is None and (rho is None or truth is not None):
-        raise ValueError("h must be given where labels are, or else rho must be and labels not.")
+        raise ValueError(
+            "h=None requires rho, and does not allow labels. Pass h, or pass rho and no labels."
+        )
     if rho is None and responses is not None:
         rho = float(np.abs(responses).mean())
     rho = max(check_number("rho", rho, low=0.0, high=HIGHEST, open_low=True), 1.0 / HIGHEST)
@@ -282,10 +288,10 @@ def error_bound(
 
 
 def _loss(h: NDArray | None, rows: NDArray, truth: NDArray | None, width: float) -> float:
-    """Mean ramp loss on the revealed rows, of the better naming of the clusters.
+    """Return the mean ramp loss on the revealed rows, for the better naming of the clusters.
 
-    Without labels that of the best case; without h that of the best h there is, which has the same
-    magnitude on all of these rows and is zero elsewhere.
+    Without labels, it is the loss in the best case. Without h, it is the loss of the best possible
+    h, which has the same magnitude on all of these rows and is zero elsewhere.
     """
     if h is None:
         return max(0.0, 1 - 1 / (width * float(np.sqrt(rows.size))))
@@ -296,66 +302,71 @@ def _loss(h: NDArray | None, rows: NDArray, truth: NDArray | None, width: float)
 def _revealed(
     revealed: ArrayLike | None, labels: ArrayLike | None, n_revealed: int | None, n: int
 ) -> tuple[NDArray[np.intp], NDArray | None, int]:
-    """Rows to be judged, their labels as -1 and 1 where known, and n'."""
+    """Return the rows to evaluate, their labels as -1 and 1 (or None), and n'."""
     if revealed is None:
         if labels is not None:
-            raise ValueError("revealed must say which rows the labels belong to, got None.")
+            raise ValueError(
+                "revealed must hold the indices of the rows of labels, got None. Pass revealed."
+            )
         if n_revealed is None:
-            raise ValueError("n_revealed must be given where revealed is not, got None.")
+            raise ValueError("n_revealed and revealed are both None. Pass one of them.")
         return np.arange(n), None, check_count("n_revealed", n_revealed, low=1, high=n - 1)
     rows = as_array(revealed, "revealed")
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not 0 < rows.size < n:
         raise ValueError(
-            f"revealed must hold the numbers of 1 to {n - 1} rows, got {rows.dtype} of shape "
+            f"revealed must hold the indices of 1 to {n - 1} rows, got {rows.dtype} of shape "
             f"{rows.shape}."
         )
     if rows.min() < 0 or rows.max() >= n or np.unique(rows).size != rows.size:
-        raise ValueError(f"revealed must hold different row numbers from 0 to {n - 1}.")
+        raise ValueError(f"revealed must hold distinct row indices from 0 to {n - 1}.")
     if n_revealed not in (None, rows.size):
-        raise ValueError(f"n_revealed={n_revealed} must be left out: revealed has {rows.size}.")
+        raise ValueError(
+            f"n_revealed={n_revealed} contradicts revealed, whose length is {rows.size}. Leave "
+            "n_revealed out."
+        )
     if labels is None:
         return rows, None, rows.size
     given = as_array(labels, "labels")
     if has_missing(given):
         raise ValueError(
             "labels must hold a label for every revealed row, got NaN or None. Leave such rows "
-            "out of revealed and labels both."
+            "out of both revealed and labels."
         )
     kinds, codes = distinct_labels(given)
     if codes.shape != rows.shape:
         raise ValueError(
-            f"labels must hold one label a revealed row, shape {rows.shape}, got {codes.shape}."
+            f"labels must hold one label per revealed row, shape {rows.shape}, got {codes.shape}."
         )
     if kinds.size > 2:
-        raise ValueError(f"labels must be of two kinds at most, got {kinds.size}.")
+        raise ValueError(f"labels must have at most two distinct values, got {kinds.size}.")
     return rows, np.where(codes == 0, -1.0, 1.0), rows.size
 
 
 def direct_limit(n: int, n_revealed: int, n_wrong: int, delta: float) -> int:
     """Return an upper limit of d_H from `n_wrong` of `n_revealed` labels drawn at random.
 
-    The errors of either naming of the clusters have an upper limit that fails with probability
-    delta / 2: the most errors among all rows with which so few among the revealed ones would be no
-    less likely than that.
+    For either naming of the clusters, the upper limit of the errors fails with probability
+    delta / 2. It is the maximum number of errors among all rows for which the probability of so
+    few errors among the revealed rows is at least delta / 2.
     """
 
-    def most_errors(seen: int) -> int:
+    def max_errors(seen: int) -> int:
         possible = range(seen + 1, n - n_revealed + seen + 1)
         return seen + bisect_right(
             possible, -delta / 2, key=lambda errors: -hypergeom.cdf(seen, n, errors, n_revealed)
         )
 
-    return min(n // 2, most_errors(n_wrong), most_errors(n_revealed - n_wrong))
+    return min(n // 2, max_errors(n_wrong), max_errors(n_revealed - n_wrong))
 
 
-# ------------------------------------------------------------------ what lemma 18 needs
+# ------------------------------------------------------------------ lemma 18
 
 
 def _from_arrays(
     Q: Any, reg: float | None, eta: float | None, h: ArrayLike | None, mu: float | None
 ) -> tuple[NDArray | None, int, float]:
     if Q is None or reg is None or eta is None:
-        raise ValueError("Q, reg and eta must be given where there is no model.")
+        raise ValueError("Q, reg and eta are required without a model. Pass them, or a model.")
     reg = check_number("reg", reg, low=0.0, high=HIGHEST, open_low=True)
     eta = check_number("eta", eta, low=-HIGHEST, high=HIGHEST)
     matrix = None
@@ -367,11 +378,11 @@ def _from_arrays(
         values = linalg.eigvalsh(matrix, check_finite=False)
     n = values.size
     if n < 2 or not np.isfinite(values).all():
-        raise ValueError(f"Q must have 2 finite eigenvalues at least, got {n}.")
+        raise ValueError(f"Q must have at least 2 eigenvalues, all of them finite, got {n}.")
     if not eta < reg * values[0]:
         raise ValueError(
             f"eta must be below reg times the smallest eigenvalue of Q, {reg * values[0]:.6g}, "
-            f"got {eta:.6g}; lemma 18 is about such minima only."
+            f"got {eta:.6g}. Lemma 18 holds for such minima only."
         )
     gaps, root = reg * values - eta, float(np.sqrt(n))
     radius, product = root, root
@@ -382,13 +393,13 @@ def _from_arrays(
         if responses.shape != (n,) or not abs(norm - 1) < 1e-3:
             raise ValueError(
                 f"h must be a vector of {n} soft responses with norm 1, got shape "
-                f"{responses.shape} and norm {norm:.6g}; divide it by its norm."
+                f"{responses.shape} and norm {norm:.6g}. Divide it by its norm."
             )
         if mu is None and matrix is not None:
             a = reg * (matrix @ responses) - eta * responses  # sign(h) at a minimum
             radius, product = float(np.linalg.norm(a)), float(responses @ a)
         elif mu is None:
-            # At a minimum sign(h)'(reg Q - eta I)^-1 sign(h) = sign(h)'h.
+            # At a minimum, sign(h)'(reg Q - eta I)^-1 sign(h) = sign(h)'h.
             product = float(np.abs(responses).sum())
     if mu is not None:
         product = check_number("mu", mu, low=0.0, high=HIGHEST)
@@ -398,14 +409,14 @@ def _from_arrays(
 def _lemma_18(n: int, gaps: NDArray, radius: float, mu: float, offset: float = 0.0) -> float:
     r"""Return the minimum in lemma 18 for :math:`h = c 1 + (\gamma Q - \eta I)^{-1} a`.
 
-    `gaps` are the eigenvalues of :math:`\gamma Q - \eta I`; `radius` bounds \|a\|, `mu` the
-    product h'a and `offset` is :math:`|c| n`. Where a gap is not positive only \|h\| = 1 helps,
-    and it is :math:`\sqrt n`.
+    `gaps` are the eigenvalues of :math:`\gamma Q - \eta I`, `radius` bounds \|a\|, `mu` bounds
+    the product h'a, and `offset` is :math:`|c| n`. If a gap is not positive, only \|h\| = 1 gives
+    a bound, and the minimum is :math:`\sqrt n`.
     """
     root = np.sqrt(n)
     if gaps.min() <= 0:
         return float(root)
-    with np.errstate(over="ignore", divide="ignore"):  # of extreme gaps a term is 0, or no help
+    with np.errstate(over="ignore", divide="ignore"):  # extreme gaps give terms of 0 or infinity
         second = radius * np.sqrt(np.sum(1 / gaps**2))
         third = np.sqrt(mu * np.sum(1 / gaps))
     return float(min(root, offset / root + min(second, third)))
@@ -414,25 +425,25 @@ def _lemma_18(n: int, gaps: NDArray, radius: float, mu: float, offset: float = 0
 def _from_model(model: SoftLabelMVC) -> tuple[NDArray, int, float]:
     if not isinstance(model, SoftLabelMVC):
         raise TypeError(
-            f"model must be a SoftLabelMVC, got {type(model).__name__}; the theorem is about no "
-            "other method. Give Q, reg, eta and h by name for responses from elsewhere."
+            f"model must be a SoftLabelMVC, got {type(model).__name__}. The theorem holds for no "
+            "other method. For other soft responses, pass Q, reg, eta and h as keywords."
         )
     check_is_fitted(model, "result_")
     result = model.result_
     if not isinstance(result, VolumeResult):
         raise ValueError(  # noqa: TRY004 - the number of clusters is wrong, not the type
-            f"model must have found two clusters, got n_clusters={model.n_clusters}; fit it with "
+            f"model must have two clusters, got n_clusters={model.n_clusters}. Fit it with "
             "n_clusters=2."
         )
     return result.h, result.h.size, _around(model.problem_, result)
 
 
 def _around(problem: VolumeProblem, result: VolumeResult) -> float:
-    r"""Lemma 18 around a fitted h, on the plane of the balance constraint if it is active.
+    r"""Apply lemma 18 to a fitted h, on the plane of the balance constraint if it is active.
 
     On the plane 1'h = t, h = (t/n) 1 + g and g = P(reg Q - eta I)^{-1}P a with a = P(reg Q - eta
-    I)g and P the projection along 1; off it g = h and P = I. The class of all g with such an a of
-    no larger norm and no larger g'a holds h, which is all that the theorem needs.
+    I)g and P the projection along 1. Without the plane, g = h and P = I. The theorem only needs
+    that h is in the class of all g whose a has no larger norm and whose g'a is no larger.
     """
     n, h, eta = problem.n, result.h, result.multiplier
     on_plane = result.balance_multiplier != 0
@@ -448,9 +459,9 @@ def _around(problem: VolumeProblem, result: VolumeResult) -> float:
 
 
 def _eigenvalues(Q: NDArray, on_plane: bool) -> NDArray:
-    """Eigenvalues of Q, or of PQP without the zero that belongs to the vector of ones."""
+    """Return the eigenvalues of Q, or of PQP without the zero of the vector of ones."""
     if on_plane:
-        # A Householder reflection takes the first axis to the vector of ones.
+        # A Householder reflection maps the first axis to the vector of ones.
         n = len(Q)
         v = np.ones(n) / np.sqrt(n)
         v[0] -= 1.0

@@ -1,4 +1,4 @@
-"""The labelling, among several, whose clusters are predicted best on held-out rows."""
+"""Choice among several labellings by how well clusters are predicted on held-out rows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["LabelChoice", "choose_labels"]
 
 @dataclass(frozen=True, eq=False)
 class LabelChoice:
-    """Labellings ranked by how well their clusters are predicted; printed, a table.
+    """Labellings ranked by how well their clusters are predicted. ``print`` shows a table.
 
     Attributes
     ----------
     name : str
-        The labelling with the highest score, the first of equal ones.
+        Name of the labelling with the highest score; in a tie, of the first one.
     labels : ndarray of shape (n,)
-        Its labels.
+        Labels of that labelling.
     scores : dict of str to ProbeAccuracy
-        Of all labellings, the highest score first.
+        Scores of all labellings, in descending order.
     """
 
     name: str
@@ -59,25 +59,25 @@ def choose_labels(
     max_rows: int = 5000,
     random_state: int | np.random.RandomState | None = None,
 ) -> LabelChoice:
-    """Choose among labellings of the same rows, without knowing any class.
+    """Choose among labellings of the same rows, without known classes.
 
-    The labelling with the highest score of `probe_accuracy` is returned. All of them are judged by
-    the same halves of the same rows, so that differences between them are more accurate than the
-    scores.
+    The labelling with the highest score of `probe_accuracy` is returned. All labellings are
+    compared on the same halves of the same rows, so that the differences of scores are more
+    accurate than the scores themselves.
 
     Parameters
     ----------
     X : array of shape (n, d)
         Rows, dense or CSR, in columns of comparable units.
     candidates : dict of str to labels or clusterer
-        At least one. Labels are arrays of shape (n,); clusterers are fitted to X and have
-        `labels_`.
+        At least one candidate. Labels are arrays of shape (n,). Clusterers must be fitted to X and
+        have `labels_`.
     probe : {"neighbors", "linear"}, default="neighbors"
         Classifier that predicts clusters; see `probe_accuracy`.
     max_rows : int, default=5000
-        At most as many rows, drawn at random, are used.
+        Maximum number of rows that are used. Of more rows, a random sample is drawn.
     random_state : int, RandomState or None, default=None
-        Draws rows and halves.
+        Random seed of the sample and of the halves.
 
     Returns
     -------
@@ -85,29 +85,30 @@ def choose_labels(
 
     See Also
     --------
-    probe_accuracy : The score, and what it does not mean.
-    compare_numbers : Numbers of clusters side by side.
-    volmar.table_clusterer.compare_methods : Methods side by side on a table.
+    probe_accuracy : The score and its limitations.
+    compare_numbers : Comparison of numbers of clusters.
+    volmar.table_clusterer.compare_methods : Comparison of methods on a table.
 
     Notes
     -----
-    How good the choice is was measured on seven sets with known classes (digits, MNIST, USPS,
-    letter, satellite, isolet, 20 Newsgroups), at most 6,000 rows each, the number of clusters
-    given. ``make bench NAME="label_choice --full"`` repeats it with other draws of the rows.
+    The choice was evaluated on seven data sets with known classes (digits, MNIST, USPS, letter,
+    satellite, isolet, 20 Newsgroups), with at most 6,000 rows each and the true number of
+    clusters. ``make bench NAME="label_choice --full"`` repeats the evaluation with other samples
+    of the rows.
 
-    - Among labellings of eight methods the score of "neighbors" has a mean rank correlation of
+    - Among labellings by eight methods, the score of "neighbors" has a mean rank correlation of
       about 0.6 with the adjusted Rand index, and "linear" of 0.4. Silhouette and Calinski-Harabasz
-      have none. The correlation depends on the set: on satellite it is zero or negative.
-    - The labelling that "neighbors" chooses is better than a random one, than that of k-means and
-      than the one that the silhouette chooses. It is **no better than always taking**
-      `SoftLabelMVC`, which is the best of the eight methods on these sets.
-    - Among labellings of one method, of different seeds and of rows with and without unit length,
-      "linear" is the better one for six of the eight methods. It gains 0.01 to 0.02 in adjusted
-      Rand index over a random labelling, where the best one gains 0.01 to 0.04.
+      have none. The correlation depends on the data set: on satellite it is zero or negative.
+    - The labelling chosen by "neighbors" is better than a random one, that of k-means and the one
+      chosen by the silhouette. It is **no better than always using** `SoftLabelMVC`, the best of
+      the eight methods on these data sets.
+    - Among labellings by one method, with different seeds and with or without scaling rows to unit
+      length, "linear" is the better probe for six of the eight methods. It gains 0.01 to 0.02 in
+      adjusted Rand index over a random labelling, while the best labelling gains 0.01 to 0.04.
 
-    So use it to reject poor labellings, and to choose among settings where nothing else is known.
-    Do not expect it to find the best method. All sets but MNIST and isolet were in view when the
-    score was designed.
+    Use it to reject poor labellings, and to choose among settings if there is no other criterion.
+    Do not expect it to find the best method. All data sets except MNIST and isolet were used while
+    the score was designed.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""`ClusterDescription`: what sets clusters apart, as a table and in words."""
+"""`ClusterDescription`: differences between clusters, as a table and as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 __all__ = ["ClusterDescription", "Difference"]
 
-# Columns that a sentence names.
+# Maximum number of columns in a sentence.
 N_NAMED = 3
 
 
@@ -24,16 +24,17 @@ class Difference(NamedTuple):
     level : str
         Level of a category whose share differs; empty otherwise.
     kind : {"number", "date", "ordinal", "share", "missing"}
-        What is compared: means, mean dates (days since 1970-01-01), mean ranks, shares of a
-        level, shares of missing values.
+        Compared quantity: means, mean dates (days since 1970-01-01), mean ranks, shares of a
+        level, or shares of missing values.
     inside, outside : float
         Mean or share in the cluster and in the other clusters.
     effect : float
         Standardised difference.
     real : bool or None
-        Whether it holds at the false discovery rate; None if that was not tested.
+        Whether the difference is significant at the false discovery rate; None if not tested.
     evidence : float
-        P-value (sign flips) or share of the halvings that select it (mirrors); NaN if not tested.
+        P-value (sign flips) or fraction of the halvings that select it (mirrors); NaN if not
+        tested.
     """
 
     column: str
@@ -46,7 +47,7 @@ class Difference(NamedTuple):
     evidence: float
 
     def __str__(self) -> str:
-        """Say it in a few words."""
+        """Return a short text such as "higher income (+2.1 sd)"."""
         more = self.effect > 0
         if self.kind == "missing":
             shares = f"{_percent(self.inside)} against {_percent(self.outside)}"
@@ -61,7 +62,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClusterDescription:
-    """Sizes, typical rows, and the columns that set each cluster apart.
+    """Sizes, typical rows, and the columns that distinguish each cluster.
 
     A *feature* is a column of numbers, dates or ranks, a level of a category, or "missing" for a
     column with missing values. Each is compared in each of the k clusters with the other clusters.
@@ -71,40 +72,39 @@ class ClusterDescription:
     clusters : list
         Labels of the clusters, without noise.
     sizes : ndarray of shape (k,)
-        Numbers of rows.
+        Number of rows of each cluster.
     n_noise : int
-        Number of rows with the label -1, which are compared with nothing.
+        Number of rows with the label -1, which are not part of any comparison.
     typical : list of ndarray
         Ids of the rows nearest to the mean of each cluster, nearest first.
     columns, kinds, levels : list of str
-        Of each feature its column, its kind ("number", "date", "ordinal", "share" or "missing")
-        and its level.
+        Column, kind ("number", "date", "ordinal", "share" or "missing") and level of each feature.
     orders : dict of str to list of str
-        Levels of the ordinal columns from low to high, whose means are places in this list.
+        Levels of the ordinal columns from low to high. Their means are positions in this list.
     inside, outside : ndarray of shape (k, p)
         Mean or share of each feature in the cluster and in the other clusters, in the units of the
         table.
     spread : ndarray of shape (p,)
         Standard deviation of each feature.
     effect : ndarray of shape (k, p)
-        Difference of the means over the pooled standard deviation; for shares Cohen's h, the
-        difference of ``2 arcsin(sqrt(share))``. Infinite where neither side varies, NaN where one
-        side has no values.
+        Difference of the means divided by the pooled standard deviation; for shares Cohen's h, the
+        difference of ``2 arcsin(sqrt(share))``. Infinite if neither side varies, NaN if one side
+        has no values.
     real : ndarray of bool of shape (k, p) or None
-        Which differences hold at the false discovery rate; None if none was tested.
+        Whether each difference is significant at the false discovery rate; None if not tested.
     evidence : ndarray of shape (k, p) or None
-        P-values (sign flips), or shares of the halvings that select a difference (mirrors).
+        P-values (sign flips), or fractions of the halvings that select a difference (mirrors).
     found_again : ndarray of shape (k,) or None
-        Mean Jaccard index of each cluster with its counterparts among other rows. Below 0.8
-        nothing is called real.
+        Mean Jaccard index of each cluster with its counterparts in subsets of the rows. If it is
+        below 0.8, no difference of the cluster counts as real.
     rule : {"mirror", "sign_flips", ""}
-        How differences were tested.
+        Rule by which differences were tested; empty if they were not.
     q : float
         The false discovery rate.
     note : str
-        What "real" means here, or why nothing was tested.
+        Meaning of "real", or the reason why nothing was tested.
     remarks : list of str
-        Columns that were not compared whole.
+        Remarks on columns that were left out or compared in part.
     """
 
     clusters: list[Any]
@@ -129,22 +129,22 @@ class ClusterDescription:
 
     @property
     def shares(self) -> NDArray:
-        """Share of all rows, noise included, in each cluster."""
+        """Fraction of all rows, noise included, in each cluster."""
         return self.sizes / (self.sizes.sum() + self.n_noise)
 
     @property
     def names(self) -> dict[Any, str]:
-        """A suggested name of each cluster, by `volmar.diagnostics.suggested_names`."""
+        """Suggested name of each cluster, by `volmar.diagnostics.suggested_names`."""
         from volmar.diagnostics.cluster_names import suggested_names
 
         return suggested_names(self)
 
     @property
     def table(self) -> Any:
-        """A DataFrame with a row for each cluster and feature, largest effects first.
+        """DataFrame with one row per cluster and feature, largest effects first.
 
         Its columns are cluster, name, size, share, column, level, kind, inside, outside, effect,
-        real and p_value or support. It needs pandas.
+        real and p_value or support. Requires pandas.
         """
         try:
             import pandas as pd
@@ -172,8 +172,8 @@ class ClusterDescription:
     def differences(self, label: Any, *, real_only: bool = False) -> list[Difference]:
         """Return the differences of a cluster, largest effects first.
 
-        One for each feature with values on both sides; with `real_only` those that are real, which
-        are none if they were not tested.
+        There is one difference per feature with values on both sides. With `real_only`, only real
+        differences are returned; the list is empty if they were not tested.
         """
         i = self._place(label)
         real = None if self.real is None else self.real[i]
@@ -196,16 +196,18 @@ class ClusterDescription:
         ]
 
     def sentence(self, label: Any) -> str:
-        """Describe a cluster (-1: the rows of noise) in a sentence.
+        """Describe a cluster (or the noise, -1) in a sentence.
 
-        Its size, up to three columns (those that are real where that was tested) and the most
-        typical row.
+        The sentence has the size, up to three columns (only real differences if they were tested)
+        and the most typical row.
         """
         if label == -1 and label not in self.clusters:
             if not self.n_noise:
-                raise ValueError(f"label -1: there is no noise, only clusters {self._listed()}.")
+                raise ValueError(
+                    f"label=-1 is noise, but no row is noise. The clusters are {self._listed()}."
+                )
             share = self.n_noise / (self.sizes.sum() + self.n_noise)
-            return f"noise: {_rows(self.n_noise)} ({_percent(share)}), compared with nothing"
+            return f"noise: {_rows(self.n_noise)} ({_percent(share)}), not compared"
         i = self._place(label)
         parts = [f"cluster {label}: {_rows(self.sizes[i])} ({_percent(self.shares[i])})"]
         if len(self.clusters) > 1:
@@ -215,7 +217,7 @@ class ClusterDescription:
         return "; ".join(parts)
 
     def __str__(self) -> str:
-        """Describe every cluster in a sentence, suggest names, and say how that was tested."""
+        """Return one sentence per cluster, suggested names, and a note on the test."""
         lines = [self.sentence(label) for label in self.clusters]
         lines += [self.sentence(-1)] if self.n_noise else []
         if len(self.clusters) > 1:
@@ -226,7 +228,7 @@ class ClusterDescription:
     def in_units(self, offsets: NDArray, scales: NDArray) -> ClusterDescription:
         """Return the description with the means of ``X * scales + offsets``, of shape (p,) each.
 
-        Effects and tests stay: they have no units.
+        Effects and tests have no units and do not change.
         """
         return replace(
             self,
@@ -236,9 +238,9 @@ class ClusterDescription:
         )
 
     def leading(self, label: Any, count: int = N_NAMED) -> list[Difference]:
-        """Return the largest differences, one for each of `count` columns at most.
+        """Return the largest differences of at most `count` columns, one per column.
 
-        Only real ones where that was tested.
+        If differences were tested, only real ones are returned.
         """
         found: dict[str, Difference] = {}
         for one in self.differences(label, real_only=self.real is not None):
@@ -247,27 +249,29 @@ class ClusterDescription:
         return list(found.values())[:count]
 
     def was_found_again(self, label: Any) -> bool | None:
-        """Return whether other rows have the same cluster; None if that was not tested."""
+        """Return whether the cluster was found again in subsets of the rows; None if untested."""
         from volmar.diagnostics.column_tests import FOUND_AGAIN
 
         if self.found_again is None:
             return None
         again = self.found_again >= FOUND_AGAIN
-        # Of two clusters neither is compared without the other.
+        # Two clusters are only compared with each other.
         return bool(again.all() if again.size == 2 else again[self._place(label)])
 
     def _words(self, label: Any) -> str:
         if self.was_found_again(label) is False:
-            return "not found again where other rows are clustered, so that no difference is real"
+            return "not found again in subsets of the rows, so no difference counts as real"
         leading = self.leading(label)
         if not leading:
-            return "no column differs" if self.real is None else "no difference is surely real"
+            return "no column differs" if self.real is None else "no significant difference"
         words = ", ".join(str(one) for one in leading)
         return f"{words} (not tested)" if self.real is None else words
 
     def _place(self, label: Any) -> int:
         if label not in self.clusters:
-            raise ValueError(f"label {label!r} is not a cluster. There are {self._listed()}.")
+            raise ValueError(
+                f"label={label!r} is not a cluster. The clusters are {self._listed()}."
+            )
         return self.clusters.index(label)
 
     def _listed(self) -> str:

@@ -1,4 +1,4 @@
-"""Short names of clusters, from the columns that set them apart."""
+"""Short names of clusters, from the columns that distinguish them."""
 
 from __future__ import annotations
 
@@ -11,48 +11,50 @@ from volmar.diagnostics.cluster_description import ClusterDescription, Differenc
 __all__ = ["NO_NAME", "suggested_names"]
 
 NO_NAME = "no leading column"
-# Columns that a name has, and at most where two clusters would have the same name.
-N_COLUMNS, MOST_COLUMNS = 2, 4
-# Smallest effect that leads: large by Cohen's convention. Two groups whose means are 0.8 standard
-# deviations apart overlap by two thirds, so that less would name few of their rows.
-LEAST_EFFECT = 0.8
-# Further columns have half of the first one's effect at least. Every cluster is compared with all
-# others, so that a column which sets apart one of these shows in the rest as well, with less. The
-# effect of shares ends at pi, so that larger ones count as 3.
+# Number of columns in a name, and its maximum if two clusters would have the same name.
+N_COLUMNS, MAX_COLUMNS = 2, 4
+# Minimum effect of a column in a name, large by Cohen's convention. Two groups whose means are 0.8
+# standard deviations apart overlap by two thirds. A smaller effect would describe few of the rows.
+MIN_EFFECT = 0.8
+# Further columns need at least half of the largest effect. Every cluster is compared with all
+# others, so that a column that distinguishes another cluster has a smaller effect here, too. The
+# effect of shares is at most pi; larger effects count as 3.
 SHARE_OF_FIRST, LARGEST_EFFECT = 0.5, 3.0
-# A share of rows at least (or, for the absence of a level, at most) this is said of the cluster.
-MOST_ROWS, HARDLY_ANY = 0.5, 0.1
-# Letters of a name of a column or a level.
-MOST_LETTERS = 28
+# A level is named without "more" if at least this fraction of the rows has it, and its absence
+# without "fewer" if at most the second fraction has it.
+MAJORITY, RARE = 0.5, 0.1
+# Maximum number of letters of a column or a level in a name.
+MAX_LETTERS = 28
 
 
 def suggested_names(description: ClusterDescription) -> dict[Any, str]:
-    """Suggest a short name for each cluster, from the columns that set it apart most.
+    """Suggest a short name for each cluster, from the columns that distinguish it most.
 
-    A name says what most rows of the cluster have in common, against the other clusters: "high
-    income, plan = premium". Columns with an effect of at least 0.8, and of half the largest
-    effect, lead, those called real first. Clusters that would have the same name get a further
-    column, or a number.
+    A name describes the rows of the cluster in comparison with the other clusters, such as "high
+    income, plan = premium". It uses columns with an effect of at least 0.8 and of at least half
+    the largest effect, real differences first. Clusters that would have the same name get a
+    further column or a number.
 
     Parameters
     ----------
     description : ClusterDescription
-        Of `volmar.diagnostics.describe_clusters`.
+        Result of `volmar.diagnostics.describe_clusters`.
 
     Returns
     -------
     dict of label to str
-        A name for each cluster, all different. A cluster between two others is "middle" of the
-        column that sets the others apart; "no leading column" where no column leads.
+        A distinct name for each cluster. A cluster between two others is called "middle" of the
+        column that distinguishes the others. If no column has a sufficient effect, the name is
+        "no leading column".
 
     See Also
     --------
-    describe_clusters : What sets each cluster apart, with tests.
+    describe_clusters : Differences between clusters, with tests.
 
     Notes
     -----
-    A name is a description of the rows, not a claim: whether the differences would be found again
-    in other rows is what `describe_clusters` tests.
+    A name describes the given rows only. `describe_clusters` tests whether the differences would
+    be found again in other rows.
 
     Examples
     --------
@@ -72,8 +74,8 @@ def suggested_names(description: ClusterDescription) -> dict[Any, str]:
     for label, every in words.items():
         if not every:
             chosen[label] = (_middle(description, label, leading),)
-    for count in range(N_COLUMNS + 1, MOST_COLUMNS + 1):
-        # The same columns in another order are the same name.
+    for count in range(N_COLUMNS + 1, MAX_COLUMNS + 1):
+        # Names with the same columns in another order count as equal.
         taken = [frozenset(parts) for parts in chosen.values()]
         for label, parts in chosen.items():
             if taken.count(frozenset(parts)) > 1 and len(words[label]) >= count:
@@ -82,18 +84,18 @@ def suggested_names(description: ClusterDescription) -> dict[Any, str]:
 
 
 def _leading(description: ClusterDescription, label: Any) -> list[Difference]:
-    """Return one large difference a column: real ones first, then by size."""
+    """Return the large differences, one per column: real ones first, then by size."""
     every = sorted(description.differences(label), key=lambda one: not one.real)
     first = max((min(abs(one.effect), LARGEST_EFFECT) for one in every), default=0.0)
-    least = max(LEAST_EFFECT, SHARE_OF_FIRST * first)
+    minimum = max(MIN_EFFECT, SHARE_OF_FIRST * first)
     found: dict[str, Difference] = {}
     for one in every:
-        if abs(one.effect) < least:
+        if abs(one.effect) < minimum:
             continue
-        # What rows have says more than what they have not.
+        # The presence of a level is more informative than the absence of another.
         if one.column not in found or (one.effect > 0 > found[one.column].effect):
             found[one.column] = one
-    return list(found.values())[:MOST_COLUMNS]
+    return list(found.values())[:MAX_COLUMNS]
 
 
 def _words(one: Difference) -> str:
@@ -101,12 +103,12 @@ def _words(one: Difference) -> str:
     if one.kind == "missing":
         if not more:
             return f"{column} known"
-        return f"{column} missing" if one.inside >= MOST_ROWS else f"{column} often missing"
+        return f"{column} missing" if one.inside >= MAJORITY else f"{column} often missing"
     if one.kind == "share":
         level = f"{column} = {_shortened(one.level)}"
         if more:
-            return level if one.inside >= MOST_ROWS else f"more {level}"
-        return f"not {level}" if one.inside <= HARDLY_ANY else f"fewer {level}"
+            return level if one.inside >= MAJORITY else f"more {level}"
+        return f"not {level}" if one.inside <= RARE else f"fewer {level}"
     low, high = ("early", "late") if one.kind == "date" else ("low", "high")
     return f"{high if more else low} {column}"
 
@@ -114,7 +116,7 @@ def _words(one: Difference) -> str:
 def _middle(
     description: ClusterDescription, label: Any, leading: dict[Any, list[Difference]]
 ) -> str:
-    """Name a cluster between two others by the column that they lead in, both ways."""
+    """Name a cluster between two others by a column in which these are high and low."""
     i = description.clusters.index(label)
     for j in np.argsort(-np.nanmax(np.abs(description.effect), axis=0, initial=0), kind="stable"):
         kind, column = description.kinds[j], description.columns[j]
@@ -132,7 +134,7 @@ def _middle(
 
 
 def _numbered(chosen: dict[Any, tuple[str, ...]]) -> dict[Any, str]:
-    """Join the parts of each name; number those that are taken."""
+    """Join the parts of each name, and number duplicates."""
     found: dict[Any, str] = {}
     seen: dict[frozenset[str], int] = {}
     for label, parts in chosen.items():
@@ -149,4 +151,4 @@ def _numbered(chosen: dict[Any, tuple[str, ...]]) -> dict[Any, str]:
 
 def _shortened(text: str) -> str:
     text = " ".join(str(text).split())
-    return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
+    return text if len(text) <= MAX_LETTERS else text[: MAX_LETTERS - 1] + "…"

@@ -1,4 +1,4 @@
-"""The columns of any table as features that have means: numbers, ranks, shares of levels."""
+"""Conversion of the columns of a table to numerical features: numbers, ranks, indicators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
     "table_columns",
 ]
 
-# Levels of a column that are compared, the most frequent ones.
+# Maximum number of levels of a column that are compared, the most frequent ones.
 MAX_LEVELS = 50
 MISSING = "missing"
 
@@ -34,7 +34,7 @@ MILLISECONDS = 86_400_000.0
 
 
 class CodedColumn(NamedTuple):
-    """A column of levels: their places in `values`, -1 for missing."""
+    """A column of levels: their indices in `values`, -1 for missing values."""
 
     codes: NDArray
     values: list[Any]
@@ -42,7 +42,7 @@ class CodedColumn(NamedTuple):
 
 
 class DatedColumn(NamedTuple):
-    """A column of dates, as days since 1970-01-01 (UTC), NaN for missing."""
+    """A column of dates, as days since 1970-01-01 (UTC), NaN for missing values."""
 
     days: NDArray
 
@@ -51,13 +51,14 @@ class DatedColumn(NamedTuple):
 class Features:
     """Columns as numbers, of shape (n, p).
 
-    A number, a rank or a date (days since 1970-01-01) is one feature. A column of L levels has L
-    features of 0 and 1, or one where L = 2: the other level says the same. A column with missing
-    values has a further feature that is 1 where it is missing; its other features are NaN there.
+    A column of numbers, ranks or dates (days since 1970-01-01) is one feature. A column of L
+    levels has L features with values 0 and 1, or only one if L = 2, because the other would be
+    redundant. A column with missing values has a further feature that is 1 for missing values; its
+    other features are NaN there.
 
-    Of each feature there are the name of its column, its kind ("number", "date", "ordinal",
-    "share" or "missing") and the level of a share, else "". `orders` has the levels of the ordinal
-    columns from low to high, `notes` what had to be decided.
+    Each feature has the name of its column, its kind ("number", "date", "ordinal", "share" or
+    "missing") and the level of a share, otherwise "". `orders` has the levels of the ordinal
+    columns from low to high. `notes` are remarks on columns that are left out or used in part.
     """
 
     values: Any
@@ -69,7 +70,7 @@ class Features:
 
 
 def n_rows_of(X: Any) -> int:
-    """Return the number of rows of a table; refuse what has no rows and columns."""
+    """Return the number of rows of a table; raise an error if it is not two-dimensional."""
     shape = getattr(X, "shape", None)
     if shape is None:
         try:
@@ -85,7 +86,7 @@ def n_rows_of(X: Any) -> int:
 
 
 def _as_float64(values: NDArray) -> NDArray[np.float64]:
-    with np.errstate(over="ignore"):  # long doubles; infinity is a missing value
+    with np.errstate(over="ignore"):  # long doubles; infinity counts as missing
         return values.astype(np.float64)
 
 
@@ -108,9 +109,9 @@ def as_features(X: Any, names: list[str] | None) -> Features:
 def table_columns(
     X: Any, names: list[str] | None
 ) -> tuple[list[str], Iterator[NDArray | CodedColumn | DatedColumn]]:
-    """Return the names of the columns of a table, and its columns one after the other.
+    """Return the names of the columns of a table, and an iterator over its columns.
 
-    Numbers are float64 with NaN for missing values; everything else is dates or levels.
+    Columns of numbers are float64 with NaN for missing values. All others are dates or levels.
     """
     if sparse.issparse(X):
         X = sparse.csc_array(X)
@@ -132,14 +133,14 @@ def _names_of(X: Any, names: list[str] | None) -> list[str]:
     found = X.columns if _is_frame(X) else [f"x{j}" for j in range(X.shape[1])]
     if names is not None and len(names) != len(found):
         raise ValueError(
-            f"feature_names must name the {len(found)} columns of X, got {len(names)} names. Pass "
-            "one name for each column."
+            f"feature_names must have one name for each of the {len(found)} columns of X, got "
+            f"{len(names)} names."
         )
     return [str(name) for name in (found if names is None else names)]
 
 
 def _finite(values: NDArray) -> tuple[NDArray, NDArray | None]:
-    """Return values with NaN for infinities, and where they are missing, if any are."""
+    """Return values with NaN for infinities, and a mask of missing values (None if none)."""
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()):
             return values, None
@@ -166,7 +167,7 @@ def _sparse_features(X: Any, names: list[str] | None) -> Features:
     if X.dtype.kind == "c":
         raise TypeError(
             "X holds complex numbers, which have no order. Pass their real and imaginary parts as "
-            "columns of their own."
+            "separate columns."
         )
     X = sparse.csr_array(X).astype(np.float64)
     d = X.shape[1]
@@ -174,8 +175,8 @@ def _sparse_features(X: Any, names: list[str] | None) -> Features:
     wrong = int(np.count_nonzero(~np.isfinite(X.data)))
     if wrong:
         raise ValueError(
-            f"X is sparse and has {wrong} missing or infinite values, which are not told from "
-            "zeros. Remove them, or pass a dense array."
+            f"X is sparse and has {wrong} missing or infinite values, which are not supported. "
+            "Remove them, or pass a dense array."
         )
     return Features(X, taken, ["number"] * d, [""] * d, {}, [])
 
@@ -185,7 +186,7 @@ def _frame_column(X: Any, j: int, name: str) -> NDArray | CodedColumn | DatedCol
         series = X[:, j]
         if series.dtype.is_numeric():
             return series.cast(float).fill_null(float("nan")).to_numpy()
-        # Python's own dates, lengths of time, booleans and text.
+        # Dates, durations, booleans and text as Python objects.
         return _plain_column(np.array([*series.to_list(), None], dtype=object)[:-1], name)
     import pandas as pd
 
@@ -214,9 +215,9 @@ def _frame_column(X: Any, j: int, name: str) -> NDArray | CodedColumn | DatedCol
 
 
 def _plain_column(column: NDArray, name: str) -> NDArray | CodedColumn | DatedColumn:
-    """Return the numbers or dates of a column, or its codes if it holds anything else.
+    """Return a column as numbers or dates, or as codes if it holds anything else.
 
-    Lengths of time are numbers of days.
+    Durations are converted to numbers of days.
     """
     kind = column.dtype.kind
     if kind in "iuf":
@@ -234,8 +235,8 @@ def _plain_column(column: NDArray, name: str) -> NDArray | CodedColumn | DatedCo
     for i, value in enumerate(column.tolist()):
         if isinstance(value, list | dict | set | np.ndarray):
             raise TypeError(
-                f"X: column {name!r} holds a {type(value).__name__} in row {i}, and single values "
-                "are needed. Leave the column out, or make several of it."
+                f"X: column {name!r} holds a {type(value).__name__} in row {i}, but single values "
+                "are required. Leave the column out, or split it into several columns."
             )
         codes[i] = -1 if is_missing(value) else place.setdefault(value, len(place))
     if place and all(_is_number(value) for value in place):
@@ -250,14 +251,14 @@ def _plain_column(column: NDArray, name: str) -> NDArray | CodedColumn | DatedCo
 
 
 def _in_days(times: NDArray) -> NDArray:
-    """Return dates or lengths of time as days, NaN for missing."""
+    """Return dates or durations as days, NaN for missing values."""
     unit = times.dtype.str[1]
     days = times.astype(f"{unit}8[ms]").astype(np.int64) / MILLISECONDS
     return np.where(np.isnat(times), np.nan, days)
 
 
 def _naive(value: Any) -> Any:
-    """Return a date in UTC without its time zone, as numpy takes it."""
+    """Return a date in UTC without its time zone, as numpy expects it."""
     zone = getattr(value, "tzinfo", None)
     return value if zone is None else value.astimezone(UTC).replace(tzinfo=None)
 
@@ -267,7 +268,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _join(columns: list[NDArray | CodedColumn | DatedColumn], names: list[str]) -> Features:
-    """Return the features of columns, one after the other."""
+    """Return the features of all columns."""
     found: list[tuple[NDArray, str, str, str]] = []
     orders: dict[str, list[str]] = {}
     notes: list[str] = []
@@ -289,27 +290,27 @@ def _join(columns: list[NDArray | CodedColumn | DatedColumn], names: list[str]) 
         if missing is not None and missing.any():
             found.append((missing.astype(np.float64), name, MISSING, ""))
     if not found:
-        raise ValueError("X has no column that can be compared. Pass at least one.")
+        raise ValueError("X has no column that can be compared. Pass at least one such column.")
     blocks, of, kinds, levels = map(list, zip(*found, strict=True))
     return Features(np.column_stack(blocks), of, kinds, levels, orders, notes)
 
 
 def _levels(column: CodedColumn, name: str, notes: list[str]) -> Iterator[tuple[str, NDArray]]:
-    """Yield the most frequent levels, and which rows have them."""
+    """Yield the most frequent levels, each with a mask of its rows."""
     known = column.codes[column.codes >= 0]
     counts = np.bincount(known, minlength=len(column.values))
     texts = [str(value) for value in column.values]
     if np.count_nonzero(counts) == known.size > 2:
-        notes.append(f"column {name!r} has another value in every row and is not compared")
+        notes.append(f"column {name!r} has a different value in every row and is not compared")
         return
-    # Most frequent first, ties by name. One of two levels is enough: True, or the rarer one.
+    # Most frequent first, ties by name. Of two levels only one is used: True, or the rarer one.
     ranked = sorted(np.flatnonzero(counts), key=lambda i: (-counts[i], texts[i]))
     if {texts[i] for i in ranked} == {"True", "False"}:
         ranked.sort(key=lambda i: texts[i])
     if len(ranked) > MAX_LEVELS:
         notes.append(
-            f"of the {len(ranked)} values of column {name!r} the {MAX_LEVELS} most frequent are "
-            "compared"
+            f"only the {MAX_LEVELS} most frequent of the {len(ranked)} values of column {name!r} "
+            "are compared"
         )
     for i in ranked[1:] if len(ranked) == 2 else ranked[:MAX_LEVELS]:
         yield texts[i], column.codes == i

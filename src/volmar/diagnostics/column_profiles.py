@@ -1,4 +1,4 @@
-"""Every column in every cluster: quartiles, shares of levels, histograms, missing values."""
+"""Distribution of every column in every cluster: quartiles, levels, histograms, missing values."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from volmar.metrics.contingency import distinct_labels, labels_of_rows, sampled_
 __all__ = ["ColumnProfile", "ColumnProfiles", "column_profiles"]
 
 OTHER = "other"
-# Numbers of at most this many different values have a bar for each of them.
+# Columns of numbers with at most this many distinct values have one bar per value.
 FEW_VALUES = 12
 N_BINS = 16
-# Quantiles of each cluster that a histogram must reach, and the least share of the rows that a
-# cluster has for that: a few outliers with a label of their own do not set the axis.
+# Quantiles of each cluster that a histogram must cover.
 REACH = (0.02, 0.98)
-LEAST_SHARE = 0.01
-# Text with another value in more than this share of the rows names the rows.
+# Minimum fraction of the rows of a cluster for that, so that a small cluster of outliers does not
+# determine the axis.
+MIN_SHARE = 0.01
+# A column counts as text if its number of distinct values exceeds this fraction of the rows.
 MOSTLY_UNIQUE = 0.5
 
 
@@ -43,28 +44,28 @@ class ColumnProfile:
     name : str
         Name of the column.
     kind : {"number", "date", "ordinal", "boolean", "category", "text", "empty"}
-        What the column holds. "text" has nearly a different value in each row; dates are days
-        since 1970-01-01.
+        Kind of the column. Most values of a "text" column are distinct. Dates are days since
+        1970-01-01.
     used : bool
-        Whether the clusters were made from it.
+        Whether the column was used for clustering.
     effect : float
-        How much the clusters differ, from 0 to 1: the correlation ratio of ranks for numbers,
+        Difference between the clusters from 0 to 1: the correlation ratio of ranks for numbers,
         dates and ordinal columns, Cramér's V for levels, both corrected for chance. NaN for text
         and empty columns.
     missing : ndarray of shape (k,)
-        Share of missing values in each cluster.
+        Fraction of missing values in each cluster.
     quartiles : ndarray of shape (k, 3) or None
-        25 %, 50 % and 75 % quantiles in each cluster, of numbers and dates; NaN for a cluster
+        25 %, 50 % and 75 % quantiles in each cluster, for numbers and dates; NaN for a cluster
         without values.
     edges : ndarray of shape (m + 1,) or None
-        Edges of the bars of the histograms. The outermost bars count what lies beyond, too.
+        Edges of the bars of the histograms. The outermost bars include all values beyond them.
     levels : list of str
-        What the bars stand for where it is not an interval: the most frequent levels and "other",
-        or the values of a column of few values.
+        Labels of the bars if they are not intervals: the most frequent levels and "other", or the
+        values of a column with few distinct values.
     shares : ndarray of shape (k, m)
-        Share of the known values of each cluster in each bar.
+        Fraction of the known values of each cluster in each bar.
     n_values : int
-        Number of different values.
+        Number of distinct values.
     is_whole : bool
         Whether all values are whole numbers.
     """
@@ -83,11 +84,11 @@ class ColumnProfile:
 
     @property
     def has_numbers(self) -> bool:
-        """Whether the column has quartiles: numbers or dates."""
+        """Whether the column holds numbers or dates and has quartiles."""
         return self.quartiles is not None
 
     def top_level(self, i: int) -> tuple[str, float] | None:
-        """Return the most frequent level of cluster i and its share, None without one."""
+        """Return the most frequent level of cluster i and its share; None if there is none."""
         if not self.levels or not np.isfinite(self.shares[i]).all():
             return None
         top = int(np.argmax(self.shares[i]))
@@ -103,11 +104,11 @@ class ColumnProfiles:
     clusters : list
         Labels of the clusters, in order.
     sizes : ndarray of shape (k,)
-        Numbers of rows.
+        Number of rows of each cluster.
     columns : list of ColumnProfile
-        Used columns first, then the others, each by effect, largest first.
+        Columns used for clustering, then the others, each in descending order of effect.
     n_sampled : int
-        Number of rows that quartiles, shares and effects were computed from.
+        Number of rows from which quartiles, shares and effects were computed.
     """
 
     clusters: list[Any]
@@ -116,11 +117,10 @@ class ColumnProfiles:
     n_sampled: int
 
     def to_frame(self) -> Any:
-        """Return a DataFrame with a row for each column and cluster (needs pandas).
+        """Return a DataFrame with one row per column and cluster (requires pandas).
 
-        Its columns are column, kind, used, effect, cluster, size, missing, q25, median, q75
-        (numbers and dates), and level, share: the most frequent level of the cluster, and its
-        share.
+        Its columns are column, kind, used, effect, cluster, size, missing, q25, median, q75 (for
+        numbers and dates), and level and share of the most frequent level in the cluster.
         """
         try:
             import pandas as pd
@@ -153,7 +153,7 @@ class ColumnProfiles:
         return pd.DataFrame(rows, columns=[*names, "q25", "median", "q75", "level", "share"])
 
     def __str__(self) -> str:
-        """List the columns, with the median or most frequent level of each cluster."""
+        """Return a table of the columns, with the median or most frequent level per cluster."""
         head = ["column", "effect", *(f"cluster {label}" for label in self.clusters)]
         lines = [head]
         for one in self.columns:
@@ -190,38 +190,38 @@ def column_profiles(
     feature_names: Sequence[str] | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> ColumnProfiles:
-    """Describe every column of a table in each cluster, also those that were not clustered.
+    """Describe every column of a table in each cluster, including columns not used to cluster.
 
-    Numbers and dates have quartiles and a histogram, text and booleans the shares of their most
-    frequent levels. `describe_clusters` compares means and tests which differences are real; this
-    shows the distributions.
+    Numbers and dates have quartiles and a histogram; text and booleans have the shares of their
+    most frequent levels. `describe_clusters` compares means and tests which differences are real;
+    this function shows the distributions.
 
     Parameters
     ----------
     X : array, CSR array or DataFrame of shape (n, d)
-        The table, pandas or polars, in its own units and with its missing values.
+        The table (pandas or polars) in its original units, with its missing values.
     labels : array of shape (n,)
-        Cluster of each row; noise (-1) is shown as a cluster.
+        Cluster of each row. Noise (-1) is shown as a cluster.
     used : sequence of bool, optional
-        Whether the clusters were made from each column; all of them by default.
+        Whether each column was used for clustering. If None, all columns.
     n_levels : int, default=6
-        Number of levels that are shown; the rest is "other".
+        Number of levels that are shown. The rest is "other".
     max_rows : int, default=50000
-        Quartiles, shares and effects are those of at most as many rows, drawn at random from each
-        cluster in proportion, at least 50 of each.
+        Maximum number of rows from which quartiles, shares and effects are computed. Of more rows,
+        a random sample is drawn, proportional to the cluster sizes with at least 50 rows each.
     feature_names : sequence of str, optional
-        Names of the columns; by default those of the DataFrame, or x0, x1, ...
+        Names of the columns. If None, those of the DataFrame, or x0, x1, ...
     random_state : int, RandomState or None, default=None
-        Draws the rows, where there are more than `max_rows`.
+        Random seed of the sample.
 
     Returns
     -------
     ColumnProfiles
-        Its `to_frame()` is a DataFrame; printing it gives a line for each column.
+        ``to_frame()`` returns a DataFrame, and ``print`` shows one line per column.
 
     See Also
     --------
-    describe_clusters : What sets each cluster apart, with tests.
+    describe_clusters : Differences between clusters, with tests.
 
     Examples
     --------
@@ -236,7 +236,7 @@ def column_profiles(
     check_count("max_rows", max_rows)
     n = n_rows_of(X)
     if n < 1:
-        raise ValueError("X has no rows. Pass at least one.")
+        raise ValueError("X has no rows. Pass at least one row.")
     clusters, codes = distinct_labels(labels_of_rows(labels, n))
     sizes = np.bincount(codes)
     rows = sampled_rows(codes, max_rows, check_random_state(random_state), 50)
@@ -320,15 +320,15 @@ def _of_numbers(
 
 
 def _edges(values: NDArray, inside: list[NDArray]) -> NDArray:
-    """Return edges of bars that reach the bulk of all rows and of every cluster."""
-    large = [one for one in inside if one.size >= max(LEAST_SHARE * values.size, 1)]
+    """Return bin edges that cover most rows of the table and of every cluster."""
+    large = [one for one in inside if one.size >= max(MIN_SHARE * values.size, 1)]
     reach = np.array([np.quantile(one, REACH) for one in (values, *large)])
     low, high = float(reach[:, 0].min()), float(reach[:, 1].max())
     if not high > low:
         low, high = float(values.min()), float(values.max())
     if not high > low:  # one date
         low, high = low - 0.5, high + 0.5
-    # Halves, so that the difference of huge values does not overflow.
+    # Halved, so that the difference of huge values does not overflow.
     return 2.0 * np.linspace(low / 2, high / 2, N_BINS + 1)
 
 
@@ -347,11 +347,11 @@ def _of_levels(
         ranked = np.array(sorted(present, key=lambda i: (-counts[i], texts[i])))
         kind = "category"
         if {texts[i] for i in ranked} <= {"True", "False"}:
-            # Yes first: its share is what is read.
+            # True comes first, because its share is of interest.
             kind, ranked = "boolean", np.array(sorted(ranked, key=lambda i: texts[i] == "False"))
         effect = _level_effect(own, ranked, codes, k)
     kept = ranked
-    # A single further level has its own name instead of "other".
+    # A single remaining level is shown by its name instead of "other".
     if ranked.size > n_levels + 1:
         common = ranked[np.argsort(-counts[ranked], kind="stable")[:n_levels]]
         kept = ranked[np.isin(ranked, common)]
@@ -365,7 +365,7 @@ def _of_levels(
 
 
 def _shares(bins: NDArray, codes: NDArray, k: int, n_bars: int) -> NDArray:
-    """Return the share of each bar among the known values of each cluster, NaN without any."""
+    """Return the fraction of the known values of each cluster in each bar, NaN without values."""
     counts = np.bincount(codes * n_bars + bins, minlength=k * n_bars).reshape(k, n_bars)
     totals = counts.sum(axis=1, keepdims=True)
     return np.divide(
@@ -374,7 +374,7 @@ def _shares(bins: NDArray, codes: NDArray, k: int, n_bars: int) -> NDArray:
 
 
 def _rank_effect(values: NDArray, codes: NDArray, k: int) -> float:
-    """Return the correlation ratio of ranks, less what chance gives (epsilon squared)."""
+    """Return the correlation ratio of ranks, corrected for chance (epsilon squared)."""
     n = values.size
     sizes = np.bincount(codes, minlength=k)
     groups = np.count_nonzero(sizes)
@@ -389,7 +389,7 @@ def _rank_effect(values: NDArray, codes: NDArray, k: int) -> float:
 
 
 def _level_effect(own: NDArray, ranked: NDArray, codes: NDArray, k: int) -> float:
-    """Return Cramér's V with Bergsma's correction; rare levels count as one."""
+    """Return Cramér's V with Bergsma's correction; rare levels are merged."""
     place = np.full(own.max() + 1, MAX_LEVELS)
     place[ranked[:MAX_LEVELS]] = np.arange(min(ranked.size, MAX_LEVELS))
     table = np.bincount(codes * (MAX_LEVELS + 1) + place[own], minlength=k * (MAX_LEVELS + 1))

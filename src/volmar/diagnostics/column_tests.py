@@ -1,9 +1,9 @@
-"""Which differences between clusters are found again where other rows are clustered.
+"""Tests of differences between clusters, by clustering disjoint subsets of the rows.
 
-The clusters were chosen for their differences, so that p-values of the same rows are invalid:
-in pure noise every column that the clusters follow has a tiny one. What is not chosen is whether
-two sets of rows, clustered independently of each other, agree. For a column that does not differ,
-the sign of its difference in one set is as likely to be right as wrong in the other.
+Clusters maximise differences, so p-values computed on the same rows are invalid: in pure noise
+every column that determines the clusters has a tiny p-value. The agreement of two sets of rows
+that were clustered independently is a valid criterion. For a column that does not differ, the sign
+of its difference in one set is positive or negative with equal probability in the other.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ __all__ = [
     "tested_by_sign_flips",
 ]
 
-# Hennig (2007) calls a mean Jaccard index of 0.75 and more stable. Set higher on draws of noise
-# in two dimensions: there 0.75 let claims through in one draw of six, 0.8 does in one of twenty.
+# Minimum mean Jaccard index. Hennig (2007) calls 0.75 and more stable. On samples of noise in two
+# dimensions, 0.75 led to claims in one sample of six, 0.8 in one of twenty.
 FOUND_AGAIN = 0.8
 
 
 @dataclass(frozen=True)
 class TestedClaims:
-    """Which claims, one for each cluster and feature, hold at the false discovery rate.
+    """Results of the tests of all claims, one per cluster and feature.
 
-    `real` (k, p) are the claims that hold; `evidence` (k, p) has p-values (sign flips) or the
-    share of the halvings that select the claim (mirrors). `found_again` (k,) is the mean Jaccard
-    index of each cluster with its counterparts; claims are made for clusters that reach 0.8.
+    `real` (k, p) is whether a claim is significant at the false discovery rate. `evidence` (k, p)
+    holds p-values (sign flips) or the fraction of the halvings that select the claim (mirrors).
+    `found_again` (k,) is the mean Jaccard index of each cluster with its counterparts. Only claims
+    of clusters with at least 0.8 are tested.
     """
 
     real: NDArray
@@ -54,19 +55,19 @@ class TestedClaims:
 
 
 def disjoint_subsets(codes: NDArray, n_subsets: int, rng: np.random.RandomState) -> list[NDArray]:
-    """Return the rows in subsets at random, each with its share of every cluster."""
+    """Return random disjoint subsets of the rows, stratified by cluster."""
     order = rng.permutation(codes.size)
     order = order[np.argsort(codes[order], kind="stable")]
-    # The subsets take turns along the clusters; which of them is first is left to chance.
+    # The subsets take turns along the clusters, starting with a random one.
     turn = (np.arange(codes.size) + rng.randint(n_subsets)) % n_subsets
     return [np.sort(order[turn == i]) for i in range(n_subsets)]
 
 
 class Refit:
-    """Clusters some of the rows by themselves, and names the clusters by those of all rows.
+    """Clusters subsets of the rows, and matches their clusters to those of all rows.
 
-    `inputs` returns what the estimator takes of some rows, given their numbers; `codes` are the k
-    clusters of all rows, -1 for noise.
+    `inputs` maps row indices to the input of the estimator. `codes` are the k clusters of all
+    rows, -1 for noise.
     """
 
     def __init__(
@@ -94,25 +95,25 @@ class Refit:
                 return np.zeros((k, p)), np.zeros(k)
         self.n_done += 1
         names, overlap = _counterparts(self.codes[subset], labels, k)
-        # Rows of clusters without a counterpart are outside all k clusters.
+        # Rows of clusters without a counterpart belong to none of the k clusters.
         found = contrasts(self.rows.take(subset), names, max(k, names.max(initial=0) + 1))
         return found.t[:k], overlap
 
     def refuse_if_none(self) -> None:
-        """Raise where not a single subset could be clustered."""
+        """Raise an error if no subset could be clustered."""
         if self.n_done == 0:
             raise ValueError(
                 f"no subset of the rows could be clustered by {type(self.estimator).__name__}: "
-                f"{self.error} Pass what it takes as model_input, or labels alone for a "
+                f"{self.error} Pass its input as model_input, or pass only labels for a "
                 "description without tests."
             ) from self.error
 
 
 def _counterparts(codes: NDArray, labels: NDArray, k: int) -> tuple[NDArray, NDArray]:
-    """Name clusters of a subset by those of all rows, with the largest sum of Jaccard indices.
+    """Match the clusters of a subset to those of all rows, maximising the sum of Jaccard indices.
 
-    Returns the cluster of each row (k and above without a counterpart, -1 for noise), and the
-    Jaccard index of each cluster with its counterpart.
+    Returns the matched cluster of each row (k and above without a counterpart, -1 for noise), and
+    the Jaccard index of each cluster with its counterpart.
     """
     noise = labels == -1
     found = np.unique(labels[~noise])
@@ -134,9 +135,10 @@ def _counterparts(codes: NDArray, labels: NDArray, k: int) -> tuple[NDArray, NDA
 
 
 def mirror_selection(mirrors: NDArray, q: float) -> NDArray:
-    """Return which statistics are selected by the rule of `describe_clusters`.
+    """Return a mask of the statistics selected by the rule of `describe_clusters`.
 
-    Null statistics are symmetric, so that the left tail counts the false ones in the right tail.
+    Null statistics are symmetric, so the left tail estimates the number of false selections in the
+    right tail.
     """
     sizes = np.sort(np.abs(mirrors[mirrors != 0]))
     below = np.searchsorted(np.sort(-mirrors[mirrors < 0]), sizes, side="left")
@@ -149,13 +151,13 @@ def mirror_selection(mirrors: NDArray, q: float) -> NDArray:
 
 
 def sign_flip_p_values(t: NDArray) -> NDArray:
-    """Return exact two-sided p-values that columns of t (n_subsets, m) are symmetric about 0.
+    """Return exact two-sided p-values of symmetry about 0, for columns of t (n_subsets, m).
 
-    The share of the ``2 ** n_subsets`` choices of signs whose sum is as far from 0 as the one
-    seen; at least ``2 ** (1 - n_subsets)``.
+    A p-value is the fraction of the ``2 ** n_subsets`` sign choices whose sum is at least as far
+    from 0 as the observed one. It is at least ``2 ** (1 - n_subsets)``.
     """
     n_subsets, m = t.shape
-    # Both of a choice and its opposite count alike: half of them is enough.
+    # Opposite sign choices give the same absolute sum, so half of them suffice.
     numbers = np.arange(2 ** (n_subsets - 1))[:, None]
     signs = 1.0 - 2.0 * ((numbers >> np.arange(n_subsets)) & 1)
     seen = np.abs(t.sum(axis=0)) * (1 - 1e-9)
@@ -168,7 +170,7 @@ def sign_flip_p_values(t: NDArray) -> NDArray:
 
 
 def benjamini_hochberg(p_values: NDArray, q: float) -> NDArray:
-    """Return which hypotheses are rejected at a false discovery rate of q."""
+    """Return a mask of the hypotheses rejected at a false discovery rate of q."""
     ordered = np.sort(p_values)
     fine = ordered <= q * np.arange(1, ordered.size + 1) / max(ordered.size, 1)
     return p_values <= (ordered[fine][-1] if fine.any() else -1.0)
@@ -185,7 +187,7 @@ def tested_by_sign_flips(
     progress: Callable[[int, int], None] | None,
     rng: np.random.RandomState,
 ) -> TestedClaims:
-    """Cluster disjoint subsets of the rows; flip the signs of their t; Benjamini and Hochberg."""
+    """Test claims by sign flips of t in disjoint subsets, with Benjamini and Hochberg's rule."""
     k, p = refit.shape
     t, overlap = np.zeros((n_subsets, k, p)), np.zeros((n_subsets, k))
     for i, subset in enumerate(disjoint_subsets(refit.codes, n_subsets, rng)):
@@ -210,7 +212,7 @@ def tested_by_mirrors(
     progress: Callable[[int, int], None] | None,
     rng: np.random.RandomState,
 ) -> TestedClaims:
-    """Cluster both halves of the rows, several times; keep what most halvings select."""
+    """Test claims by mirror statistics of two halves; keep those that most halvings select."""
     k, p = refit.shape
     mirrors, overlap = np.zeros((n_halvings, k, p)), np.zeros((n_halvings, k))
     for i in range(n_halvings):
@@ -231,7 +233,7 @@ def tested_by_mirrors(
 
 
 def _claims(found_again: NDArray, varies: NDArray) -> NDArray:
-    """Return which claims are tested; of two clusters the first, since the second mirrors it."""
+    """Return a mask of tested claims; of two clusters only the first, which mirrors the other."""
     tested = found_again >= FOUND_AGAIN
     if tested.size == 2:
         tested = np.array([tested.all(), False])

@@ -1,4 +1,4 @@
-"""Numbers of clusters side by side: evidence, scores, stability, and how clusters divide."""
+"""Comparison of several numbers of clusters: evidence, scores, stability and flows of rows."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from volmar.metrics import separation_score
 
 __all__ = ["NumberComparison", "NumberOfClusters", "compare_numbers"]
 
-# Rows of a resample, at most, and those that silhouettes are taken of.
-MOST_RESAMPLED, MOST_SILHOUETTES = 1000, 1000
-# Seconds after which no further number is tried.
+# Maximum number of rows of a resample, and maximum number of rows for silhouettes.
+MAX_RESAMPLED, MAX_SILHOUETTES = 1000, 1000
+# Time in seconds after which no further number is tried.
 MAX_SECONDS = 20.0
 
 
 @dataclass(frozen=True, eq=False)
 class NumberOfClusters:
-    """One number of clusters.
+    """Results for one number of clusters.
 
     Attributes
     ----------
     n_clusters : int
-        The number that was asked for.
+        Requested number of clusters.
     sizes : ndarray of shape (k,)
-        Rows of each cluster, by label; k may be less than `n_clusters`.
+        Number of rows of each cluster, by label; k may be less than `n_clusters`.
     n_supported : int or None
-        Number of groups that `label_test` finds separated; None where it could not be asked.
+        Number of clusters that `label_test` finds separated; None if the test was not possible.
     p_value : float
-        Largest p-value of the borders between the clusters; NaN where there is none.
+        Largest p-value of the borders between the clusters; NaN if there is none.
     separation : float
         `volmar.metrics.separation_score`; NaN for one cluster.
     silhouette : float
-        Mean silhouette, of at most 1,000 rows; NaN for one cluster, or one for each row.
+        Mean silhouette of at most 1,000 rows; NaN if there is one cluster or as many as rows.
     stability : float
         Mean adjusted Rand index with the clusters of random halves of the rows, of at most 1,000
-        rows each; NaN where no half could be clustered.
+        rows each; NaN if no half could be clustered.
     labels : ndarray of shape (n_rows,)
         Cluster of each row of the sample.
     """
@@ -68,22 +68,22 @@ class NumberOfClusters:
 
 @dataclass(frozen=True, eq=False)
 class NumberComparison:
-    """Clusterings with different numbers of clusters, side by side.
+    """Comparison of clusterings with different numbers of clusters.
 
     Attributes
     ----------
     found : list of NumberOfClusters
-        One for each number, in ascending order.
+        Results for each number, in ascending order.
     rows : ndarray of shape (n_rows,)
-        Numbers of the rows that were clustered.
+        Indices of the rows that were clustered.
     n_all : int
         Number of rows of X.
     method : str
         Name of the clusterer.
     seconds : float
-        Time taken.
+        Run time in seconds.
     skipped : list of int
-        Numbers that were not tried, because time was up or the method refused them.
+        Numbers that were skipped, because the time limit was reached or the fit failed.
     """
 
     found: list[NumberOfClusters] = field(repr=False)
@@ -95,7 +95,7 @@ class NumberComparison:
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers that were tried."""
+        """The numbers of clusters that were compared."""
         return [one.n_clusters for one in self.found]
 
     @property
@@ -104,10 +104,10 @@ class NumberComparison:
         return max((one.n_clusters for one in self.found if one.is_supported), default=1)
 
     def flows(self, i: int) -> NDArray:
-        """Return how many rows (k, m) clusters of ``found[i]`` share with those of the next."""
+        """Return the numbers of rows (k, m) that clusters of ``found[i]`` and the next share."""
         if not 0 <= i < len(self.found) - 1:
             raise IndexError(
-                f"i must be between 0 and {len(self.found) - 2}, got {i}: flows go from one of "
+                f"i must be between 0 and {len(self.found) - 2}, got {i}. Flows go from one of "
                 f"the {len(self.found)} numbers to the next."
             )
         before, after = self.found[i], self.found[i + 1]
@@ -116,17 +116,17 @@ class NumberComparison:
 
     @property
     def note(self) -> str:
-        """What was compared, in a sentence or two."""
+        """Summary of the method, the rows and the time."""
         n = self.rows.size
         of = f"{n:,} rows" if n == self.n_all else f"a sample of {n:,} of {self.n_all:,} rows"
         text = f"Made by {self.method} from {of}, in {self.seconds:.1f} s."
         if self.skipped:
             listed = ", ".join(str(one) for one in self.skipped)
-            text += f" Not tried, because time was up or the method refused: {listed}."
+            text += f" Skipped, because of the time limit or because the fit failed: {listed}."
         return text
 
     def __str__(self) -> str:
-        """List the numbers with their scores."""
+        """Return a table of the numbers with their scores."""
         head = ["clusters", "separated", "largest p", "separation", "silhouette", "stability"]
         lines = [[*head, "sizes"]]
         for one in self.found:
@@ -160,9 +160,10 @@ def compare_numbers(
 ) -> NumberComparison:
     """Cluster rows into 2, 3, ... clusters and compare evidence, scores and stability.
 
-    No single score decides how many clusters there are. `separated` is the one with an error
-    rate: how many groups have a gap between them on held-out rows. The scores say how well each
-    clustering describes the rows, and stability whether it would be found again.
+    No single score determines the number of clusters. The number of separated clusters is the only
+    value with an error rate: it counts the clusters that are separated on held-out rows. The
+    scores measure how well each clustering describes the rows, and the stability measures whether
+    it would be found again.
 
     Parameters
     ----------
@@ -170,35 +171,35 @@ def compare_numbers(
         Rows, dense or CSR.
     estimator : clusterer, optional
         Any clusterer with a parameter `n_clusters` (`n_components` for mixtures), or a pipeline
-        that ends in one; `MSPC` if not given.
+        that ends in one. If None, `MSPC`.
     numbers : iterable of int, default=range(2, 9)
         Numbers of clusters. Those above half the number of rows are left out.
     max_rows : int, default=5000
-        At most as many rows, drawn at random, are clustered.
+        Maximum number of rows that are clustered. Of more rows, a random sample is drawn.
     n_resamples : int, default=2
-        Random halves, of at most 1,000 rows, that are clustered again for each number.
+        Number of random halves, of at most 1,000 rows, that are clustered again for each number.
     max_seconds : float, default=20
-        After this time no further number is tried. A fit is not interrupted.
+        Time limit in seconds, after which no further number is tried. A fit is not interrupted.
     progress : callable, optional
-        Called with (done, wanted) after each number.
+        Called with (done, total) after each number.
     random_state : int, RandomState or None, default=None
-        Draws rows and halves, and seeds the estimator where it has no seed of its own.
+        Random seed of the sample and the halves, and of the estimator if it has none.
 
     Returns
     -------
     NumberComparison
-        Printed, a line for each number.
+        ``print`` shows one line per number.
 
     See Also
     --------
-    label_test : Which of given clusters are separated.
-    volmar.plots.NumberOfClustersDisplay : A picture of the result.
+    label_test : Test of which given clusters are separated.
+    volmar.plots.NumberOfClustersDisplay : Plot of the result.
 
     Notes
     -----
     The p-values of a number are those of its own borders, at a family-wise level of 5 % for this
-    number. They are not corrected for looking at several numbers: to decide how many clusters
-    there are, use ``n_clusters="auto"``, which is one test of the whole tree.
+    number. They are not corrected for comparing several numbers. To choose the number of clusters,
+    use ``n_clusters="auto"``, which is a single test of the whole tree.
 
     Examples
     --------
@@ -243,8 +244,7 @@ def compare_numbers(
             progress(done + 1, len(wanted))
     if not found:
         raise ValueError(
-            f"{type(estimator).__name__} could not cluster the rows into any of the numbers "
-            f"{wanted}: {error}"
+            f"{type(estimator).__name__} failed for all numbers of clusters {wanted}: {error}"
         ) from error
     tried = {one.n_clusters for one in found}
     return NumberComparison(
@@ -265,7 +265,7 @@ def _checked_numbers(numbers: Iterable[int], n: int) -> list[int]:
     if not wanted:
         raise ValueError(
             f"numbers={given} has no number between 2 and half of the {n} rows. Pass smaller "
-            "ones, such as range(2, 9)."
+            "numbers, such as range(2, 9)."
         )
     return wanted
 
@@ -276,7 +276,7 @@ def _last(estimator: Any) -> Any:
 
 
 def _count_parameter(model: Any) -> str:
-    """Return the name of the parameter that says how many clusters are made."""
+    """Return the name of the parameter for the number of clusters."""
     names = list(model.get_params())
     prefix = f"{model.steps[-1][0]}__" if hasattr(model, "steps") else ""
     for name in ("n_clusters", "n_components"):
@@ -293,7 +293,7 @@ def _one_number(
 ) -> NumberOfClusters:
     seeds = rng.randint(2**31 - 1, size=3)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a comparison the scores are the outcome
+        warnings.simplefilter("ignore")  # the scores show poor fits
         labels = np.unique(fitted_labels(model, X), return_inverse=True)[1]
         sizes = np.bincount(labels)
         n_supported, p_value = _evidence(X, labels, int(seeds[0]))
@@ -319,8 +319,8 @@ def _scores(X: Any, labels: NDArray, seed: int) -> tuple[float, float]:
         return float("nan"), float("nan")
     rng = np.random.RandomState(seed)
     some = np.arange(labels.size)
-    if some.size > MOST_SILHOUETTES:
-        some = rng.choice(labels.size, MOST_SILHOUETTES, replace=False)
+    if some.size > MAX_SILHOUETTES:
+        some = rng.choice(labels.size, MAX_SILHOUETTES, replace=False)
     silhouette = float("nan")
     if 2 <= np.unique(labels[some]).size < some.size:
         silhouette = float(silhouette_score(X[some], labels[some]))
@@ -333,12 +333,12 @@ def _scores(X: Any, labels: NDArray, seed: int) -> tuple[float, float]:
 def _stability(
     X: Any, model: Any, labels: NDArray, n_resamples: int, rng: np.random.RandomState
 ) -> float:
-    size = min(labels.size // 2, MOST_RESAMPLED)
+    size = min(labels.size // 2, MAX_RESAMPLED)
     agreements = []
     for _ in range(n_resamples):
         half = np.sort(rng.choice(labels.size, size, replace=False))
         try:
             agreements.append(adjusted_rand_score(labels[half], fitted_labels(model, X[half])))
-        except ValueError:  # too few rows for as many clusters
+        except ValueError:  # too few rows for that number of clusters
             continue
     return float(np.mean(agreements)) if agreements else float("nan")

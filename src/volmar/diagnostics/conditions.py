@@ -18,57 +18,57 @@ from volmar._threads import one_thread
 from volmar.diagnostics.axisymmetry import find_axis
 from volmar.operators import SPDOperator
 
-# 2^23 values, sorted: some 300 MB and ten seconds.
-MOST_ROWS_FOR_SI = 24
-# Entries of Q come rounded, and so does a sum over them: differences within this many units in the
-# last place of the sum of |Q_ij| are taken for ties.
+# Upper limit of `max_rows_for_si`. Sorting 2^23 values takes about 300 MB and ten seconds.
+MAX_ROWS_FOR_SI = 24
+# Entries of Q and sums of them are rounded. Differences within this fraction of the sum of |Q_ij|
+# count as ties.
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
 class StabilityReport:
-    r"""What the papers' stability theory asks of Q, and what holds of this one.
+    r"""Conditions of the papers' stability theory, checked for a matrix Q.
 
-    ``print(report)`` says it in words.
+    ``print(report)`` shows a summary.
 
     Attributes
     ----------
     n : int
         Number of rows.
     tol : float
-        Entries within this share of the largest \|Q_ij\| count as equal.
+        Entries within this fraction of the largest \|Q_ij\| count as equal.
     irreducible : bool
-        No row is isolated (JMLR definition 4). Not the irreducibility of matrices: Q may still
-        fall into blocks of two rows and more.
+        Whether no row is isolated (JMLR definition 4). This differs from the irreducibility of
+        matrices: Q may still consist of blocks of two or more rows.
     isolated : ndarray
         Rows with :math:`Q_{ii} > 0` and zeros elsewhere.
     anisotropic : bool
-        All n eigenvalues are distinct (definition 8).
+        Whether all n eigenvalues are distinct (definition 8).
     eigengap : float
-        Smallest distance of two neighbouring eigenvalues over the largest magnitude of one.
+        Smallest difference of two successive eigenvalues, divided by the largest magnitude.
     eigengap_at : int
-        Number i, from 0, of the lower one in ascending order.
+        Index of the lower of these two eigenvalues in ascending order, from 0.
     closest_eigenvalues : tuple of float
         The two eigenvalues.
     axisymmetric : bool or None
-        A permutation other than the identity, its own inverse, leaves Q as it is (definition 7).
-        None where the work limit came first.
+        Whether an involution other than the identity leaves Q unchanged (definition 7). None if
+        the work limit was reached first.
     axis : ndarray of shape (n,) or None
-        One such permutation: row i takes the place of row ``axis[i]``, and the other way round.
+        One such permutation, which exchanges row i and row ``axis[i]``.
     si_symmetric : bool or None
-        Submatrix-information symmetry (definition 5), which is the same as: two partitions share
-        their value of y'Qy. None where Q is too large to tell.
+        Submatrix-information symmetry (definition 5), which is equivalent to the existence of two
+        partitions with the same y'Qy. None if Q is too large to decide.
     si_gap : float
-        Smallest left side of eq. 20 in absolute value, over the largest \|Q_ij\|; zero where it is
-        zero up to rounding, NaN where it was not computed.
+        Smallest absolute value of the left side of eq. 20, divided by the largest \|Q_ij\|. Zero
+        if it is zero up to rounding, NaN if it was not computed.
     si_pair : tuple of ndarray or None
-        The two partitions, -1 and 1, that share their value or come closest to it.
+        Two partitions, -1 and 1, with the same or the closest values of y'Qy.
     frozen_below : float
-        For a `reg` below this, every one of the :math:`2^{n-1}` partitions is a strict local
-        minimum of the volume problem without its balance constraint (JMLR eq. 4), whatever else
-        holds of Q. Infinite where Q is zero.
+        If `reg` is below this value, every one of the :math:`2^{n-1}` partitions is a strict local
+        minimum of the volume problem without its balance constraint (JMLR eq. 4), regardless of
+        the other conditions. Infinite if Q is zero.
     work : int
-        Entries of Q that the search for an axis read.
+        Number of entries of Q read by the search for an axis.
     """
 
     n: int
@@ -91,30 +91,31 @@ class StabilityReport:
         return self.summary()
 
     def summary(self) -> str:
-        """Return a text in plain words: what holds, what it means, what it does not imply."""
+        """Return a text with each condition, its meaning and its limits."""
         equal = f"entries within {self.tol:g} of the largest count as equal"
         return "\n".join(
             [
                 f"Stability of Q, {self.n} rows ({equal})",
                 "",
                 f"irreducible:  {self._irreducible()}",
-                "  An isolated row can go with either cluster. Irreducible means that no single",
-                "  row is isolated; Q may still fall into blocks.",
+                "  An isolated row can be in either cluster. Irreducible means that no single",
+                "  row is isolated; Q may still consist of several blocks.",
                 f"anisotropic:  {self._anisotropic()}",
-                "  Distinct eigenvalues fix the eigenvectors, and with them where the method",
-                "  starts. They do not fix labels: an entry of an eigenvector may be zero.",
+                "  Distinct eigenvalues determine the eigenvectors, and with them the start of",
+                "  the method. They do not determine the labels, because an entry of an",
+                "  eigenvector may be zero.",
                 f"axisymmetric: {self._axisymmetric()}",
-                "  Exchanging rows along an axis turns a minimum into one that is as good, and",
-                "  the labels with it. The best partition may still be unique, where it is its",
-                "  own mirror image.",
+                "  Exchanging rows along an axis maps a minimum, with its labels, to an equally",
+                "  good one. The best partition may still be unique if it is its own mirror",
+                "  image.",
                 f"SI-symmetric: {self._si_symmetric()}",
-                "  Two partitions with the same y'Qy need not be minima. None with the same",
-                "  y'Qy does not make the minimum unique.",
+                "  Two partitions with the same y'Qy need not be minima. If there are none, the",
+                "  minimum need not be unique.",
                 "",
                 "The papers' theorem that an anisotropic, SI-asymmetric Q has one local minimum",
                 "up to equivalence (JMLR 13, AISTATS 5) is false. For this Q, with reg below",
                 f"{self.frozen_below:.3g} and no balance constraint, every partition is a strict",
-                "local minimum, and which one is returned is a matter of the start.",
+                "local minimum, and the start determines which one is returned.",
             ]
         )
 
@@ -126,8 +127,8 @@ class StabilityReport:
     def _anisotropic(self) -> str:
         i, (low, high) = self.eigengap_at, self.closest_eigenvalues
         closest = (
-            f"the closest are numbers {i} and {i + 1} of 0 to {self.n - 1}, {low:.6g} and "
-            f"{high:.6g} (relative gap {self.eigengap:.1e})"
+            f"the closest eigenvalues are numbers {i} and {i + 1} of 0 to {self.n - 1}, "
+            f"{low:.6g} and {high:.6g} (relative gap {self.eigengap:.1e})"
         )
         return f"{'yes' if self.anisotropic else 'no'}, {closest}"
 
@@ -135,7 +136,7 @@ class StabilityReport:
         if self.axisymmetric is None:
             return f"not decided after reading {self.work:.1e} entries; raise max_work"
         if self.axis is None:
-            return "no exchange of rows leaves Q as it is"
+            return "no exchange of rows leaves Q unchanged"
         moved = np.flatnonzero(self.axis > np.arange(self.n))
         pairs = [f"{i} with {self.axis[i]}" for i in moved[:5]]
         more = f" and {moved.size - 5} more" if moved.size > 5 else ""
@@ -145,49 +146,51 @@ class StabilityReport:
         if self.si_symmetric is None:
             return f"not decided for {self.n} rows, with {2.0 ** (self.n - 1):.1e} partitions"
         if self.si_symmetric:
-            return "yes, two partitions share their value of y'Qy (si_pair)"
-        return f"no, the closest two partitions leave {self.si_gap:.1e} in eq. 20"
+            return "yes, two partitions have the same y'Qy (si_pair)"
+        return f"no, eq. 20 is {self.si_gap:.1e} for the closest two partitions"
 
 
 @one_thread()
 def stability_report(
     Q: Any, *, tol: float = 1e-9, max_rows_for_si: int = 20, max_work: float = 2e9
 ) -> StabilityReport:
-    r"""Check what the stability theory of maximum volume clustering asks of Q.
+    r"""Check the conditions of the stability theory of maximum volume clustering for a matrix Q.
 
-    The papers prove, from definitions 4 to 8 of JMLR section 5.1, that symmetry of the data is
-    what makes clusters unstable, and that without it all local minima are equivalent. The first
+    From definitions 4 to 8 of JMLR section 5.1, the papers conclude that symmetry of the data
+    makes clusters unstable, and that without symmetry all local minima are equivalent. The first
     holds in part (theorem 12). The second (theorem 13) is false, and so is theorem 11; theorem 10
-    needs three rows. The report says which conditions hold and what follows, which is little: a
-    symmetric Q is a warning, an asymmetric one is no guarantee.
+    requires three rows. The report lists the conditions that hold. Little follows from them: a
+    symmetric Q is a warning, but an asymmetric one is no guarantee.
 
     Parameters
     ----------
     Q : array of shape (n, n), sparse matrix or SPDOperator
         Symmetric matrix of pairwise information, such as :math:`L_{sym} + I/n`.
     tol : float, default=1e-9
-        Entries, and eigenvalues, within this share of the largest count as equal. SI-symmetry is
-        judged at the rounding of floats instead: of :math:`2^{n-1}` values some two come within
-        1e-9 by chance, from 17 rows on.
+        Entries and eigenvalues within this fraction of the largest count as equal. SI-symmetry is
+        decided at the rounding error of floats instead: from 17 rows on, two of the
+        :math:`2^{n-1}` values are likely to be within 1e-9 by coincidence.
     max_rows_for_si : int, default=20
-        Largest n for which SI-symmetry is decided by sorting :math:`2^{n-1}` values. Beyond it, it
-        is decided only where it follows from an isolated row or an axis. At most 24.
+        Maximum n for which SI-symmetry is decided by sorting :math:`2^{n-1}` values. For larger n,
+        it is decided only if it follows from an isolated row or an axis. At most 24.
     max_work : float, default=2e9
-        Entries of Q that the search for an axis may read (some ten seconds' worth). Deciding may
-        take exponential time on matrices made for it; those of data take one to a few passes.
+        Maximum number of entries of Q that the search for an axis may read (about ten seconds).
+        The search may take exponential time on specially constructed matrices; matrices of data
+        take one to a few passes.
 
     Returns
     -------
     StabilityReport
-        ``print`` it.
+        ``print`` shows a summary.
 
     Notes
     -----
     Theorem 13 fails because two partitions may be minima with different multipliers, and because
-    a sphere and an ellipsoid meet in more than mirror images of one point (JMLR eq. 33 and 34).
-    The opposite can be proved. A stationary point with labels y is :math:`h = (\gamma Q - \eta
-    I)^{-1} y`. From :math:`\|h\| = 1` follows :math:`|\eta| \ge \sqrt n - \gamma \lambda_n`; where
-    :math:`\gamma \|Q\|_\infty < |\eta| / 2`, h has the signs of y. So for
+    a sphere and an ellipsoid intersect in more than mirror images of one point (JMLR eq. 33 and
+    34). The opposite can be proved. A stationary point with labels y is
+    :math:`h = (\gamma Q - \eta I)^{-1} y`. From :math:`\|h\| = 1` follows
+    :math:`|\eta| \ge \sqrt n - \gamma \lambda_n`. If :math:`\gamma \|Q\|_\infty < |\eta| / 2`,
+    h has the signs of y. Therefore, for
 
     .. math:: \gamma < \frac{\sqrt n}{2 \|Q\|_\infty + \lambda_n}
 
@@ -200,7 +203,7 @@ def stability_report(
 
     Examples
     --------
-    The square, whose two halvings are as good as each other:
+    The corners of a square, which has two equally good partitions into halves:
 
     >>> import numpy as np
     >>> from volmar.diagnostics import stability_report
@@ -211,7 +214,7 @@ def stability_report(
     (True, False, True)
     """
     tol = check_number("tol", tol, low=0.0, high=0.1)
-    max_rows_for_si = check_count("max_rows_for_si", max_rows_for_si, low=0, high=MOST_ROWS_FOR_SI)
+    max_rows_for_si = check_count("max_rows_for_si", max_rows_for_si, low=0, high=MAX_ROWS_FOR_SI)
     max_work = check_number("max_work", max_work, low=0.0)
     Q = dense_symmetric(Q)
     n = len(Q)
@@ -222,7 +225,7 @@ def stability_report(
     np.fill_diagonal(zero, True)
     isolated = np.flatnonzero(zero.all(axis=1) & (Q.diagonal() > threshold))
 
-    # 2. Definition 8. Eigenvalues come with an error of about n units in the last place.
+    # 2. Definition 8. Eigenvalues have an error of about n units in the last place.
     values = linalg.eigvalsh(Q, check_finite=False)
     steps = np.diff(values)
     at = int(np.argmin(steps))
@@ -262,10 +265,10 @@ def stability_report(
 def _tied_by_theorem_10(
     n: int, isolated: NDArray[np.intp], axis: NDArray[np.intp] | None
 ) -> tuple[NDArray[np.int8], NDArray[np.int8]] | None:
-    """Two partitions that tie because a row is isolated, or is another's mirror image.
+    """Return two partitions that tie because of an isolated row or of two mirror images.
 
-    Each sets one row apart. Of two rows both partitions are the same one, which the theorem and
-    its proof overlook.
+    Each separates a single row from the others. For n = 2 both partitions are the same, which the
+    theorem and its proof overlook.
     """
     apart = 1 - 2 * np.eye(n, dtype=np.int8)
     if isolated.size:
@@ -277,21 +280,21 @@ def _tied_by_theorem_10(
 
 
 def _closest_partitions(Q: NDArray) -> tuple[float, tuple[NDArray[np.int8], NDArray[np.int8]]]:
-    r"""Return the smallest sum of eq. 20 over the largest \|Q_ij\|, and two partitions with it.
+    r"""Return the smallest value of eq. 20 relative to the largest \|Q_ij\|, and its partitions.
 
-    JMLR definition 5 asks for signs :math:`\delta` and a part K of the rows, neither empty nor all
-    of them, with (eq. 20)
+    JMLR definition 5 requires signs :math:`\delta` and a proper, non-empty subset K of the rows
+    with (eq. 20)
 
     .. math:: \Bigl(\sum_{k \in K} \delta_k e_k\Bigr)' Q
               \Bigl(\sum_{k \notin K} \delta_k e_k\Bigr) = 0.
 
-    The left side is a quarter of :math:`y'Qy - z'Qz`, with y the signs :math:`\delta` and z the
-    same signs turned over outside K. So (20) has a solution just where two partitions y and z,
-    neither equal nor opposite, share their value, and sorting the :math:`2^{n-1}` values finds it;
-    going through every K and every :math:`\delta` would take :math:`4^n` sums.
+    The left side is a quarter of :math:`y'Qy - z'Qz`, where y are the signs :math:`\delta` and z
+    the same signs reversed outside K. Hence eq. 20 has a solution if and only if two partitions y
+    and z, neither equal nor opposite, have the same value. Sorting the :math:`2^{n-1}` values
+    finds it; enumerating all K and :math:`\delta` would take :math:`4^n` sums.
     """
     n = len(Q)
-    # (y'Qy - trace) / 2 of all y whose first entry is 1; bit i of the place is y_{i+1}.
+    # (y'Qy - trace) / 2 of all y whose first entry is 1; bit i of the index is y_{i+1}.
     values = np.zeros(1)
     for k in range(1, n):
         field = np.full(1, Q[k, 0])  # Q[k, :k] y of the same y, in the same order
@@ -321,7 +324,7 @@ def dense_symmetric(Q: Any) -> NDArray[np.float64]:
     require_memory(
         6 * 8.0 * n**2,
         f"A dense Q of {n} rows, with its eigenvalues and colours,",
-        "Take a sample of the rows.",
+        "Use a sample of the rows.",
     )
     if isinstance(Q, SPDOperator):
         Q = Q.matvec(np.eye(n))
@@ -329,7 +332,7 @@ def dense_symmetric(Q: Any) -> NDArray[np.float64]:
     Q = check_matrix(matrix, name="Q", accept_sparse=False, min_rows=2).astype(np.float64)
     if Q.shape[0] != Q.shape[1]:
         raise ValueError(
-            f"Q must be square, got shape {Q.shape}; pass the matrix between rows, not the rows."
+            f"Q must be square, got shape {Q.shape}. Pass the matrix between rows, not the rows."
         )
     check_symmetric(Q, "Q")
     return (Q + Q.T) / 2

@@ -1,4 +1,4 @@
-"""Each cluster against the other clusters, feature by feature: means, effect sizes, t."""
+"""Comparison of each cluster with the others by feature: means, effect sizes, t statistics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy import sparse
 
 __all__ = ["Contrasts", "Standardised", "contrasts", "standardised"]
 
-# Rows of a dense table that are treated at a time.
+# Number of rows of a dense table that are processed at a time.
 CHUNK = 50_000
 
 
@@ -19,8 +19,9 @@ CHUNK = 50_000
 class Standardised:
     """Features in units of their standard deviations; a feature is ``values * scale + centre``.
 
-    Dense `values` (n, p) are centred and 0 where they are missing (not `known`, which is None if
-    they never are); sparse ones are not centred. `varies` are features with two different values.
+    Dense `values` (n, p) are centred, with 0 for missing values. `known` is a mask of the values
+    that are not missing, None if there are none missing. Sparse values are not centred. `varies`
+    is a mask of the features that are not constant.
     """
 
     values: Any
@@ -30,13 +31,13 @@ class Standardised:
     varies: NDArray
 
     def take(self, rows: NDArray) -> Standardised:
-        """Return some of the rows."""
+        """Return the given rows, on the same scale."""
         known = None if self.known is None else self.known[rows]
         return Standardised(self.values[rows], known, self.centre, self.scale, self.varies)
 
 
 def standardised(values: Any) -> Standardised:
-    """Return features in units of their standard deviations, safe from overflow."""
+    """Return features in units of their standard deviations, without overflow."""
     if sparse.issparse(values):
         size = np.maximum(abs(values).max(axis=0).toarray().ravel(), np.finfo(float).tiny)
         scaled = values @ sparse.diags_array(1.0 / size)
@@ -55,7 +56,7 @@ def standardised(values: Any) -> Standardised:
     if known is not None:
         out[missing] = 0.0
     count = values.shape[0] if known is None else np.maximum(known.sum(axis=0), 1)
-    # A first pass to the mean, a second one for what rounding left of it.
+    # A two-pass computation of the standard deviation, to limit rounding errors.
     mean = out.sum(axis=0) / count
     out -= mean
     if known is not None:
@@ -69,14 +70,15 @@ def standardised(values: Any) -> Standardised:
 
 @dataclass(frozen=True)
 class Contrasts:
-    """Each of k clusters against the rows of the other clusters; rows of noise are in neither.
+    """Comparison of each of k clusters with the rows of the other clusters, without noise.
 
-    `inside` and `outside` (k, p) are means of the known values, in standardised units, NaN where
-    there is none. `effect` is their difference over the pooled standard deviation, 0 for equal
-    means, infinite where neither side varies. `t` is the difference over its standard error if the
-    cluster were drawn at random from the rows, ``diff / sqrt(v (1 / n_in + 1 / n_out))`` with v
-    the variance of all rows: an increasing function of the pooled t, whose mean over random draws
-    is exactly 0 however skewed the feature, and which stays finite where neither side varies.
+    `inside` and `outside` (k, p) are means of the known values in standardised units, NaN if there
+    are none. `effect` is their difference divided by the pooled standard deviation; it is 0 for
+    equal means and infinite if neither side varies. `t` is the difference divided by its standard
+    error for a cluster drawn at random from the rows, ``diff / sqrt(v (1 / n_in + 1 / n_out))``
+    with v the variance of all rows. It is an increasing function of the pooled t statistic, has
+    mean 0 over random draws for any distribution of the feature, and is finite if neither side
+    varies.
     """
 
     inside: NDArray
@@ -98,7 +100,7 @@ def contrasts(rows: Standardised, codes: NDArray, k: int) -> Contrasts:
         mean = total.sum(axis=0) / n_both
         variance = np.maximum(square.sum(axis=0) / n_both - mean**2, 0.0)
         difference = inside - outside
-        # Below what rounding leaves of a difference of two sums of squares there is none.
+        # Smaller values are rounding error of the difference of two sums of squares.
         flat = pooled <= 1e-7 * np.sqrt(variance)
         effect = np.where(flat, np.sign(difference) * np.inf, difference / pooled)
         effect = np.where(np.abs(difference) <= 1e-12, 0.0, effect)

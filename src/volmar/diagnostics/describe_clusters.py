@@ -1,4 +1,4 @@
-"""What the clusters are: sizes, typical rows, and the columns that set each one apart."""
+"""Description of clusters: sizes, typical rows, and the columns that distinguish them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from volmar.rows import count_labels, draw_from_collection, is_dask
 
 __all__ = ["describe_clusters"]
 
-# Fewest rows of a subset of the sign flips, in all and for each cluster.
-FEWEST_ROWS, FEWEST_FOR_EACH = 20, 6
+# Minimum number of rows of a subset for sign flips, in total and per cluster.
+MIN_ROWS, MIN_ROWS_PER_CLUSTER = 20, 6
 
 
 def describe_clusters(
@@ -50,89 +50,91 @@ def describe_clusters(
     progress: Callable[[int, int], None] | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> ClusterDescription:
-    r"""Describe each cluster by its size, typical rows and the columns that set it apart.
+    r"""Describe each cluster by its size, typical rows and the columns that distinguish it.
 
-    Every cluster is compared with the rows of the other clusters: the means inside and outside,
-    and a standardised difference. Typical rows are those nearest to the mean of their cluster, in
-    units of the standard deviations of the columns (linear time).
+    Every cluster is compared with the rows of the other clusters, by the means inside and outside
+    and by a standardised difference. Typical rows are those nearest to the mean of their cluster,
+    in units of the standard deviations of the columns (linear time).
 
     **Which differences are real.** P-values of columns are invalid on the rows that were
-    clustered, since clusters follow whatever varies. So the estimator clusters disjoint subsets of
-    the rows independently. Clusters of a subset are named by the clusters of all rows that they
-    overlap most. A claim (this cluster differs in this column) is real if the subsets agree on it.
-    There are two rules, each with the false discovery rate `q` over all claims of the table.
+    clustered, because clusters are chosen to differ. Therefore the estimator clusters disjoint
+    subsets of the rows independently, and each cluster of a subset is matched to the cluster of
+    all rows with the largest overlap. A claim (this cluster differs in this column) is real if the
+    subsets agree on it. There are two rules, both with the false discovery rate `q` over all
+    claims of the table.
 
-    - *Mirror statistics* [1]_: two halves, and :math:`d_{1j}, d_{2j}` the signed t of claim j in
-      each, give :math:`M_j = \operatorname{sign}(d_{1j} d_{2j}) (|d_{1j}| + |d_{2j}|)`. The
+    - *Mirror statistics* [1]_: with :math:`d_{1j}, d_{2j}` the t statistics of claim j in two
+      halves, :math:`M_j = \operatorname{sign}(d_{1j} d_{2j}) (|d_{1j}| + |d_{2j}|)`. The
       claims with :math:`M_j \ge t` are selected, for the smallest t with
       :math:`(1 + \#\{M_j \le -t\}) / \max(1, \#\{M_j \ge t\}) \le q`. The rows are halved
-      `n_halvings` times, and a claim is real if more than half of the halvings select it. Fewer
-      than 1 / q claims can never be selected: it is a rule for wide tables.
-    - *Sign flips*: K disjoint subsets of the rows, up to `n_subsets`, give K independent t of each
-      claim. If the column does not differ, each is as likely to be positive as negative. That
-      gives an exact p-value of at least :math:`2^{1 - K}` for Benjamini and Hochberg's procedure.
+      `n_halvings` times, and a claim is real if more than half of the halvings select it. At least
+      1 / q claims are needed to select any, so this rule is for wide tables.
+    - *Sign flips*: K disjoint subsets of the rows, up to `n_subsets`, give K independent t
+      statistics of each claim. If the column does not differ, each is positive or negative with
+      equal probability. This gives an exact p-value of at least :math:`2^{1 - K}` for Benjamini
+      and Hochberg's procedure.
 
-    With m claims, the mirrors need 1 / q real ones, and the sign flips :math:`2^{1 - K} m / q`.
-    ``rule="auto"`` takes the one that needs fewer: sign flips up to :math:`2^{K - 1}` claims.
-    Where a cluster is not found again in the small subsets, it turns to the halves of the mirrors,
-    if there are 1 / q claims, and takes these where they find more clusters again.
+    With m claims, mirrors need 1 / q real ones, and sign flips :math:`2^{1 - K} m / q`.
+    ``rule="auto"`` takes the rule that needs fewer: sign flips up to :math:`2^{K - 1}` claims. If
+    a cluster is not found again in the small subsets and there are 1 / q claims, mirrors are
+    computed too, and used if more clusters are found again in the halves.
 
-    What is *real* here: the cluster would be found again in other rows, and would differ there in
-    the same direction. No claim is made for a cluster that is not found again (mean Jaccard index
-    with its counterparts below 0.8), as in noise. A long single group that is cut across is
-    found again, and its columns do differ between the pieces: whether the *clusters* are real is
-    the question of `split_test`. Columns that do not differ must not be closely tied to each
-    other for the rate of the mirror statistics to hold; sign flips do not need that.
+    A *real* difference means that the cluster would be found again in other rows, and would differ
+    there in the same direction. No claim is made for a cluster that is not found again (mean
+    Jaccard index with its counterparts below 0.8), as in noise. If a single elongated group is cut
+    in two, the pieces are found again and their columns do differ. `split_test` tests whether the
+    *clusters* are real. The rate of the mirror statistics requires that columns without a
+    difference are not strongly dependent; sign flips do not require this.
 
-    The subsets are small, so that power needs an estimator that works on few rows: a cluster that
-    is clear in all rows may not be found again in subsets of thirty. One column, cut in two, is
-    always found again.
+    Because the subsets are small, the power depends on an estimator that works on few rows: a
+    cluster that is clear in all rows may not be found again in subsets of thirty. A single column
+    that is cut in two is always found again.
 
     Parameters
     ----------
     X : array, CSR array or DataFrame of shape (n, d)
-        The columns to describe: numbers, dates, ordered categories (pandas), and text, booleans or
-        categories, whose levels are compared by their shares. Missing values, infinities among
-        them, are left out of means; that a column is missing more often is a difference too.
-        pandas and polars are both taken. Of a dask array or DataFrame 20,000 rows are drawn at
-        random and described; `sizes` and `n_noise` are those of all rows.
+        The columns to describe (pandas or polars): numbers, dates, ordered categories (pandas),
+        and text, booleans or categories, whose levels are compared by their shares. Missing
+        values, including infinities, are left out of means, and the share of missing values is
+        compared, too. From a dask array or DataFrame, 20,000 rows are drawn at random; `sizes` and
+        `n_noise` refer to all rows.
     labels_or_model : array of shape (n,) or clusterer
-        Labels from any tool, where -1 is noise, or a clusterer, fitted or not. Labels alone give
-        a description without tests: the unknown tool cannot cluster subsets of the rows, and
-        labels that were made from all rows do not become independent by dividing them.
+        Labels from any tool, with -1 for noise, or a clusterer, fitted or not. With labels alone
+        nothing is tested, because the method that made them cannot be applied to subsets, and
+        subsets of labels that were made from all rows are not independent.
     estimator : clusterer, optional
-        What clusters the subsets. By default the given model, with the number of clusters found
-        where its `n_clusters` is "auto". Must be the way in which given labels were made.
+        Clusterer for the subsets. If None, the given model; if its `n_clusters` is "auto", with
+        the number of clusters found. Must be the method by which given labels were made.
     model_input : array or DataFrame of n rows, optional
-        What the estimator takes, where it is not X: scaled or coded columns, for example.
+        Input of the estimator, such as scaled or coded columns. If None, X.
     q : float, default=0.05
-        False discovery rate: about this share of the claims called real is false.
+        False discovery rate, the expected fraction of false claims among those called real.
     rule : {"auto", "mirror", "sign_flips"}, default="auto"
-        How claims are tested.
+        Rule by which claims are tested.
     n_subsets : int, default=10
-        Maximum number of disjoint subsets, for the sign flips. Fewer are used where a subset would
-        have fewer than 20 rows, or six for each cluster, and where fewer are enough for a single
-        real claim, :math:`2^{1 - K} m \le q`.
+        Maximum number of disjoint subsets for sign flips. Fewer are used if a subset would have
+        fewer than 20 rows or six per cluster, or if fewer are enough for a single real claim,
+        :math:`2^{1 - K} m \le q`.
     n_halvings : int, default=11
-        Number of times that the rows are halved, for the mirror statistics.
+        Number of random halvings of the rows for the mirror statistics.
     n_typical : int, default=3
-        Number of typical rows of each cluster.
+        Number of typical rows per cluster.
     max_rows : int, default=20000
-        Tests use at most this many rows, drawn at random from each cluster alike. All else is
-        computed from all rows.
+        Maximum number of rows for the tests. Of more rows, a random sample stratified by cluster
+        is used. Everything else is computed from all rows.
     feature_names : sequence of str, optional
-        Names of the columns; by default those of the DataFrame, or x0, x1, ...
+        Names of the columns. If None, those of the DataFrame, or x0, x1, ...
     ids : array of shape (n,), optional
-        Names of the rows; by default their numbers from 0.
+        Names of the rows. If None, their indices from 0.
     progress : callable, optional
-        Called with (done, wanted) after each subset or halving.
+        Called with (done, total) after each subset or halving.
     random_state : int, RandomState or None, default=None
-        Seed of the subsets, and of the estimator where it has none of its own.
+        Random seed of the subsets, and of the estimator if it has none.
 
     Returns
     -------
     ClusterDescription
-        Its `table` is a DataFrame, and printing it gives a sentence for each cluster.
+        `table` is a DataFrame, and ``print`` shows one sentence per cluster.
 
     References
     ----------
@@ -165,11 +167,11 @@ def describe_clusters(
         return of.described(X, feature_names=feature_names, **options)
     n = n_rows_of(X)
     if n < 1:
-        raise ValueError("X has no rows. Pass at least one.")
+        raise ValueError("X has no rows. Pass at least one row.")
     rng = check_random_state(random_state)
     given = X if model_input is None else model_input
     if (found := n_rows_of(given)) != n:
-        raise ValueError(f"model_input must have the {n} rows of X, got {found}.")
+        raise ValueError(f"model_input must have the {n} rows of X, got {found} rows.")
     labels, model = _labels_and_model(labels_or_model, given, n, rng)
     features = as_features(X, None if feature_names is None else list(feature_names))
     names = np.arange(n) if ids is None else as_array(ids, "ids")
@@ -191,11 +193,11 @@ def describe_clusters(
             disjoint_subsets(codes, -(-n // max_rows), rng)[0] if n > max_rows else np.arange(n)
         )
         n_claims = int(np.count_nonzero(rows.varies)) * (1 if k == 2 else k)
-        # No more subsets than a single real claim needs: the fewer there are, the larger they are.
+        # Not more subsets than a single real claim needs, because fewer subsets are larger.
         n_subsets = min(
             n_subsets,
-            chosen.size // max(FEWEST_ROWS, FEWEST_FOR_EACH * k),
-            _fewest_subsets(q / max(n_claims, 1)),
+            chosen.size // max(MIN_ROWS, MIN_ROWS_PER_CLUSTER * k),
+            _min_subsets(q / max(n_claims, 1)),
         )
         asked = rule
         rule, note = _chosen_rule(rule, k, chosen.size, n_claims, n_subsets, q)
@@ -247,11 +249,11 @@ def describe_clusters(
     )
 
 
-# ------------------------------------------------------------------------------ what is given
+# ------------------------------------------------------------------------------ input
 
 
 class _OfCollection(NamedTuple):
-    """What is given beside a dask collection."""
+    """Arguments that accompany a dask collection."""
 
     labels_or_model: Any
     estimator: Any
@@ -260,7 +262,7 @@ class _OfCollection(NamedTuple):
     random_state: Any
 
     def described(self, X: Any, **options: Any) -> ClusterDescription:
-        """Describe rows drawn at random, with the sizes of all rows."""
+        """Describe a random sample of the rows, with the cluster sizes of all rows."""
         rng = check_random_state(self.random_state)
         labels, estimator = self.labels_or_model, self.estimator
         if hasattr(labels, "fit"):
@@ -288,7 +290,7 @@ class _OfCollection(NamedTuple):
         if drawn.numbers.size == drawn.n_rows:
             return found
         counts = count_labels(labels)
-        shown = f"described by {drawn.numbers.size:,} of {drawn.n_rows:,} rows, drawn at random"
+        shown = f"computed from {drawn.numbers.size:,} of {drawn.n_rows:,} rows, drawn at random"
         return replace(
             found,
             sizes=np.array([counts[label] for label in found.clusters]),
@@ -300,18 +302,18 @@ class _OfCollection(NamedTuple):
 def _labels_and_model(
     given: Any, X: Any, n: int, rng: np.random.RandomState
 ) -> tuple[NDArray, Any]:
-    """Return labels, and the clusterer that made them if it was given."""
+    """Return the labels, and the clusterer that made them (None for given labels)."""
     if isinstance(given, type):
         raise TypeError(
-            f"labels_or_model must be labels or a clusterer, got the class {given.__name__}. Make "
+            f"labels_or_model must be labels or a clusterer, got the class {given.__name__}. Pass "
             f"an instance: {given.__name__}()."
         )
     if not hasattr(given, "fit") and not hasattr(given, "fit_predict"):
         labels = as_array(given, "labels_or_model")
         if labels.shape != (n,):
             raise ValueError(
-                f"labels_or_model must be a clusterer or labels of shape ({n},), one for each row "
-                f"of X, got shape {labels.shape}."
+                f"labels_or_model must be a clusterer or labels of shape ({n},), one per row of "
+                f"X, got shape {labels.shape}."
             )
         if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels % 1 == 0).all():
             labels = labels.astype(np.int64)
@@ -331,13 +333,13 @@ def _labels_and_model(
             return np.asarray(given.predict(X)), given
         raise ValueError(
             f"labels_or_model: {type(given).__name__} was fitted to other rows and cannot predict "
-            f"the {n} rows of X. Pass the rows that it was fitted to, or a clone."
+            f"the {n} rows of X. Pass the rows to which it was fitted, or an unfitted clone."
         )
     return fitted_labels(seeded(given, int(rng.randint(2**31 - 1))), X), given
 
 
 def _with_count(model: Any, k: int) -> Any:
-    """Set the number of clusters that was found where it is to be decided."""
+    """Replace n_clusters="auto" by the number of clusters that was found."""
     wanted = {
         name: k
         for name, value in model.get_params().items()
@@ -348,11 +350,11 @@ def _with_count(model: Any, k: int) -> Any:
 
 def _why_untested(model: Any, k: int) -> str:
     if k < 2:
-        return "There is a single cluster, and nothing to compare it with."
+        return "Not tested: there is a single cluster."
     if model is None:
         return (
-            "Not tested: labels alone do not say how other rows would be clustered. Pass the "
-            "estimator that made them."
+            "Not tested: labels alone do not determine how other rows would be clustered. Pass "
+            "the estimator that made them."
         )
     return ""
 
@@ -363,7 +365,7 @@ def _why_untested(model: Any, k: int) -> str:
 def _chosen_rule(
     rule: str, k: int, n: int, n_claims: int, n_subsets: int, q: float
 ) -> tuple[str, str]:
-    """Return the rule to use, and why it cannot work if so."""
+    """Return the rule to use, and the reason if it is not applicable (empty otherwise)."""
     can_flip = n_subsets >= 2 and 2.0 ** (1 - n_subsets) <= q
     mirrors = _can_mirror(n, n_claims, q)
     if rule == "auto":
@@ -373,30 +375,30 @@ def _chosen_rule(
     if not (can_flip if rule == "sign_flips" else mirrors):
         reason = (
             f"Not tested: {n_claims} claims on {n} rows are too few for a false discovery rate of "
-            f"{q:g}. Sign flips need {_fewest_subsets(q)} subsets of "
-            f"{max(FEWEST_ROWS, FEWEST_FOR_EACH * k)} rows, mirror statistics "
-            f"{int(np.ceil(1 / q))} claims and {2 * FEWEST_ROWS} rows."
+            f"{q:g}. Sign flips need {_min_subsets(q)} subsets of "
+            f"{max(MIN_ROWS, MIN_ROWS_PER_CLUSTER * k)} rows, mirror statistics "
+            f"{int(np.ceil(1 / q))} claims and {2 * MIN_ROWS} rows."
         )
     return rule, reason
 
 
 def _can_mirror(n: int, n_claims: int, q: float) -> bool:
-    return n_claims * q >= 1 and n >= 2 * FEWEST_ROWS
+    return n_claims * q >= 1 and n >= 2 * MIN_ROWS
 
 
 def _finds_more(
     mirrors: TestedClaims, flips: TestedClaims, n_claims_each: float, q: float
 ) -> bool:
-    """Whether halves find more clusters again, with enough claims left for mirror statistics.
+    """Return whether more clusters are found again in halves, with enough claims for mirrors.
 
-    What is real in either does not enter: the choice would be a test of its own.
+    The choice must not depend on the claims that are real, which would invalidate the tests.
     """
     n_found = [int(np.sum(one.found_again >= FOUND_AGAIN)) for one in (mirrors, flips)]
     return n_found[0] > n_found[1] and n_found[0] * n_claims_each * q >= 1
 
 
-def _fewest_subsets(q: float) -> int:
-    """Return the smallest K with a p-value of q: ``2 ** (1 - K) <= q``."""
+def _min_subsets(q: float) -> int:
+    """Return the smallest K with ``2 ** (1 - K) <= q``, for which a p-value of q is possible."""
     return max(2, int(np.ceil(1 - np.log2(q))))
 
 
@@ -411,7 +413,7 @@ def _in_units(
     outside = compared.outside * rows.scale + rows.centre
     effect = np.where(rows.varies | np.isnan(compared.effect), compared.effect, 0.0)
     of_share = np.flatnonzero(np.isin(features.kinds, ("share", "missing")))
-    # Sums of 0 and 1 in standardised units leave rounding errors: counts have none.
+    # Sums of 0 and 1 in standardised units have rounding errors, counts do not.
     one, two = (np.clip(means[:, of_share].round(12) + 0.0, 0, 1) for means in (inside, outside))
     inside[:, of_share], outside[:, of_share] = one, two
     effect[:, of_share] = 2 * (np.arcsin(np.sqrt(one)) - np.arcsin(np.sqrt(two)))
@@ -440,7 +442,7 @@ def _typical_rows(
                 gap[~rows.known[some]] = 0.0
             distance[some] = np.einsum("ij,ij->i", gap, gap)
             if rows.known is not None:
-                # A distance over the known values, as if all were.
+                # Scale the distance over the known values to all columns.
                 distance[some] *= gap.shape[1] / np.maximum(rows.known[some].sum(axis=1), 1)
     found = []
     for c in range(len(means)):

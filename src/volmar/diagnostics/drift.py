@@ -1,4 +1,4 @@
-"""Drift: what has changed between two tables under one fitted model."""
+"""Tests for drift between two tables, under one fitted model."""
 
 from __future__ import annotations
 
@@ -23,34 +23,35 @@ from volmar.diagnostics.drift_summary import CategoryCounts, DriftSummary
 
 __all__ = ["compare_summaries", "drift", "holm", "homogeneity"]
 
-# Rows of a cluster, before and now, from which its columns are compared.
-FEWEST = 5
-# Expected counts below this are added up before a chi-squared test.
+# Minimum number of rows of a cluster, in both tables, for a comparison of its columns.
+MIN_ROWS = 5
+# Counts with an expected value below this are merged before a chi-squared test.
 SMALLEST_COUNT = 5.0
-# New values of a column of categories that are named.
-MOST_NEW = 10
+# Maximum number of new values of a categorical column in the report.
+MAX_NEW = 10
 
 
 def drift(model: Any, X_new: Any, X_old: Any = None, *, alpha: float = 0.05) -> DriftReport:
-    """Compare new rows with the old ones under a fitted model.
+    """Compare new rows with old rows under a fitted model.
 
-    Compared are the shares of the clusters, the distances of rows from the centres of their
-    clusters, and the mean of each column within clusters; of a table also categories and missing
-    values.
+    The comparison covers the shares of the clusters, the distances of rows from their cluster
+    centres, and the mean of each column within clusters. For tables it also covers categories and
+    missing values.
 
     Parameters
     ----------
     model : estimator
         A fitted clusterer with `predict`, or a `TableClusterer`.
     X_new : array of shape (n_samples, n_features) or table
-        New rows, as `predict` takes them.
+        New rows, in the form that `predict` expects.
     X_old : array of shape (n_samples, n_features) or table, optional
-        Rows to compare with, those that the model was fitted to for example. A `TableClusterer`
-        keeps a summary of its table, and needs none.
+        Rows to compare with, such as those of the fit. Not required for a `TableClusterer`, which
+        keeps a summary of its table.
     alpha : float, default=0.05
-        Level: rows of the same source are reported as changed with about this probability at
-        most. The model is taken as given: rows that it was fitted to lie a little nearer to
-        their centres than others, which few rows with many columns show.
+        Significance level: the approximate maximum probability that rows from the same
+        distribution are reported as changed. The tests ignore that the model was fitted to the old
+        rows. These are a little closer to their centres than other rows, which matters with few
+        rows and many columns.
 
     Returns
     -------
@@ -58,9 +59,10 @@ def drift(model: Any, X_new: Any, X_old: Any = None, *, alpha: float = 0.05) -> 
 
     Notes
     -----
-    Shares and categories are compared by chi-squared tests, where values of few rows are added
-    up; distances by one of the deciles of the old distances; a column by Welch's t of each
-    cluster, the squares of whose normal quantiles are added up. Memory is O(k d) beside the rows.
+    Shares and categories are compared by chi-squared tests, in which rare values are merged.
+    Distances are compared by a chi-squared test of counts between the deciles of the old
+    distances. A column is compared by Welch's t test in each cluster; the test statistic is the
+    sum of the squared normal quantiles of these tests. Memory is O(k d) in addition to the rows.
 
     Examples
     --------
@@ -81,8 +83,9 @@ def drift(model: Any, X_new: Any, X_old: Any = None, *, alpha: float = 0.05) -> 
         return compare_summaries(old, model.summarize_drift(X_new, old), alpha=alpha)
     if X_old is None:
         raise ValueError(
-            f"X_old=None: {type(model).__name__} keeps no summary of its rows. Give the rows to "
-            "compare with, those of the fit for example; TableClusterer needs none."
+            f"X_old=None requires a model that keeps a summary of its rows, and "
+            f"{type(model).__name__} does not. Pass X_old, such as the rows of the fit, or use "
+            "TableClusterer."
         )
     names = [str(name) for name in _names(model, X_new)]
     old_rows, new_rows = _rows(X_old, "X_old"), _rows(X_new, "X_new")
@@ -96,7 +99,7 @@ def drift(model: Any, X_new: Any, X_old: Any = None, *, alpha: float = 0.05) -> 
 def _rows(X: Any, name: str) -> Any:
     rows = check_matrix(X)
     if rows.shape[0] < 1:
-        raise ValueError(f"{name} has no rows. Give rows to compare.")
+        raise ValueError(f"{name} has no rows. Pass at least one row.")
     return rows
 
 
@@ -111,26 +114,29 @@ def _names(model: Any, X: Any) -> Iterable[Any]:
 def compare_summaries(
     old: DriftSummary, new: DriftSummary, *, alpha: float = 0.05, notes: Iterable[str] = ()
 ) -> DriftReport:
-    """Return the report of a new table, whose summary has that of the old one as its reference.
+    """Return the report of a new table.
 
     Parameters
     ----------
     old, new : DriftSummary
-        The summaries.
+        The summaries of both tables. That of the new table must have been made with the old one as
+        its reference.
     alpha : float, default=0.05
-        Level.
+        Significance level.
     notes : iterable of str, default=()
-        Lines of the report about what was not compared.
+        Notes of the report about parts that were not compared.
     """
     if old.n_rows < 1 or new.n_rows < 1:
-        raise ValueError("a table without rows in clusters cannot be compared. Give other rows.")
-    told = list(notes)
+        raise ValueError(
+            "a table without rows in clusters cannot be compared. Pass a table with such rows."
+        )
+    remarks = list(notes)
     gone = [name for name in old.categories if name not in new.categories]
     if gone:
-        told.append(f"columns that the new table does not have: {', '.join(gone)}")
+        remarks.append(f"columns missing in the new table: {', '.join(gone)}")
     columns = _columns(old, new)
     if not columns:
-        told.append(f"no cluster has {FEWEST} rows in both tables: columns are not compared")
+        remarks.append(f"no cluster has {MIN_ROWS} rows in both tables: columns are not compared")
     return DriftReport(
         old.n_rows,
         new.n_rows,
@@ -142,20 +148,20 @@ def compare_summaries(
         _categories(old, new),
         _missing(old, new),
         alpha,
-        told,
+        remarks,
     )
 
 
 def homogeneity(first: NDArray, second: NDArray) -> float:
-    """Return the p-value of the chi-squared test that two rows of counts have the same shares.
+    """Return the p-value of the chi-squared test that two vectors of counts have equal shares.
 
-    Counts whose expected value is below 5 in a row are added up first. NaN where nothing is left
-    to compare.
+    Counts with an expected value below 5 in either vector are merged first. The result is NaN if
+    fewer than two categories remain.
 
     Parameters
     ----------
     first, second : ndarray of shape (m,)
-        Counts.
+        Counts of the same m categories.
 
     Examples
     --------
@@ -179,12 +185,12 @@ def homogeneity(first: NDArray, second: NDArray) -> float:
 
 
 def holm(p_values: NDArray) -> NDArray:
-    """Return p-values corrected by Holm's rule; those that are NaN count for nothing.
+    """Return p-values corrected by Holm's method, ignoring NaN.
 
     Parameters
     ----------
     p_values : ndarray of shape (m,)
-        p-values.
+        Uncorrected p-values; NaN for tests that were not possible.
 
     Examples
     --------
@@ -213,7 +219,7 @@ def _shares(old: DriftSummary, new: DriftSummary) -> list[ShareChange]:
 def _two_shares(a: NDArray, n_a: int, b: NDArray, n_b: int) -> NDArray:
     """Return p-values of the equality of two shares, a of n_a and b of n_b, for each entry.
 
-    By Fisher's exact test, which holds its level for any counts.
+    Uses Fisher's exact test, which is valid for any counts.
     """
     pairs = zip(np.asarray(a).tolist(), np.asarray(b).tolist(), strict=True)
     return np.array(
@@ -231,15 +237,15 @@ def _distances(old: DriftSummary, new: DriftSummary) -> list[DistanceChange]:
 def _distance_test(old: NDArray, new: NDArray) -> float:
     """Return the p-value of the chi-squared test of counts between quantiles of the old rows.
 
-    Neighbouring counts are added up by the numbers of rows alone: the old counts are fixed, so
-    that to add up the small ones would choose those in which there are few new rows.
+    Adjacent counts are merged depending on the numbers of rows only. Because the old counts are
+    fixed, merging small counts would select bins with few new rows and bias the test.
     """
     n_bins = min(old.size, int(min(old.sum(), new.sum()) // SMALLEST_COUNT))
     if n_bins < 2:
         return float("nan")
     starts = np.arange(n_bins) * old.size // n_bins
     table = np.array([np.add.reduceat(counts, starts) for counts in (old, new)])
-    table = table[:, table.sum(axis=0) > 0]  # equal distances have no quantiles between them
+    table = table[:, table.sum(axis=0) > 0]  # tied distances leave bins empty
     if table.shape[1] < 2:
         return float("nan")
     return float(stats.chi2_contingency(table, correction=False).pvalue)
@@ -247,14 +253,14 @@ def _distance_test(old: NDArray, new: NDArray) -> float:
 
 def _columns(old: DriftSummary, new: DriftSummary) -> list[ColumnShift]:
     """Return the shifts of columns within clusters that have enough rows in both tables."""
-    seen = np.flatnonzero(np.minimum(old.counts, new.counts) >= FEWEST)
+    seen = np.flatnonzero(np.minimum(old.counts, new.counts) >= MIN_ROWS)
     if seen.size == 0:
         return []
     shift = (new.means - old.means)[seen]
     parts = [one.variances[seen] / one.counts[seen, None] for one in (old, new)]
     square = parts[0] + parts[1]
     degrees = [one.counts[seen, None] - 1.0 for one in (old, new)]
-    # Rounding is no variance.
+    # Variances within rounding error count as zero.
     known = square > 1e-24 * np.square(np.abs(old.means) + np.abs(new.means))[seen]
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(known, shift / np.sqrt(square), np.where(shift == 0.0, 0.0, np.inf))
@@ -288,7 +294,7 @@ def _categories(old: DriftSummary, new: DriftSummary) -> list[CategoryChange]:
 
 
 def _aligned(old: CategoryCounts, new: CategoryCounts) -> tuple[list[str], NDArray, NDArray]:
-    """Return values of a column, and their counts in both tables."""
+    """Return the values of a column, and their counts in both tables."""
     values = list(dict.fromkeys([*old.counts, *new.counts]))
     counts = [np.array([one.counts.get(v, 0) for v in values], dtype=float) for one in (old, new)]
     return values, counts[0], counts[1]
@@ -308,17 +314,17 @@ def _category_change(
     shares = [
         counts / max(counts.sum() + one.n_other, 1) for counts, one in ((before, old), (now, new))
     ]
-    most = int(np.abs(shares[1] - shares[0]).argmax())
-    # Of a column with more values than are kept, others may be old ones.
+    largest = int(np.abs(shares[1] - shares[0]).argmax())
+    # If not all old values were kept, unknown values need not be new.
     is_new = (before == 0) & (old.n_other == 0)
     order = [i for i in np.argsort(-now, kind="stable") if is_new[i] and now[i] > 0]
     return CategoryChange(
         name,
-        values[most],
-        float(shares[0][most]),
-        float(shares[1][most]),
+        values[largest],
+        float(shares[0][largest]),
+        float(shares[1][largest]),
         p_value,
-        tuple(values[i] for i in order[:MOST_NEW]),
+        tuple(values[i] for i in order[:MAX_NEW]),
         int(now[is_new].sum()),
     )
 

@@ -1,4 +1,4 @@
-"""The report of a comparison of two tables under one model."""
+"""Report on the drift between two tables under one model."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = [
     "ShareChange",
 ]
 
-# Clusters, columns and values of a column that are printed.
-MOST_SHOWN = 5
-# Head of the table of clusters.
+# Maximum number of clusters, of columns, and of values of a column that are printed.
+MAX_SHOWN = 5
+# Header of the table of clusters.
 HEAD = "cluster  rows before     now   share before     now  distance"
 
 
@@ -41,8 +41,8 @@ class ShareChange:
 class DistanceChange:
     """Median distance of the rows of a cluster from its centre, before and now.
 
-    A distance is the root of the mean square over the columns, in units of their standard
-    deviations within the old clusters. `p_value` is corrected for the number of clusters.
+    A distance is the root mean square over the columns, in units of their standard deviations
+    within the old clusters. `p_value` is corrected for the number of clusters.
     """
 
     cluster: int
@@ -53,11 +53,11 @@ class DistanceChange:
 
 @dataclass(frozen=True)
 class ColumnShift:
-    """How far a column has moved within clusters.
+    """Shift of a column within clusters.
 
-    `shift` is the change of its mean in `cluster`, where it is clearest, in units of its standard
-    deviation within the old clusters. `p_value` is that of all clusters together, corrected for
-    the number of columns.
+    `shift` is the change of its mean in `cluster`, the cluster with the most significant change,
+    in units of its standard deviation within the old clusters. `p_value` is for all clusters
+    together, corrected for the number of columns.
     """
 
     column: str
@@ -68,11 +68,11 @@ class ColumnShift:
 
 @dataclass(frozen=True)
 class CategoryChange:
-    """Change of a column of categories.
+    """Change of a categorical column.
 
-    `value` is the one whose share has changed most, from `old` to `new`; `new_values` are values
-    that the old table did not have, the most frequent first, and `n_new_values` the rows with one
-    of them. `p_value` is corrected for the number of columns.
+    `value` is the value with the largest change of its share, from `old` to `new`. `new_values`
+    are values that do not occur in the old table, the most frequent first, and `n_new_values` is
+    the number of rows with such a value. `p_value` is corrected for the number of columns.
     """
 
     column: str
@@ -86,7 +86,10 @@ class CategoryChange:
 
 @dataclass(frozen=True)
 class MissingChange:
-    """Share of the rows without a value in a column, before and now; `p_value` as above."""
+    """Fraction of missing values in a column before and now.
+
+    `p_value` is corrected for the number of columns.
+    """
 
     column: str
     old: float
@@ -96,34 +99,35 @@ class MissingChange:
 
 @dataclass(frozen=True, repr=False)
 class DriftReport:
-    """What has changed between an old and a new table under one model.
+    """Changes between an old and a new table under one model.
 
-    The kinds of changes (shares, distances, columns, categories, missing values) share the level
-    `alpha`, and within each kind p-values are corrected by Holm's rule, so that tables of one
-    source give any alarm with a probability of about `alpha` at most.
+    The level `alpha` is divided among the kinds of changes (shares, distances, columns,
+    categories, missing values), and within each kind p-values are corrected by Holm's method. The
+    probability of any false alarm for two tables from the same distribution is therefore at most
+    about `alpha`.
 
     Attributes
     ----------
     n_old, n_new : int
-        Rows with a cluster.
+        Number of rows with a cluster in the old and the new table.
     n_left_out : int
-        Rows of the new table without one, for missing values.
+        Number of rows of the new table without a cluster, because of missing values.
     shares : list of ShareChange
-        One for each cluster.
+        Change of the share of each cluster.
     shares_p_value : float
-        p-value of the chi-squared test that the shares are the same.
+        P-value of the chi-squared test that the shares are equal.
     distances : list of DistanceChange
-        One for each cluster.
+        Change of the distances in each cluster.
     columns : list of ColumnShift
-        One for each column that could be compared, the smallest p-value first.
+        Shift of each column that could be compared, in ascending order of p-value.
     categories : list of CategoryChange
-        One for each column of categories, the smallest p-value first.
+        Change of each categorical column, in ascending order of p-value.
     missing : list of MissingChange
-        One for each column that has missing values in one of the tables.
+        Change of each column with missing values in one of the tables.
     alpha : float
-        Level.
+        Significance level.
     notes : list of str
-        What could not be compared.
+        Parts that could not be compared.
     """
 
     n_old: int
@@ -140,12 +144,12 @@ class DriftReport:
 
     @property
     def level(self) -> float:
-        """Level of each kind of change: `alpha` over the number of kinds that were tested."""
+        """Level of each kind of change: `alpha` divided by the number of tested kinds."""
         return self.alpha / max(len(self._smallest), 1)
 
     @property
     def p_value(self) -> float:
-        """Probability of a change as clear as the clearest one in tables of one source."""
+        """Corrected p-value of the most significant change."""
         smallest = self._smallest
         return min(1.0, len(smallest) * min(smallest, default=1.0))
 
@@ -156,7 +160,7 @@ class DriftReport:
 
     @property
     def _smallest(self) -> list[float]:
-        """The smallest p-value of each kind of change."""
+        """Smallest p-value of each kind of change."""
         kinds: Sequence[Sequence[Any]] = (
             self.distances,
             self.columns,
@@ -172,12 +176,12 @@ class DriftReport:
         return [p for p in found if np.isfinite(p)]
 
     def changed(self, kind: str) -> list[Any]:
-        """Return the changes of a kind that are significant.
+        """Return the significant changes of one kind.
 
         Parameters
         ----------
         kind : {"shares", "distances", "columns", "categories", "missing"}
-            The attribute that holds them.
+            Attribute that holds the changes.
         """
         if kind == "shares" and not self.shares_p_value <= self.level:
             return []
@@ -185,10 +189,10 @@ class DriftReport:
 
     @property
     def sentences(self) -> list[str]:
-        """What has changed, a sentence each."""
-        first = f"{self.n_new:,} new rows against {self.n_old:,} old ones"
+        """The significant changes, one sentence per change."""
+        first = f"{self.n_new:,} new rows compared with {self.n_old:,} old rows"
         if self.n_left_out:
-            first += f" ({self.n_left_out:,} new rows were left out for missing values)"
+            first += f" ({self.n_left_out:,} new rows left out because of missing values)"
         if not self.has_drifted:
             return [f"{first}: no change at the level {self.alpha:g} (p = {self.p_value:.2g})."]
         found = [f"{first}: the data have changed (p = {self.p_value:.2g})."]
@@ -201,13 +205,13 @@ class DriftReport:
                 f"The shares of the clusters have changed (p = {self.shares_p_value:.2g})."
             )
         found += _listed(
-            f"rows of cluster {one.cluster} are {one.new:.2f} from its centre in the median, "
-            f"{one.old:.2f} before"
+            f"the median distance of rows of cluster {one.cluster} from its centre is "
+            f"{one.new:.2f}, {one.old:.2f} before"
             for one in self.changed("distances")
         )
         found += _listed(
-            f"column {one.column} has moved by {one.shift:+.2f} standard deviations in cluster "
-            f"{one.cluster} (p = {one.p_value:.2g})"
+            f"the mean of column {one.column} has changed by {one.shift:+.2f} standard deviations "
+            f"in cluster {one.cluster} (p = {one.p_value:.2g})"
             for one in self.changed("columns")
         )
         found += _listed(_category_words(one) for one in self.changed("categories"))
@@ -218,7 +222,7 @@ class DriftReport:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, which JSON can hold; None for undefined numbers."""
+        """Return the report as a dict that can be stored as JSON; None for NaN and infinity."""
         kinds = ("shares", "distances", "columns", "categories", "missing")
         return {
             "n_old": self.n_old,
@@ -235,7 +239,7 @@ class DriftReport:
         }
 
     def __str__(self) -> str:
-        """Return the sentences, a line each, and a table of the clusters."""
+        """Return the sentences, one per line, and a table of the clusters."""
         lines = [
             *self.sentences,
             "",
@@ -249,14 +253,14 @@ class DriftReport:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
-        """Name the p-value; ``print`` says it in words."""
+        """Return the p-value and the decision; ``print`` shows the changes."""
         return (
             f"DriftReport(n_new={self.n_new}, p_value={self.p_value:.2g}, "
             f"has_drifted={self.has_drifted})"
         )
 
     def _repr_html_(self) -> str:
-        """Show the sentences, and the clusters, in a notebook."""
+        """Show the sentences and a table of the clusters in a notebook."""
         header = ["Cluster", "Rows before", "Rows now", "Share before", "Share now", "Distance"]
         rows: list[list[str | int]] = [
             [
@@ -272,14 +276,14 @@ class DriftReport:
         return html_card("Drift", [*self.sentences, *self.notes], header, rows)
 
 
-# ---------------------------------------------------------------------- words
+# ---------------------------------------------------------------------- text
 
 
 def _listed(lines: Iterable[str]) -> list[str]:
-    """Return sentences, the first few, and the number of the others."""
+    """Return the first few lines as sentences, and the number of the others."""
     found = [line[0].upper() + line[1:] + "." for line in lines]
-    n_more = len(found) - MOST_SHOWN
-    return found if n_more <= 0 else [*found[:MOST_SHOWN], f"... and {n_more} more like this."]
+    n_more = len(found) - MAX_SHOWN
+    return found if n_more <= 0 else [*found[:MAX_SHOWN], f"... and {n_more} more like this."]
 
 
 def _category_words(one: CategoryChange) -> str:
@@ -287,8 +291,8 @@ def _category_words(one: CategoryChange) -> str:
         f"column {one.column} is {one.value!r} in {one.new:.1%} of the rows, {one.old:.1%} before"
     )
     if one.n_new_values:
-        shown = ", ".join(repr(value) for value in one.new_values[:MOST_SHOWN])
-        text += f"; {one.n_new_values:,} rows have values that are new ({shown})"
+        shown = ", ".join(repr(value) for value in one.new_values[:MAX_SHOWN])
+        text += f"; {one.n_new_values:,} rows have new values ({shown})"
     return text
 
 

@@ -1,4 +1,4 @@
-"""What a comparison of two tables under one model needs of each, in little memory."""
+"""Summary of a table for drift tests under one model, in little memory."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from scipy import sparse
 
 __all__ = ["CategoryCounts", "DriftSummary"]
 
-# Entries that are looked at together.
+# Number of entries that are processed together.
 TILE = 2**20
-# Distances from the centres are counted between so many quantiles of the first table.
+# Number of quantile bins of the first table in which distances from the centres are counted.
 N_BINS = 10
-# Categories of a column whose counts are kept; the others are counted together.
-MOST_CATEGORIES = 100
+# Maximum number of values of a column with separate counts; the others are counted together.
+MAX_CATEGORIES = 100
 
 
 @dataclass(frozen=True)
 class CategoryCounts:
-    """Counts of the values of a column of categories.
+    """Counts of the values of a categorical column.
 
     Attributes
     ----------
     counts : dict of str to int
-        Rows of each value, the most frequent ones.
+        Number of rows of each of the most frequent values.
     n_other : int
-        Rows of other values.
+        Number of rows with other values.
     n_missing : int
-        Rows without a value.
+        Number of missing values.
     """
 
     counts: dict[str, int]
@@ -42,20 +42,20 @@ class CategoryCounts:
     def of_codes(
         cls, codes: NDArray, values: Sequence[str], known: Mapping[str, int] | None = None
     ) -> Self:
-        """Return counts of values by their codes, -1 for missing.
+        """Return counts of values from their codes, -1 for missing values.
 
-        Values in `known` are counted however rare they are, and 100 others at most.
+        All values in `known` are counted separately, and at most 100 others.
         """
         n = np.bincount(codes[codes >= 0], minlength=len(values))
         order = np.argsort(-n, kind="stable").tolist()
         kept = [i for i in order if known is not None and values[i] in known]
         new = [i for i in order if known is None or values[i] not in known]
-        kept += new[:MOST_CATEGORIES]
+        kept += new[:MAX_CATEGORIES]
         counts = {str(values[i]): int(n[i]) for i in kept if n[i] > 0}
         return cls(counts, int(n.sum()) - sum(counts.values()), int(np.sum(codes < 0)))
 
     def joined(self, other: Self) -> Self:
-        """Return the counts of the rows of both."""
+        """Return the counts of both sets of rows together."""
         names = dict.fromkeys([*self.counts, *other.counts])
         counts = {name: self.counts.get(name, 0) + other.counts.get(name, 0) for name in names}
         return type(self)(counts, self.n_other + other.n_other, self.n_missing + other.n_missing)
@@ -65,17 +65,17 @@ class CategoryCounts:
 class DriftSummary:
     """Sizes, means and variances of clusters, and distances of rows from the centres.
 
-    The centres, the unit of each column and the quantiles of the distances are those of the first
-    table; the summary of a second one is made with the first as its `reference`.
+    The centres, the scale of each column and the quantiles of the distances are those of the first
+    table. The summary of a second table is made with the first as its `reference`.
 
     Attributes
     ----------
     names : list of str
-        Columns.
+        Names of the columns.
     counts : ndarray of int, shape (k,)
-        Rows of each cluster.
+        Number of rows of each cluster.
     means, squares : ndarray of shape (k, d)
-        Mean of each column in each cluster, and sum of squares about it.
+        Mean of each column in each cluster, and sum of squared deviations from it.
     centers : ndarray of shape (k, d)
         Means of the first table; zero for clusters without rows.
     scales : ndarray of shape (d,)
@@ -84,13 +84,13 @@ class DriftSummary:
     edges : ndarray of shape (k, 9)
         Deciles of the distances of the rows of a cluster from its centre, in the first table.
     distance_counts : ndarray of int, shape (k, 10)
-        Rows between them.
+        Number of rows between successive deciles.
     categories : dict of str to CategoryCounts
-        Counts of columns of categories.
+        Counts of the categorical columns.
     missing : dict of str to int
-        Rows without a value in a column of numbers, where there are any.
+        Number of missing values of each numerical column that has any.
     n_left_out : int
-        Rows without a cluster.
+        Number of rows without a cluster.
     """
 
     names: list[str]
@@ -107,7 +107,7 @@ class DriftSummary:
 
     @property
     def n_rows(self) -> int:
-        """Rows that have a cluster."""
+        """Number of rows with a cluster."""
         return int(self.counts.sum())
 
     @classmethod
@@ -120,10 +120,10 @@ class DriftSummary:
         *,
         reference: DriftSummary | None = None,
     ) -> Self:
-        """Return the summary of rows, dense or CSR, with clusters 0 to k - 1: O(n d).
+        """Return the summary of rows, dense or CSR, with clusters 0 to k - 1, in O(n d).
 
-        Rows with a negative label are left out, and counted. Without a `reference` the rows are
-        the first table.
+        Rows with a negative label are left out and counted in `n_left_out`. Without a `reference`,
+        the rows are the first table.
         """
         inside = np.flatnonzero(labels >= 0)
         n_left_out = labels.size - inside.size
@@ -151,7 +151,7 @@ class DriftSummary:
         )  # fmt: skip
 
     def joined(self, other: Self) -> Self:
-        """Return the summary of the rows of both, made with the same reference."""
+        """Return the summary of both sets of rows, which must have the same reference."""
         counts = self.counts + other.counts
         share = other.counts / np.maximum(counts, 1)
         shift = other.means - self.means
@@ -174,7 +174,7 @@ class DriftSummary:
 
     @property
     def variances(self) -> NDArray[np.float64]:
-        """Variance of each column in each cluster, (k, d); 0 in those of one row."""
+        """Variance of each column in each cluster, (k, d); 0 for clusters of one row."""
         return self.squares / np.maximum(self.counts - 1, 1)[:, None]
 
     def median_distances(self) -> NDArray[np.float64]:
@@ -188,7 +188,7 @@ class DriftSummary:
 
 
 def _moments(X: Any, labels: NDArray, counts: NDArray) -> tuple[NDArray, NDArray]:
-    """Return means, and sums of squares about them, of each cluster and column."""
+    """Return the mean and the sum of squared deviations of each cluster and column."""
     k, d = counts.size, X.shape[1]
     member = sparse.csr_array(
         (np.ones(labels.size), (labels, np.arange(labels.size))), shape=(k, labels.size)
@@ -210,11 +210,12 @@ def _moments(X: Any, labels: NDArray, counts: NDArray) -> tuple[NDArray, NDArray
 def _distances(
     X: Any, labels: NDArray, centers: NDArray, scales: NDArray, counts: NDArray | None = None
 ) -> NDArray:
-    r"""Return the root of the mean square of (x - centre) / scale over the columns, of each row.
+    r"""Return the root mean square of (x - centre) / scale over the columns, for each row.
 
-    With `counts`, the rows are those that centres and scales were estimated from, and each is
-    left out of them, so that their distances compare with those of new rows: with f = n / (n - 1)
-    for a cluster of n rows and :math:`\nu` degrees of freedom the square of a column is
+    With `counts`, the rows are those from which centres and scales were estimated. Each row is
+    then left out of its own centre and scale, to make the distances comparable with those of new
+    rows. With f = n / (n - 1) for a cluster of n rows and :math:`\nu` degrees of freedom, the
+    square of a column is
 
     .. math:: \frac{f^2 (x - m)^2}{s_{-}^2}, \qquad
               s_{-}^2 = \frac{\nu s^2 - f (x - m)^2}{\nu - 1}.
@@ -230,7 +231,7 @@ def _distances(
         inner = np.asarray((Z @ own.T)[np.arange(n), labels])
         square = np.asarray(Z.multiply(Z).sum(axis=1)).ravel() - 2.0 * inner
         square += np.square(own).sum(axis=1)[labels]
-        return leave[labels] * np.sqrt(np.maximum(square, 0.0) / d)  # scales of all rows
+        return leave[labels] * np.sqrt(np.maximum(square, 0.0) / d)  # scales include the row
     found = np.empty(n)
     for part in _tiles(n, d):
         square = np.square((X[part] - centers[labels[part]]) / scales)
@@ -242,7 +243,7 @@ def _distances(
 
 
 def _counted(distances: NDArray, labels: NDArray, edges: NDArray) -> NDArray[np.int64]:
-    """Return how many rows of each cluster lie between the edges of its distances."""
+    """Return the number of rows of each cluster between the edges of its distances."""
     k = edges.shape[0]
     found = np.zeros((k, N_BINS), dtype=np.int64)
     for j in range(k):

@@ -1,4 +1,4 @@
-"""How well a classifier that learnt the clusters of half the rows predicts those of the others."""
+"""Accuracy with which a classifier trained on half of the rows predicts the other clusters."""
 
 from __future__ import annotations
 
@@ -20,30 +20,31 @@ __all__ = ["PROBES", "ProbeAccuracy", "ProbedRows", "probe_accuracy"]
 
 PROBES = ("neighbors", "linear")
 N_NEIGHBORS = 10
-# Added to the within-cluster covariance, relative to the mean of its non-zero eigenvalues.
+# Regulariser added to the within-cluster covariance, relative to the mean of its non-zero
+# eigenvalues.
 REG = 0.1
 
 
 @dataclass(frozen=True)
 class ProbeAccuracy:
-    r"""How well clusters of held-out rows are predicted.
+    r"""Accuracy of the predicted clusters of held-out rows.
 
     Attributes
     ----------
     score : float
-        Share of the largest possible information,
-        :math:`(I - E) / (\log k - E)`: 1 for clusters of equal size that are predicted without
-        error, about 0 where predictions say nothing, and 0 for a single cluster.
+        Fraction of the maximum possible information, :math:`(I - E) / (\log k - E)`. It is 1 for
+        clusters of equal size that are predicted without error, about 0 for uninformative
+        predictions, and 0 for a single cluster.
     information : float
         :math:`I`, the mutual information of the clusters and their predictions, in nats. It is at
         most `entropy`.
     entropy : float
-        Entropy of the cluster sizes in nats, :math:`\log k` where they are equal.
+        Entropy of the cluster sizes in nats, :math:`\log k` if they are equal.
     accuracy : float
-        Share of the rows that are predicted correctly.
+        Fraction of the rows that are predicted correctly.
     balanced_accuracy : float
-        Mean over the clusters of that share, corrected for chance: 0 where one cluster is
-        predicted for all rows, 1 where there is no error. 0 for a single cluster.
+        Mean of that fraction over the clusters, corrected for chance. It is 0 if one cluster is
+        predicted for all rows or there is a single cluster, and 1 without errors.
     n_clusters : int
         :math:`k`, the number of clusters.
     """
@@ -64,33 +65,34 @@ def probe_accuracy(
     max_rows: int = 5000,
     random_state: int | np.random.RandomState | None = None,
 ) -> ProbeAccuracy:
-    r"""Learn the clusters of one half of the rows, and predict those of the other half.
+    r"""Measure how well the clusters of held-out rows are predicted by a classifier.
 
-    Both halves are predicted, each by a classifier trained on the other. With the clusters
-    :math:`c` and their predictions :math:`\hat c` the score is their mutual information, corrected
-    for chance, as a share of what :math:`k` clusters can reach at most:
+    Each half of the rows is predicted by a classifier trained on the other half. With the clusters
+    :math:`c` and their predictions :math:`\hat c`, the score is their mutual information,
+    corrected for chance, as a fraction of the maximum for :math:`k` clusters:
 
     .. math::
 
         \frac{I(c, \hat c) - E}{\log k - E}, \qquad I(c, \hat c) = H(c) - H(c \mid \hat c),
 
     where :math:`E` is the mean of :math:`I` over random permutations of the predictions. Errors of
-    the classifier raise :math:`H(c \mid \hat c)`, and unequal clusters have a low entropy
-    :math:`H(c)`: one large cluster with a few stray rows is predicted easily and has a low score.
+    the classifier increase :math:`H(c \mid \hat c)`, and clusters of unequal size have a low
+    entropy :math:`H(c)`. One large cluster with a few outliers is easily predicted but has a low
+    score.
 
     Parameters
     ----------
     X : array of shape (n, d)
         Rows, dense or CSR, in columns of comparable units.
     labels : array of shape (n,)
-        Labels of any kind. Noise (-1) is a cluster like any other.
+        Labels of any kind. Noise (-1) is treated as a cluster.
     probe : {"neighbors", "linear"}, default="neighbors"
         Classifier. "neighbors" is a vote of the 10 nearest rows of the other half. "linear" is
         linear discriminant analysis with a regularised covariance.
     max_rows : int, default=5000
-        At most as many rows, drawn at random, are used.
+        Maximum number of rows that are used. Of more rows, a random sample is drawn.
     random_state : int, RandomState or None, default=None
-        Draws rows and halves.
+        Random seed of the sample and of the halves.
 
     Returns
     -------
@@ -100,27 +102,27 @@ def probe_accuracy(
     --------
     choose_labels : The labelling with the highest score.
     volmar.metrics.separation_score : Separation of clusters by their means and covariances.
-    volmar.evidence.label_test : Whether given clusters are separated at all.
+    volmar.evidence.label_test : Test of whether given clusters are separated.
 
     Notes
     -----
-    The idea is that of TURTLE [1]_: good labels are those that a classifier with few means learns
-    and generalises. Its objective is the cross-entropy of a linear classifier less the entropy of
-    the mean label; here labels are given, the rows that judge them are held out, and both terms
-    are in the same unit.
+    The idea is that of TURTLE [1]_: good labels can be learnt and generalised by a simple
+    classifier. The objective of TURTLE is the cross-entropy of a linear classifier less the
+    entropy of the mean label. Here the labels are given, they are evaluated on held-out rows, and
+    both terms are in the same unit.
 
     **A high score is not evidence of groups.** The score compares labellings of the same rows. Two
-    halves of a single normal group are predicted well, too. Linear methods, k-means included, make
-    clusters that the linear probe predicts by construction, whether or not their borders run
-    through dense regions. Nearest neighbours disagree at such borders, and do not mind bent
-    clusters, which is why they are the default. They favour clusters of a neighbour graph in turn.
+    halves of a single normal group are predicted well, too. Linear methods, including k-means,
+    make clusters that the linear probe predicts by construction, even if their borders cross dense
+    regions. Nearest neighbours disagree at such borders and can follow curved clusters; they are
+    therefore the default. In turn, they favour clusters from a neighbour graph.
 
-    Labellings of different numbers of clusters are on the same scale, and clusters that are cut in
-    pieces lose. Separated groups that are joined to clusters of equal size lose nothing: the score
-    does not find the number of clusters.
+    Labellings with different numbers of clusters are on the same scale, and splitting a group
+    lowers the score. Merging separated groups into clusters of equal size does not, so the score
+    does not determine the number of clusters.
 
-    Cost: a search for neighbours among `max_rows` rows; for the linear probe O(n d² + d³), or
-    O(n² d + n³) with fewer rows than columns.
+    The cost is a search for neighbours among `max_rows` rows; for the linear probe it is
+    O(n d² + d³), or O(n² d + n³) with fewer rows than columns.
 
     References
     ----------
@@ -144,9 +146,9 @@ def probe_accuracy(
 
 
 class ProbedRows:
-    """Rows in two random halves, each of which predicts the other: the same for all labellings.
+    """Rows in two random halves, which are used for all labellings; each predicts the other.
 
-    Parameters are those of `probe_accuracy`.
+    The parameters are those of `probe_accuracy`.
     """
 
     def __init__(
@@ -169,7 +171,7 @@ class ProbedRows:
         self._halves = [halves, halves[::-1]]
 
     def accuracy_of(self, labels: ArrayLike, name: str) -> ProbeAccuracy:
-        """Return how well labels of the rows are predicted; `name` is for error messages."""
+        """Return the accuracy of predicted labels; `name` is used in error messages."""
         codes, k = encode_labels(labels, name, self.n_rows)
         pairs = zip(self._probes, self._halves, strict=True)
         found = [
@@ -181,7 +183,7 @@ class ProbedRows:
 
 
 class _NearestRows:
-    """Votes of the nearest training rows; of labels with as many votes the nearest row's wins."""
+    """Majority vote of the nearest training rows; nearer rows decide ties."""
 
     def __init__(self, train: Any, test: Any) -> None:
         count = min(N_NEIGHBORS, train.shape[0])
@@ -191,7 +193,7 @@ class _NearestRows:
     def predictions(self, names: NDArray, codes: NDArray) -> NDArray:
         """Return labels of the test rows, given those of the training rows."""
         n, count = self._nearest.shape
-        # All that ranks add to a vote is less than one vote.
+        # The sum of all additions by rank is less than one vote.
         weights = 1.0 + (count - np.arange(count)) / (count + 1.0) ** 2
         votes = sparse.csr_array(
             (
@@ -204,11 +206,11 @@ class _NearestRows:
 
 
 class _Discriminants:
-    r"""Linear discriminant analysis with the covariance within clusters regularised.
+    r"""Linear discriminant analysis with a regularised within-cluster covariance.
 
-    With the means M (k, d), the rows R less their means and S = R'R / m + c I, scores of a row x
-    are x S^-1 M' - diag(M S^-1 M') / 2 + log(shares). Rows are centred by the mean of the training
-    rows. For more columns than rows, S^-1 = (I - R' (R R' + m c I)^-1 R) / c.
+    With the means M (k, d), the rows R less their means and S = R'R / m + c I, the scores of a row
+    x are x S^-1 M' - diag(M S^-1 M') / 2 + log(shares). Rows are centred by the mean of the
+    training rows. For more columns than rows, S^-1 = (I - R' (R R' + m c I)^-1 R) / c.
     """
 
     def __init__(self, train: Any, test: Any) -> None:
@@ -258,7 +260,7 @@ class _Discriminants:
 
 
 def _shift(covariance: NDArray, rank: int) -> float:
-    """Return what is added to the diagonal; 1 where nothing varies."""
+    """Return the regulariser of the diagonal; 1 if the covariance is zero."""
     return REG * float(np.trace(covariance)) / rank or 1.0
 
 

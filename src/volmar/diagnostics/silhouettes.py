@@ -18,7 +18,11 @@ __all__ = ["Silhouettes", "silhouettes"]
 
 @dataclass(frozen=True, eq=False)
 class Silhouettes:
-    """Silhouettes of the sampled rows of each cluster, largest first, and its share of all."""
+    """Silhouettes of sampled rows.
+
+    `values` holds the silhouettes of each cluster in descending order, and `shares` the fraction
+    of all rows in each cluster.
+    """
 
     clusters: list[Any]
     values: list[NDArray] = field(repr=False)
@@ -33,12 +37,12 @@ class Silhouettes:
 
     @property
     def mean(self) -> float:
-        """Mean silhouette of all rows, an estimate where the rows are a sample."""
+        """Mean silhouette of all rows, estimated from the sampled rows."""
         return float(self.shares @ self.means)
 
     @property
     def n_negative(self) -> int:
-        """Number of sampled rows that are nearer to another cluster than to their own."""
+        """Number of sampled rows that are closer to another cluster than to their own."""
         return int(sum(np.count_nonzero(one < 0) for one in self.values))
 
 
@@ -51,8 +55,8 @@ def silhouettes(
 ) -> Silhouettes:
     """Return the silhouettes of at most about `max_rows` rows, drawn from every cluster.
 
-    A silhouette compares mean distances to clusters, so that drawing more of the rows of a small
-    cluster than of a large one does not bias it.
+    A silhouette compares mean distances to clusters, so a higher sampling rate in small clusters
+    does not bias it.
     """
     check_count("max_rows", max_rows, low=2)
     rows: Any = check_matrix(X)
@@ -60,13 +64,13 @@ def silhouettes(
     names, codes = distinct_labels(labels_of_rows(labels, n))
     if not 2 <= names.size < n:
         raise ValueError(
-            f"labels has {names.size} cluster{'s' * (names.size != 1)} of {n} rows, and "
-            "silhouettes need at least two, with fewer clusters than rows."
+            f"labels has {names.size} cluster{'s' * (names.size != 1)} of {n} rows. Silhouettes "
+            "need at least two clusters, and fewer clusters than rows."
         )
-    # Ten rows of a small cluster, unless there are too many clusters for that.
+    # At least ten rows of a small cluster, unless there are too many clusters.
     at_least = int(np.clip(max_rows // names.size, 1, 10))
     some = sampled_rows(codes, max_rows, check_random_state(random_state), at_least)
-    if some.size == names.size:  # one row a cluster: all silhouettes are 0 by definition
+    if some.size == names.size:  # one row per cluster: all silhouettes are 0 by definition
         values = np.zeros(some.size)
     else:
         values = silhouette_samples(rows[some], codes[some])

@@ -1,4 +1,4 @@
-"""How a clustering changes when rows are left out."""
+"""Stability of a clustering under resampling of the rows."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ __all__ = ["ResamplingStability", "stability"]
 
 @dataclass(frozen=True, repr=False)
 class ResamplingStability:
-    """Agreement of clusterings of parts of the rows with the clustering of all.
+    """Agreement of clusterings of random subsets of the rows with the clustering of all rows.
 
     Attributes
     ----------
     agreement : float
-        Mean adjusted Rand index between the clusters of a part and those of all rows there: 1
-        where leaving rows out changes nothing, about 0 where the clusters are arbitrary.
+        Mean adjusted Rand index between the clusters of a subset and those of all rows on it. It
+        is 1 if leaving rows out changes nothing, and about 0 if the clusters are arbitrary.
     spread : float
-        Standard deviation of it.
+        Standard deviation of the adjusted Rand index.
     agreements : ndarray of shape (n_resamples - n_failed,)
-        Of every part that could be clustered.
+        Adjusted Rand index of each subset that could be clustered.
     confidence : ndarray of shape (n,)
-        Share of the parts with a row in which it stayed with its cluster. NaN for rows that were
-        in none.
+        Fraction of the subsets with a row in which it stayed in its cluster. NaN for rows in no
+        subset.
     labels : ndarray of shape (n,)
         Clusters of all rows.
     n_failed : int
-        Parts that could not be clustered.
+        Number of subsets that could not be clustered.
     """
 
     agreement: float
@@ -52,23 +52,23 @@ class ResamplingStability:
     n_failed: int = 0
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Return a sentence with the agreement and the fraction of unstable rows."""
         words = "hardly change" if self.agreement >= 0.9 else "change somewhat"
         words = words if self.agreement >= 0.6 else "change a lot"
         unsure = float(np.mean(self.confidence[~np.isnan(self.confidence)] < 0.8))
-        failed = f" {self.n_failed} parts could not be clustered." if self.n_failed else ""
+        failed = f" {self.n_failed} subsets could not be clustered." if self.n_failed else ""
         return (
             f"The clusters {words} when rows are left out (adjusted Rand index "
-            f"{self.agreement:.2f} ± {self.spread:.2f}); {100 * unsure:.0f} % of the rows leave "
+            f"{self.agreement:.2f} ± {self.spread:.2f}). {100 * unsure:.0f} % of the rows change "
             f"their cluster in more than one case of five.{failed}"
         )
 
     def __repr__(self) -> str:
-        """Name the agreement; ``print`` says it in words."""
+        """Return the agreement and its spread; ``print`` shows a sentence."""
         return f"ResamplingStability(agreement={self.agreement:.3g}, spread={self.spread:.2g})"
 
     def _repr_html_(self) -> str:
-        """Show the sentence, and the confidence in each cluster, in a notebook."""
+        """Show the sentence and the mean confidence per cluster in a notebook."""
         rows: list[list[str | int]] = []
         for label in np.unique(self.labels):
             inside = self.labels == label
@@ -89,31 +89,32 @@ def stability(
     progress: Callable[[int, int], None] | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> ResamplingStability:
-    """Cluster random parts of the rows, and compare with the clusters of all of them.
+    """Cluster random subsets of the rows, and compare with the clusters of all rows.
 
-    Clusters of a part are matched with those of all rows so that as many rows as possible agree.
-    A stable clustering need not be real: one mode is cut in its middle again and again. See
-    `split_test` for that.
+    Clusters of a subset are matched with those of all rows so that as many rows as possible agree.
+    A stable clustering need not be real: a single mode may be cut in its middle every time. Use
+    `split_test` to test this.
 
     Parameters
     ----------
     X : array of shape (n, d)
-        Rows, dense or CSR. Pairwise matrices are not taken. Of a dask array or DataFrame 20,000
-        rows are drawn at random, and parts are drawn of these.
+        Rows, dense or CSR. Pairwise matrices are not supported. From a dask array or DataFrame,
+        20,000 rows are drawn at random, and subsets are drawn from these.
     estimator : clusterer
         Any clusterer with scikit-learn's interface, or a pipeline that ends in one. Noise (-1)
-        is a cluster like any other.
+        is treated as a cluster.
     n_resamples : int, default=20
-        Number of parts.
+        Number of subsets.
     share : float, default=0.8
-        Share of the rows in a part, drawn without replacement.
+        Fraction of the rows in a subset, drawn without replacement.
     n_jobs : int, optional
-        Python threads, which share the rows; as in `joblib.Parallel`. The result is the same for
-        any number.
+        Number of Python threads, which share the rows, as in `joblib.Parallel`. The result does
+        not depend on it.
     progress : callable, optional
-        Called with (done, wanted) as parts are done.
+        Called with (done, total) after each subset.
     random_state : int, RandomState or None, default=None
-        Seed of the parts, and of the estimator where it has none of its own: one for all fits.
+        Random seed of the subsets, and of the estimator if it has none; all fits use the same
+        seed.
 
     Returns
     -------
@@ -139,8 +140,8 @@ def stability(
     size = round(share * n)
     if not 2 <= size < n:
         raise ValueError(
-            f"share={share} of {n} rows is {size}: a part must have 2 rows at least and not all. "
-            "Use a share such as 0.8, or more rows."
+            f"share={share} of {n} rows is {size}, but a subset must have at least 2 rows and not "
+            "all rows. Use a share such as 0.8, or more rows."
         )
     rng = check_random_state(random_state)
     estimator = seeded(estimator, int(rng.randint(2**31 - 1)))
@@ -161,8 +162,8 @@ def stability(
             progress(done, n_resamples)
     if not agreements:
         raise ValueError(
-            f"none of the {n_resamples} parts of {size} rows could be clustered. Raise share, or "
-            "check the estimator on a part of the rows."
+            f"none of the {n_resamples} subsets of {size} rows could be clustered. Raise share, "
+            "or check the estimator on a subset of the rows."
         )
     return ResamplingStability(
         float(np.mean(agreements)),

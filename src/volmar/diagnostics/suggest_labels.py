@@ -1,4 +1,4 @@
-"""Which rows to label first: border rows on which fits to halves of the rows disagree."""
+"""Suggestion of rows to label: border rows on which fits to halves of the rows disagree."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from volmar.rows import draw_from_collection, is_dask
 
 __all__ = ["LabelSuggestions", "label_suggestions", "suggest_labels"]
 
-# Rows that are fitted, in halves, and how often they are halved.
+# Maximum number of rows that are fitted in halves, and number of random halvings.
 FITTED_ROWS, N_HALVINGS = 2000, 4
-# Rows nearest to the borders that suggestions are chosen from: this share, but no more than so
-# many, nor fewer than so many for each suggestion.
+# Size of the pool of rows nearest to the borders from which suggestions are chosen: a fraction of
+# the rows, up to a maximum number, but at least POOL_EACH rows per suggestion.
 POOL_SHARE, POOL_ROWS, POOL_EACH = 0.25, 2000, 5
-# What a border row without any disagreement counts beside one on which all halves differ.
+# Weight of a border row without disagreement, relative to one on which all halves differ.
 AGREED = 0.01
-# Distance beyond which rows are in another region: this quantile of distances to the pool's mean.
+# Rows are in different regions beyond this quantile of the distances to the mean of the pool.
 REACH = 0.5
 
 
@@ -38,11 +38,11 @@ class LabelSuggestions:
     Attributes
     ----------
     rows : ndarray of int, shape (m,)
-        Their numbers.
+        Indices of the rows.
     clusters, rivals : ndarray of int, shape (m,)
-        The cluster of each, and the one with the next best score.
+        Cluster of each row, and the cluster with the second-best score.
     disagreement : ndarray of shape (m,)
-        Share of the fits to halves of the rows that put it into another cluster.
+        Fraction of the fits to halves of the rows that assign the row to another cluster.
     """
 
     rows: NDArray[np.int64]
@@ -59,33 +59,35 @@ def suggest_labels(
     y: ArrayLike | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> NDArray[np.int64]:
-    """Return the rows whose labels would settle most, the most useful first.
+    """Return the rows whose labels would be most informative, the most useful first.
 
     These are rows near a border between two clusters on which clusterings of random halves of the
-    rows disagree. They are chosen one after the other, each in another region: a row counts the
-    less, the nearer it is to one that was chosen before, or that is labelled already.
+    rows disagree. They are chosen successively in different regions: the weight of a row decreases
+    if it is close to a row that was chosen before or is already labelled.
 
     Parameters
     ----------
     model : clusterer
-        Fitted, of volmar or any other with `predict`; more than one cluster.
+        Fitted clusterer with `predict` and more than one cluster, of volmar or any other library.
     X : array of shape (n_samples, n_features)
-        Rows as `predict` takes them. Of a dask collection 20,000 rows are drawn at random.
+        Rows, in the form that `predict` expects. From a dask collection, 20,000 rows are drawn at
+        random.
     n : int, default=10
-        Number of rows.
+        Number of rows to suggest.
     y : array of shape (n_samples,), optional
-        Known labels, -1 where there is none. Rows with a label are not suggested again.
+        Known labels, -1 for unlabelled rows. Labelled rows are not suggested.
     random_state : int, RandomState or None, default=None
-        Seed of the halves, and of the fits where the model has no seed of its own.
+        Random seed of the halves, and of the fits if the model has none.
 
     Returns
     -------
     ndarray of int, shape (n,)
-        Numbers of rows; fewer where X has fewer distinct rows without a label.
+        Row indices. There are fewer than n if X has fewer distinct unlabelled rows.
 
     Notes
     -----
-    Eight halves of at most 2,000 rows are clustered; everything else is linear in the rows.
+    Eight halves of at most 2,000 rows are clustered. All other steps take time linear in the
+    number of rows.
 
     Examples
     --------
@@ -100,7 +102,9 @@ def suggest_labels(
     check_count("n", n)
     if isinstance(model, type) or not hasattr(model, "predict"):
         name = model.__name__ if isinstance(model, type) else type(model).__name__
-        raise TypeError(f"model must be a fitted clusterer with predict, got {name}.")
+        raise TypeError(
+            f"model must be a fitted clusterer with predict, got {name}. Pass a fitted instance."
+        )
     check_is_fitted(model)
     refuse_pairwise(model)
     rng = check_random_state(random_state)
@@ -126,32 +130,36 @@ def label_suggestions(
     fit_rows: Any = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> LabelSuggestions:
-    """Return what `suggest_labels` does, with clusters and rivals.
+    """Suggest rows to label as `suggest_labels`, with their clusters and rivals.
 
     Parameters
     ----------
     X : array of shape (n_samples, n_features)
         Rows, dense or CSR.
     labels : ndarray of int, shape (n_samples,)
-        Their clusters; -1 is none.
+        Cluster of each row; -1 for none.
     scores : array of shape (n_samples,) or (n_samples, n_clusters), or None
-        Their scores; None for distances to the means of the clusters.
+        Scores of the rows. If None, distances to the cluster means are used.
     clusterer : clusterer
-        What halves of the rows are clustered by; it need not be fitted.
+        Clusterer for halves of the rows; it need not be fitted.
     n : int
         Number of suggestions.
     y : array of shape (n_samples,), optional
-        Known labels, -1 where there is none.
+        Known labels, -1 for unlabelled rows.
     fit_rows : array of shape (n_samples, n_features), optional
-        Rows that the clusterer is fitted to, where they are not `X` itself.
+        Rows to which the clusterer is fitted. If None, `X`.
     random_state : int, RandomState or None, default=None
-        Seed.
+        Random seed of the halves and the fits.
+
+    Returns
+    -------
+    LabelSuggestions
     """
     clusters = np.unique(labels[labels >= 0])
     if clusters.size < 2:
         raise ValueError(
-            f"the model has {clusters.size} cluster in these rows: there is no border on which a "
-            "label could settle anything. Use a model with more clusters."
+            f"the model has {clusters.size} cluster in these rows, so that there is no border "
+            "between clusters. Use a model with more clusters."
         )
     known = _known(y, X.shape[0])
     rng = check_random_state(random_state)
@@ -180,14 +188,14 @@ def _known(y: ArrayLike | None, n: int) -> NDArray[np.bool_]:
     given = np.asarray(y)
     if given.shape != (n,):
         raise ValueError(
-            f"y must have one entry for each row, shape ({n},), with -1 where the label is not "
-            f"known, got shape {given.shape}."
+            f"y must have one entry per row, shape ({n},), with -1 for unlabelled rows, got shape "
+            f"{given.shape}."
         )
     return np.asarray(given != -1, dtype=bool)
 
 
 def _margins(X: Any, labels: NDArray, scores: Any) -> tuple[NDArray[np.float64], NDArray]:
-    """Return how far rows are from the border, 1 in the median of a pair, and their rivals."""
+    """Return distances of rows to the border, with median 1 for each pair, and their rivals."""
     clusters, codes = np.unique(labels, return_inverse=True)
     if scores is None:
         matrix, names = -_distances_to_means(X, codes, clusters.size), clusters
@@ -243,7 +251,7 @@ def _scales(X: Any) -> NDArray[np.float64]:
 def _votes(
     X: Any, fit_rows: Any, labels: NDArray, pool: NDArray, clusterer: Any, rng: Any
 ) -> NDArray[np.int64]:
-    """Return clusters of the pool by fits to halves of the rows, a line for each fit."""
+    """Return the clusters of the pool by fits to halves of the rows, one row per fit."""
     n, k = X.shape[0], np.unique(labels[labels >= 0]).size
     sample = np.sort(rng.choice(n, min(n, FITTED_ROWS), replace=False))
     made = seeded(clusterer, int(rng.randint(2**31 - 1)))
@@ -256,7 +264,7 @@ def _votes(
         order = rng.permutation(sample)
         for half in (order[: len(order) // 2], order[len(order) // 2 :]):
             with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")  # the model's own fit has warned
+                warnings.simplefilter("ignore")  # the fit of the model has warned already
                 try:
                     fitted = seeded(made, 0).fit(fit_rows[np.sort(half)])
                     found = np.asarray(fitted.predict(X[both]))
@@ -265,20 +273,20 @@ def _votes(
             found = np.unique(found, return_inverse=True)[1].ravel()
             votes.append(matched_labels(own, found)[len(sample) :])
     places = np.array(votes, dtype=np.int64).reshape(-1, len(pool))
-    # A cluster of a half that none of the model's was left for is another one.
+    # Clusters of a half without a counterpart in the model get new numbers.
     names = np.append(clusters, np.arange(1, places.max(initial=0) + 2) + clusters[-1])
     return names[places]
 
 
 def _split(votes: NDArray) -> NDArray[np.float64]:
-    """Return the share of votes that are not for the cluster with the most, for each column."""
+    """Return the fraction of votes against the most frequent cluster, for each column."""
     names = np.unique(votes)
     counts = np.array([(votes == name).sum(axis=0) for name in names])
     return 1.0 - counts.max(axis=0) / len(votes)
 
 
 def _coordinates(X: Any, pool: NDArray, known: NDArray, rng: Any) -> tuple[NDArray, NDArray]:
-    """Return the pool, and at most as many labelled rows, in standardised columns."""
+    """Return the pool, and at most the same number of labelled rows, in standardised columns."""
     if known.size > pool.size:
         known = np.sort(rng.choice(known, pool.size, replace=False))
     scale = _scales(X)
@@ -295,7 +303,7 @@ def _coordinates(X: Any, pool: NDArray, known: NDArray, rng: Any) -> tuple[NDArr
 
 
 def _spread_out(points: tuple[NDArray, NDArray], useful: NDArray, n: int) -> NDArray[np.intp]:
-    """Choose useful rows one after the other, each far from those before (and the known ones)."""
+    """Choose useful rows successively, each far from those before and from labelled rows."""
     pool, known = points
     if not len(pool):
         return np.empty(0, dtype=np.intp)

@@ -1,4 +1,4 @@
-"""Maximum volume clustering: the orthant of the labels takes in much of an ellipsoid's volume."""
+"""Maximum volume clustering, which looks for labels whose orthant covers much of an ellipsoid."""
 
 from typing import TYPE_CHECKING
 

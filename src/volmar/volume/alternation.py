@@ -13,8 +13,8 @@ from volmar.volume.refinement import Allowed
 from volmar.volume.sqp import SoftResponses
 
 MAX_NEWTON = 100
-# Where the bracket of eta is this narrow (relative) and the norm is still short, the rest of the
-# norm lies along the eigenvector at the end of the bracket (More and Sorensen's hard case).
+# If the bracket of eta is narrower than this (relative) and the norm of h is still too small, the
+# rest of h lies along the eigenvector at the end of the bracket (More and Sorensen's hard case).
 NARROW = 1e-10
 
 
@@ -29,7 +29,7 @@ class Minimiser:
 
 @dataclass(frozen=True)
 class _SecularPoint:
-    """h(eta) on the plane 1'h = total (or anywhere, where total is None), its slope in eta."""
+    """h(eta) with its derivative, on the plane 1'h = total (no plane if total is None)."""
 
     h: NDArray
     slope: NDArray
@@ -43,11 +43,11 @@ class _Secular:
 
     With :math:`A = \gamma Q - \eta I` the optimality conditions are :math:`A h = y - \kappa 1`.
     On the plane, h = (total/n) 1 + g with g orthogonal to 1 and :math:`|g|^2 = r^2 = 1 -
-    total^2/n`; without it g = h and r = 1. As a function of eta below the first pole, 1/|g| is
-    concave and falls (to zero at the pole, outside the hard case), so that Newton's method on
-    1/|g| = 1/r converges monotonically from the side of the pole; from the other side one step
-    crosses the root, and halving brings it back where it crosses the pole too. The search starts
-    at `highest` or below.
+    total^2/n`. Without the plane, g = h and r = 1. As a function of eta below the first pole,
+    1/|g| is concave and decreasing (to zero at the pole, outside the hard case). Newton's method
+    on 1/|g| = 1/r therefore converges monotonically from the side of the pole. From the other
+    side, one step crosses the root, and bisection brings it back if it crosses the pole as well.
+    The search starts at `highest` or below.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class _Secular:
         for _ in range(MAX_NEWTON):
             try:
                 point = self._at(eta)
-            except (np.linalg.LinAlgError, ZeroDivisionError):  # on a pole, or a removable one
+            except (np.linalg.LinAlgError, ZeroDivisionError):  # a pole, possibly removable
                 eta -= NARROW * width
                 if eta <= low:
                     break
@@ -111,7 +111,8 @@ class _Secular:
             return self._below()
         quotient = float(y @ self.problem.operator.matvec(y)) / square
         guess = self.problem.reg * quotient - np.sqrt(square) / self.radius
-        # By Jensen h is too long here, which is the side Newton likes; but only below the pole.
+        # By Jensen's inequality h is too long here, from where Newton's method converges
+        # monotonically, provided that the guess is below the pole.
         ceiling = self.problem.reg * float(self.eigenvalues[0])
         return guess if guess < ceiling else max(self._below(), ceiling - 1.0)
 
@@ -133,7 +134,7 @@ class _Secular:
         return _SecularPoint(h, slope, kappa, n_negative == int(mass < 0), length)
 
     def _finished(self, point: _SecularPoint, eta: float) -> Minimiser:
-        """Correct the rest of the norm, without leaving the plane."""
+        """Rescale h to norm 1 without leaving the plane."""
         center = 0.0 if self.total is None else self.total / self.problem.n
         g = point.h if self.total is None else point.h - point.h.mean()
         h = center + g * (self.radius / np.linalg.norm(g))
@@ -156,8 +157,8 @@ class _Secular:
         if self.total is not None:
             vector = vector - vector.mean()
             vector = vector / np.linalg.norm(vector)
-        # |g + t v| = r has two roots, of the same objective in the exact hard case only: where
-        # rounding has led here, the larger one would reflect g.
+        # |g + t v| = r has two roots. Their objectives agree in the exact hard case only: if
+        # rounding has led here, the larger root would reflect g.
         inner = float(g @ vector)
         rest = max(inner**2 + self.radius**2 - float(g @ g), 0.0)
         t = -inner + np.copysign(np.sqrt(rest), inner)
@@ -169,12 +170,12 @@ def minimise_given_labels(
 ) -> Minimiser:
     """Minimise ``-2 y'h + reg h'Qh`` over the unit sphere with ``|1'h| <= balance``.
 
-    The side of the balance constraint that the labels lean to is tried first. Where its eta is
-    below the spectrum of reg Q and its kappa has the right sign, the Lagrangian is convex and
-    this is the minimum; it always is for a small reg. Otherwise the best of both sides and of
-    the sphere's own minimum is taken. (Where that violates the balance, a second, local minimum
-    of the sphere may lie inside and be lower still: seen in one of a thousand problems of three
-    rows.)
+    The side of the balance constraint with the sign of the labels' sum is tried first. If its eta
+    is below the spectrum of reg Q and its kappa has the right sign, the Lagrangian is convex and
+    this is the global minimum, which is always the case for a small reg. Otherwise the function
+    returns the best of both sides and of the minimum on the whole sphere. (If the latter violates
+    the balance constraint, a second, local minimum on the sphere may satisfy it and be lower
+    still. This occurred in one of a thousand problems with three rows.)
     """
     leaning = float(y.sum()) or 1.0
     side = float(np.copysign(problem.balance, leaning))
@@ -205,15 +206,15 @@ def alternate(
 ) -> SoftResponses:
     r"""Minimise in turn over h for given y and over y = sign(h) for given h.
 
-    The objective falls until the labels stay the same, where h is a stationary point; a rise ends
-    the run. While :math:`\gamma \|Q\|_\infty < (1 - |\kappa|) |\eta| / 2` every labelling stays
-    (it is a strict local minimum, which is why a small reg says nothing about labels); for large
-    reg h turns to the eigenvectors of Q (JMLR section 4). `eigenvalues` are at least the three
-    smallest of Q; `field` of the result is h itself.
+    The objective decreases until the labels no longer change; h is then a stationary point. An
+    increase ends the run. While :math:`\gamma \|Q\|_\infty < (1 - |\kappa|) |\eta| / 2`, no
+    labelling changes: each is a strict local minimum, and a small reg has no influence on the
+    labels. For large reg, h approaches the eigenvectors of Q (JMLR section 4). `eigenvalues`
+    holds at least the three smallest eigenvalues of Q. The `field` of the result is h itself.
 
-    Where not all labels are `allowed`, y is the allowed one with the largest y'h. The objective is
-    then :math:`-2y'h + \gamma h'Qh`, which falls for the same reason,
-    and the residuals are those of h for the last y.
+    If `allowed` restricts the labels, y is the allowed labelling with the largest y'h. The
+    objective is then :math:`-2y'h + \gamma h'Qh`, which decreases for the same reason, and the
+    residuals are those of h for the last y.
     """
     solved = problem
     history: list[float] = []

@@ -1,4 +1,4 @@
-"""Approximate volume regularisation: soft responses of all rows from the labels of a few."""
+"""Approximate volume regularisation: soft responses of all rows from a few labelled rows."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from volmar.solvers.result import Certificate
 from volmar.volume.alternation import _Secular
 from volmar.volume.problem import VolumeProblem
 
-# Labels count as orthogonal to the lowest eigenvectors below this share of their norm; below the
-# next, which side of them they lean to is rounding. Eigenvalues count as the lowest within a share
-# of the operator's norm.
+# Labels count as orthogonal to the lowest eigenvectors if their projection is below this fraction
+# of their norm.
 ORTHOGONAL = 1e-8
+# Below this fraction of their norm, the sign of the projection is rounding error.
 ROUNDING = 1e-13
+# Eigenvalues within this fraction of the operator's norm of the lowest count as equal to it.
 SAME = 1e-9
-# Lowest eigenvectors beyond these are left to the search for the multiplier.
+# Maximum number of lowest eigenvectors that are computed to detect the degenerate case.
 MAX_PAIRS = 64
-# The pseudo-inverse is applied by solves this share of the spectral gap away from the pole; each
-# correction takes the error down by that factor.
+# The pseudo-inverse is applied by linear solves at a distance from the pole of this fraction of
+# the spectral gap. Each correction reduces the error by that factor.
 OFF_POLE = 1e-3
 CORRECTIONS = 4
 
-# Minimiser on the unit sphere, its multiplier there, and how it was found.
+# Minimiser on the unit sphere, its multiplier there, and the status.
 _Found = tuple[NDArray, float, Status]
 
 
@@ -41,9 +42,10 @@ class AVRProblem:
     .. math:: \min_h \; -\frac{1}{m} h'y + \gamma \, h'Qh \quad \text{s.t.} \quad \|h\|_2 = t
 
     y is +1 and -1 on the m labelled rows and 0 on the others. With :math:`h = t u` this is
-    :math:`\min -2y'u + \rho \, u'Qu` over the unit sphere, :math:`\rho = 2 m t \gamma`: scale and
-    regulariser enter the direction of h, and with it the classes, through their product alone. A
-    multiple of the identity in Q changes the objective by a constant and h not at all.
+    :math:`\min -2y'u + \rho \, u'Qu` over the unit sphere, :math:`\rho = 2 m t \gamma`. The
+    direction of h, and therefore the classes, depend on scale and regulariser only through their
+    product. Adding a multiple of the identity to Q changes the objective by a constant and leaves
+    h unchanged.
 
     Attributes
     ----------
@@ -73,16 +75,16 @@ class AVRProblem:
         return 2 * self.n_labelled * self.scale * self.reg
 
     def objective(self, h: NDArray) -> float:
-        """Objective of the soft responses h, which are taken as they are."""
+        """Return the objective of the soft responses h, without rescaling them."""
         smoothness = self.reg * float(h @ self.operator.matvec(h))
         return smoothness - float(h @ self.y) / self.n_labelled
 
     def certificate(self, h: NDArray, lowest: float | None = None) -> Certificate:
-        r"""Compute the residuals of h from Q itself, and bound its distance to the minimum.
+        r"""Recompute the residuals of h from Q, and bound its distance to the minimum.
 
         "stationarity" is the norm of ``reg Q h - eta h - y / 2m``, half the gradient of the
-        Lagrangian at the least-squares multiplier, over the larger norm of its first and third
-        term; "norm" how far the norm of h is from the scale, relative to it.
+        Lagrangian at the least-squares multiplier, divided by the larger norm of its first and
+        third term. "norm" is the relative difference of the norm of h and the scale.
 
         On the sphere the Lagrangian has no duality gap. With the residual
         :math:`r = y / 2m - (\gamma Q - \eta I) h`, which is orthogonal to h for the least-squares
@@ -90,14 +92,14 @@ class AVRProblem:
         :math:`\eta - \delta` shows that h is within
         :math:`(|r|^2 + \delta^2 t^2) / (g + \delta)` of the minimum; the best :math:`\delta`
         gives :math:`2 t^2 (\sqrt{g^2 + |r|^2 / t^2} - g)`. At a stationary point that is not the
-        minimum g is negative, and the gap says so.
+        minimum, g is negative and the gap is large.
 
         Parameters
         ----------
         h : ndarray of shape (n,)
             Soft responses.
         lowest : float, optional
-            A lower bound of the eigenvalues of Q; computed if not given.
+            A lower bound of the eigenvalues of Q. If None, it is computed.
         """
         if lowest is None:
             lowest = _lower_bound(self.operator, self.operator.smallest_eigenpairs(1))
@@ -110,7 +112,7 @@ class AVRProblem:
         length = float(np.sqrt(square))
         margin = self.reg * lowest - eta
         root = float(np.hypot(margin, residual / length))
-        # Where the margin is positive, root - margin would cancel.
+        # With a positive margin, root - margin would suffer from cancellation.
         slack = residual**2 / (square * (root + margin)) if margin > 0 else root - margin
         return Certificate(
             float(h @ image) - 2 * float(h @ linear),
@@ -119,19 +121,19 @@ class AVRProblem:
         )
 
     def error(self, h: NDArray, eta: float, lowest: float) -> float:
-        r"""Bound how far responses are from exact ones, of a scale that differs by rounding.
+        r"""Bound the error of the responses, up to a rounding difference of the scale.
 
-        With :math:`A = \gamma Q - \eta I` the vector :math:`A^{-1} y / 2m` is the minimum for the
-        scale that is its norm. It differs from c h by at most
-        :math:`|y / 2m - c A h| / (\gamma \lambda_1 - \eta)`, whatever c is, and a factor changes
-        no sign. Infinite where eta is not below the pole.
+        With :math:`A = \gamma Q - \eta I`, the vector :math:`A^{-1} y / 2m` is the minimum for the
+        scale equal to its norm. For every c it differs from c h by at most
+        :math:`|y / 2m - c A h| / (\gamma \lambda_1 - \eta)`, and a positive factor changes no
+        sign. The bound is infinite if eta is not below the pole.
 
         Parameters
         ----------
         h : ndarray of shape (n,)
             Soft responses.
         eta : float
-            The multiplier that they were computed with.
+            Multiplier with which h was computed.
         lowest : float
             A lower bound of the eigenvalues of Q.
         """
@@ -149,17 +151,17 @@ class AVRProblem:
 
 @dataclass(frozen=True, repr=False)
 class AVRResult(Result):
-    """Soft responses with their multipliers; a column a class where there are more than two.
+    """Soft responses with their multipliers; one column per class for more than two classes.
 
     Attributes
     ----------
     h : ndarray of shape (n,) or (n, k)
         Soft responses; every column has the norm `scale`.
     multipliers : ndarray of shape (1,) or (k,)
-        eta of each column, JMLR's smallest root of eq. 26.
+        eta of each column, the smallest root of JMLR eq. 26.
     errors : ndarray of shape (1,) or (k,)
-        How far the responses of each column may be from exact ones (see `AVRProblem.error`); NaN
-        where the status is not CONVERGED.
+        Bound on the error of the responses of each column (see `AVRProblem.error`). NaN if the
+        status is not CONVERGED.
     """
 
     _solution = ("h",)
@@ -170,10 +172,10 @@ class AVRResult(Result):
 
     @property
     def undecided(self) -> NDArray[np.bool_]:
-        """Rows whose class the computed responses do not tell: they are within `errors` of a tie.
+        """Mask of the rows whose class is not determined: they are within `errors` of a tie.
 
-        Those are rows half-way between labels, and rows that no label reaches: in another
-        component of the graph, or so far away that rounding is larger than what arrives.
+        Such rows lie half-way between labels, in a component of the graph without labels, or so
+        far from all labels that their response is below the rounding error.
         """
         if self.h.ndim == 1:
             return ~(np.abs(self.h) > self.errors[0])
@@ -191,14 +193,16 @@ def solve_avr(problem: AVRProblem, *, tol: float = 1e-8) -> AVRResult:
     .. math:: (\gamma Q - \eta I) h = \frac{y}{2m}, \qquad
               \frac{1}{4 m^2} \sum_i \frac{(v_i'y)^2}{(\gamma\lambda_i - \eta)^2} = t^2,
 
-    and the global minimum is the one with :math:`\eta \le \gamma\lambda_1`, where
-    :math:`\gamma Q - \eta I` is positive semidefinite. The sum grows from 0 to infinity on the way
-    to that pole, so that the root there is unique and the smallest of all, unless y is orthogonal
-    to every eigenvector of :math:`\lambda_1`. The sum then stays finite at the pole; where it is
-    below :math:`t^2` there, all roots of eq. 26 are beyond and none is the minimum, which is at
-    :math:`\eta = \gamma\lambda_1` and has the rest of the norm along such an eigenvector, in
-    either direction. The status is then DEGENERATE. It is MAX_ITER where the search for the
-    multiplier has ended too early, so that the residual is above the root of `tol`.
+    and the global minimum is the one with :math:`\eta \le \gamma\lambda_1`, for which
+    :math:`\gamma Q - \eta I` is positive semidefinite. As eta increases to that pole, the sum
+    grows from 0 to infinity. The root below the pole is therefore unique and the smallest of all,
+    unless y is orthogonal to every eigenvector of :math:`\lambda_1`. In that case the sum stays
+    finite at the pole. If it is below :math:`t^2` there, all roots of eq. 26 lie beyond the pole
+    and none is the minimum. The minimum then has :math:`\eta = \gamma\lambda_1`, with the rest of
+    its norm along such an eigenvector in either direction, and the status is DEGENERATE.
+
+    The status is MAX_ITER if the search for the multiplier ended too early and the residual is
+    above the square root of `tol`.
     """
     pairs = _lowest_pairs(problem)
     lowest = _lower_bound(problem.operator, pairs)
@@ -224,14 +228,15 @@ def solve_avr(problem: AVRProblem, *, tol: float = 1e-8) -> AVRResult:
 
 
 def _lower_bound(operator: SPDOperator, pairs: EigenPairs) -> float:
-    """Bound the eigenvalues: within their residual of true ones; a Laplacian's bound is exact."""
+    """Return a lower bound of the eigenvalues: the first less its residual, or a known bound."""
     return max(float(pairs.values[0] - pairs.residuals[0]), operator.bounds[0])
 
 
 def _lowest_pairs(problem: AVRProblem) -> EigenPairs:
-    """Return the lowest eigenpair; where y is orthogonal to it, all of its eigenvalue and a next.
+    """Return the lowest eigenpair, or more of them if y is orthogonal to it.
 
-    One is enough in the ordinary case, and for a Laplacian it is known.
+    In that case all eigenvectors of the lowest eigenvalue and at least one more are returned, at
+    most `MAX_PAIRS`. One pair is enough in the ordinary case, and for a Laplacian it is known.
     """
     operator, k = problem.operator, 1
     while True:
@@ -249,15 +254,16 @@ def _is_orthogonal(y: NDArray, vectors: NDArray) -> bool:
 
 
 def _at_the_pole(problem: AVRProblem, pairs: EigenPairs) -> _Found | float:
-    r"""Minimiser on the unit sphere if its multiplier is that of the pole.
+    r"""Return the minimiser on the unit sphere if its multiplier is at the pole.
 
-    It is :math:`x + \sqrt{1 - |x|^2} \, v` with :math:`x = (\rho Q - \rho\lambda_1 I)^+ y` and v
-    the lowest eigenvector on the side that y leans to, as long as y is as good as orthogonal to
-    all of them and x is not longer than 1. Where y leans to neither side, both are minima.
+    If y is numerically orthogonal to all lowest eigenvectors V and x is not longer than 1, the
+    minimiser is :math:`x + \sqrt{1 - |x|^2} \, v` with
+    :math:`x = (\rho Q - \rho\lambda_1 I)^+ y` and v along the projection of y on V. If that
+    projection is zero up to rounding, both signs of v give a minimum.
 
-    Otherwise returns a distance from the pole at which h is still too long:
-    :math:`|V'y|`, since the part of h along V alone has the norm 1 there, or, with
-    :math:`\Delta = \lambda_2 - \lambda_1`, :math:`(|x| - 1) \rho\Delta`, since
+    Otherwise the function returns a distance from the pole at which h is still too long. It is
+    :math:`|V'y|`, because the part of h along V alone has norm 1 there, or
+    :math:`(|x| - 1) \rho\Delta` with :math:`\Delta = \lambda_2 - \lambda_1`, because
     :math:`|h| \ge |x| \rho\Delta / (\rho\Delta + \mu)` at a distance :math:`\mu`.
     """
     low = pairs.values - pairs.values[0] <= SAME * max(map(abs, problem.operator.bounds))
@@ -284,14 +290,14 @@ def _at_the_pole(problem: AVRProblem, pairs: EigenPairs) -> _Found | float:
 
 
 def _below_the_pole(problem: AVRProblem, pairs: EigenPairs, distance: float, tol: float) -> _Found:
-    """Minimiser on the unit sphere where the multiplier is at least this far from the pole."""
+    """Return the minimiser on the unit sphere, at least `distance` below the pole."""
     unit = VolumeProblem(problem.operator, problem.strength, balance=np.inf)
-    # The closed-form start is at the pole itself where strength = |y| and no two labelled rows are
-    # neighbours: the diagonal of a normalised Laplacian is 1.
+    # The closed-form start is at the pole itself if strength = |y| and no two labelled rows are
+    # neighbours, because the diagonal of a normalised Laplacian is 1.
     highest = problem.strength * float(pairs.values[0]) - distance
     best = _Secular(unit, problem.y, None, pairs.values, highest).solve(tol)
-    # Far from the labels responses are small, and their signs must not be those of the error of
-    # an iterative solve: one more, for what the equation lacks.
+    # Far from the labels, responses are small, and their signs could be those of the error of an
+    # iterative solve. One step of iterative refinement corrects them.
     rho, u = problem.strength, best.h
     rest = problem.y - rho * problem.operator.matvec(u) + best.eta * u
     u = u + problem.operator.solve(-best.eta / rho, rest).x / rho
@@ -301,10 +307,10 @@ def _below_the_pole(problem: AVRProblem, pairs: EigenPairs, distance: float, tol
 def solve_one_against_rest(
     operator: SPDOperator, Y: NDArray, reg: float, scale: float, *, tol: float = 1e-8
 ) -> AVRResult:
-    """Solve the problem of every column of labels Y (+1, -1 or 0) with the same Q.
+    """Solve one problem per column of the labels Y (+1, -1 or 0) with the same Q.
 
-    `objective` and `gap` are sums, `residuals` the largest over the classes; the status is that of
-    the first that has not converged.
+    `objective` and `gap` are sums over the classes, `residuals` are maxima. The status is that of
+    the first class that has not converged.
     """
     found = [solve_avr(AVRProblem(operator, y, reg, scale), tol=tol) for y in Y.T]
     objective = sum(one.objective for one in found)

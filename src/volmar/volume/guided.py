@@ -1,4 +1,4 @@
-"""Soft-label maximum volume clustering with labels of some rows, links between rows, sizes."""
+"""Soft-label maximum volume clustering with known labels, links between rows and size limits."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ JOINT = (VolumeResult, MultiwayVolumeResult)
 
 
 def seed_weights(seeds: NDArray) -> NDArray:
-    """Return weights of rows, 1 but for seeds, which count as much as all rows together.
+    """Return row weights: 1 for ordinary rows, and a total of n for the seeds.
 
-    Classes count alike, however many seeds they have, as they do in `spread_labels`. A seed never
-    counts less than another row.
+    As in `spread_labels`, all classes have the same total weight, regardless of their number of
+    seeds. The weight of a seed is at least 1.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def seed_weights(seeds: NDArray) -> NDArray:
 
 
 def _is_same_start(free: NDArray, start: NDArray, guide: Guide) -> bool:
-    """Whether a start is the clusters of a fit without a guide, under any names."""
+    """Return whether a start equals the clusters of the unguided fit, up to renumbering."""
     shared = np.zeros((int(free.max()) + 1, guide.k))
     unknown = guide.seeds < 0
     np.add.at(shared, (free[unknown], start[unknown]), 1)
@@ -53,11 +53,11 @@ def _is_same_start(free: NDArray, start: NDArray, guide: Guide) -> bool:
 
 
 class GuidedVolume(GuidedUnweightedMixin):
-    """What `SoftLabelMVC` does under a guide; it stands before `Clusterer`."""
+    """Guided fits of `SoftLabelMVC`; must precede `Clusterer` in the list of base classes."""
 
-    #: Problem of a fit to the same rows, without a guide.
+    #: Problem of the unguided fit to the same rows.
     _known: TwoWayProblem | MultiwayProblem | None = None
-    #: Whether the start is not that of a fit without a guide.
+    #: Whether the start differs from that of the unguided fit.
     _starts_elsewhere = False
 
     _fitted: Any
@@ -70,8 +70,8 @@ class GuidedVolume(GuidedUnweightedMixin):
     def _fit_guided(self, *args: Any, **kwargs: Any) -> bool:
         if self.mode != "default":
             raise ValueError(
-                f"mode={self.mode!r} is the paper's algorithm, which takes no labels of rows (y), "
-                "links or sizes. Use mode='default', or leave them out."
+                f"mode={self.mode!r} is the paper's algorithm, which takes no known labels (y), "
+                "links or size limits. Use mode='default', or leave them out."
             )
         return super()._fit_guided(*args, **kwargs)
 
@@ -81,7 +81,7 @@ class GuidedVolume(GuidedUnweightedMixin):
         return X if self._is_pairwise() else None  # type: ignore[attr-defined]
 
     def _reuse(self, free: Any) -> None:
-        """Take the graph and the eigenpairs, and see whether the start is another."""
+        """Reuse graph and eigenpairs of the unguided fit, and check whether the start differs."""
         known, k = getattr(free, "_fitted", None), self.n_clusters
         kind = TwoWayProblem if k == 2 else MultiwayProblem
         if isinstance(known, kind) and getattr(known, "n_clusters", 2) == k:
@@ -98,7 +98,7 @@ class GuidedVolume(GuidedUnweightedMixin):
         return replace(known, init=given_start(self.init, n, two_sided=True))
 
     def _allowed(self) -> Allowed | None:
-        """Return the labels that the guide allows; None without one."""
+        """Return the labellings that the guide allows; None without a guide."""
         guide = self._guide
         if guide is None:
             return None
@@ -111,7 +111,7 @@ class GuidedVolume(GuidedUnweightedMixin):
     def _problem_of_labels(
         self, problem: TwoWayProblem | MultiwayProblem, labels: NDArray
     ) -> TwoWayProblem | MultiwayProblem:
-        """Return the problem that was solved: of two clusters under a guide for given labels."""
+        """Return the solved problem. For two guided clusters, it has the labels as `sides`."""
         if self._guide is None or isinstance(problem, MultiwayProblem):
             return problem
         return replace(problem, problem=replace(problem.problem, sides=2.0 * labels - 1.0))

@@ -31,7 +31,7 @@ from volmar.volume.hard_label_problem import HardLabelProblem
 
 MATRICES = ("similarity",)
 RELAXATIONS = ("sdp", "label_generation")
-# The share of the largest weight that is sure to leave eta negative.
+# The default reg is at most this fraction of the largest value that guarantees eta <= 0.
 SAFETY = 0.9
 
 
@@ -40,7 +40,7 @@ class HardLabelResult(RoundedResult):
 
 
 class HardLabelInputs(NamedTuple):
-    """The problem of a fit with its weight, and what new rows are compared by."""
+    """The problem and the weight `reg` of a fit, with the graph that places new rows."""
 
     graph: Graph
     problem: HardLabelProblem
@@ -50,105 +50,109 @@ class HardLabelInputs(NamedTuple):
 class HardLabelMVC(RelaxationMixin, Clusterer):
     r"""Hard-label maximum volume clustering (Niu, Dai, Shang and Sugiyama 2011, 2013).
 
-    Relaxes labels y to a correlation matrix M in the place of yy' and solves (JMLR eq. 13, in
-    saddle form)
+    Replaces yy' for labels y by a correlation matrix M and solves (JMLR eq. 13, in saddle form)
 
     .. math:: \min_{M, \eta} \; \max_{0 \le \alpha \le C} \; 2 \cdot 1'\alpha
               - \alpha'(\gamma Q \circ M - \eta I)\alpha - \eta
               \quad \text{s.t.} \quad M \succeq 0, \; M_{ii} = 1, \; 1'M1 \le n b
 
-    with :math:`Q = W + I/n`, to a certified gap. Labels are the signs of the leading eigenvector
-    of the centred M.
+    with :math:`Q = W + I/n`, to a certified duality gap. Labels are the signs of the leading
+    eigenvector of the centred M.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. More than 2 are found by splitting again: the part whose split
-        separates best is split next (see `tree_`). "auto": only where held-out rows confirm the
-        split, by their distances to its border (see `volmar.evidence.split_test`).
+        Number of clusters. If larger than 2, the rows are split recursively: the cluster whose
+        split separates best is split next (see `tree_`). If "auto", a split is made only if
+        held-out rows confirm it by their distances to its border (see
+        `volmar.evidence.split_test`).
     affinity : str, callable or Similarity, default="gaussian"
-        How similar rows are, as in `SoftLabelMVC`. The Gaussian's are positive semi-definite;
-        what others (k-NN graphs, mostly) lack to be so is added to their diagonal, which changes
-        neither M nor labels. Named ones come with :math:`W_{ii} = 1`, but for k-NN graphs.
+        Similarity of rows, as in `SoftLabelMVC`. The Gaussian similarity is positive
+        semi-definite. For others (mostly k-NN graphs), a multiple of the identity is added to make
+        them so, which changes neither M nor the labels. Affinities given by name have
+        :math:`W_{ii} = 1`, except k-NN graphs.
     sigma : float or str, optional
-        Width of the Gaussian similarity; "mean/10" if not given, as in the paper.
+        Width of the Gaussian similarity. If None, "mean/10" as in the paper.
     n_neighbors : int, optional
-        Neighbours of the affinities that have them; if not given, log2(n) + 3 for
+        Number of neighbours, for affinities that use neighbours. If None, log2(n) + 3 for
         "density_scaling" and 7 for the others.
     reg : float, optional
-        :math:`\gamma`. Where it is so large that eta would not be negative, the relaxation says
-        little of clusters: `fit` refuses it, or, with ``mode="paper"``, solves it and warns. If
-        None, 1, or where that might be too large (rows in tight groups) 0.9 of what is sure
-        not to be, :math:`\sqrt n` over the largest eigenvalue of Q. With ``mode="paper"`` always
-        1, of the paper's candidates 0.001, 1 and 1000 (JMLR section 8.2) the one in the middle.
+        :math:`\gamma`. If it is so large that eta would not be negative, the relaxation carries
+        little information about clusters: `fit` raises an error, or with ``mode="paper"`` solves
+        the problem and warns. If None, 1; if 1 might be too large (rows in tight groups), 0.9 of a
+        value that never is, :math:`\sqrt n` divided by the largest eigenvalue of Q. With
+        ``mode="paper"``, None always means 1, the middle one of the paper's candidates 0.001, 1
+        and 1000 (JMLR section 8.2).
     Q : "similarity", matrix, SPDOperator or callable, default="similarity"
         The matrix of pairwise information. "similarity" is :math:`W + I/n`. A symmetric positive
         definite matrix of the training rows, such as a kernel matrix (AISTATS Theorem 2), or a
         function of W that returns one, is used as given; entries may be negative. New rows are
-        compared by `affinity` in any case.
+        always compared by `affinity`.
     relaxation : {"sdp", "label_generation"}, default="sdp"
-        What takes the place of the labellings yy'. "sdp": all correlation matrices, eq. 13.
-        "label_generation": mixtures :math:`\sum_t \mu_t y_t y_t'` of labellings within the
-        balance, which JMLR section 9 proposes and leaves open; labellings are generated as they
-        are needed, as in `LGMMC`. No convex relaxation of the labels alone is tighter. The gap is
-        certified by the bound of eq. 13 (for up to 16 rows by all labellings), and stays open
-        where that relaxation is not tight. Not with ``mode="paper"``.
+        Set of matrices that replaces the labellings yy'. "sdp": all correlation matrices, eq. 13.
+        "label_generation": mixtures :math:`\sum_t \mu_t y_t y_t'` of labellings that satisfy the
+        balance constraint, which JMLR section 9 proposes and leaves open. Labellings are generated
+        as needed, as in `LGMMC`. No convex relaxation of the labels alone is tighter. The gap is
+        certified by the bound of eq. 13 (for up to 16 rows, by enumerating all labellings), and
+        stays open if that relaxation is not tight. Not available with ``mode="paper"``.
     C : float, default=1
-        Upper bound of each alpha, at least :math:`1 / \sqrt n`; without effect from 1 on.
+        Upper bound of each alpha, at least :math:`1 / \sqrt n`. Values above 1 have the same
+        effect as 1.
     balance : float or None, default=1
-        b, a bound on the mean of M's row sums; for M = yy' it is :math:`(n_1 - n_0)^2 \le n b`.
-        It holds for M: labels, which are rounded from M, may differ in size by more. None for no
-        constraint, which is the paper's, and lets the best M be all ones. Without effect with
-        ``mode="paper"``.
+        b, a bound on the mean of the row sums of M. For M = yy' it is
+        :math:`(n_1 - n_0)^2 \le n b`. The bound holds for M: the labels, which are rounded from
+        M, may be less balanced. If None, there is no constraint, as in the paper, and the best M
+        may be all ones. No effect with ``mode="paper"``.
     row_balance : bool, default=False
-        Whether b bounds the size of every row sum of M, :math:`|M1| \le b`, which for M = yy' is
-        :math:`|n_1 - n_0| \le b`. Stricter, and slow to converge. Without effect where there is
-        no bound.
+        If True, b bounds the absolute value of every row sum of M, :math:`|M1| \le b`, which for
+        M = yy' is :math:`|n_1 - n_0| \le b`. This is stricter and slow to converge. No effect if
+        there is no bound.
     rounding : {"centred", "random"}, default="centred"
-        "random" takes the best of 100 random projections of M besides, among those whose groups
-        differ no more in size than the centred rounding's. Without effect with ``mode="paper"``.
+        "random" also tries 100 random projections of M and takes the best labelling among those
+        that are at least as balanced as the centred one. No effect with ``mode="paper"``.
     mode : {"default", "paper"}, default="default"
         "paper" is the relaxation as printed: no bound on row sums, any `reg`, and labels from the
-        leading eigenvector of M cut at its mean. JMLR section 8.2 has C = 1 and the sigma of
-        the default; AISTATS section 5 has C = 1e4, which is the same problem. Similarities are not
-        negative, and without a bound on row sums M = 11', one cluster, is always a solution. Where
-        it is the only one, ``result_.one_cluster`` says so and `fit` warns.
+        leading eigenvector of M cut at its mean. JMLR section 8.2 uses C = 1 and the default
+        sigma; AISTATS section 5 uses C = 1e4, which is the same problem. Because similarities are
+        not negative, M = 11', a single cluster, is always a solution without a bound on row sums.
+        If it is the only one, ``result_.one_cluster`` is True and `fit` warns.
     tol : float, default=1e-5
-        Relative gap to stop at: over the value, or what M can change of it where that is less.
+        Stopping tolerance for the relative gap. The gap is divided by the objective, or by the
+        range over which M can change the objective if that is smaller.
     max_iter : int, default=1000
-        Most iterations of the outer descent.
+        Maximum number of iterations of the outer descent.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
+        of making any split too many. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
+        strongest splits are made first, and a warning is issued if further splits are left out.
     random_state : int, RandomState or None, default=None
-        Seed of the start, and of random rounding.
+        Random seed of the start and of random rounding.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row. Clusters are numbered by size, 0 is the largest.
     tree_ : SplitTree
-        The splits, where there are more than two clusters; what belongs to one hyperplane is then
-        found at ``tree_.splits()[i].model``, not here.
+        The splits, for more than two clusters. The attributes of a single split are then those of
+        ``tree_.splits()[i].model``.
     alpha_ : ndarray of shape (n_samples,)
-        Inner maximiser: how much each row takes part.
+        Inner maximiser, the weight of each training row in the decision function.
     reg_ : float
         :math:`\gamma`.
     sigma_ : float or None
-        Width of the Gaussian similarity; None for others.
+        Width of the Gaussian similarity; None for other affinities.
     n_neighbors_ : int or None
-        Number of neighbours that the similarity was built with; None where it has none.
+        Number of neighbours of the similarity graph; None for affinities without neighbours.
     objective_ : float
-        Value of the relaxation.
+        Objective of the relaxation.
     result_ : HardLabelResult
-        Certified result: `gap` bounds the distance to the optimum by a dual point; `rank` and
-        `spread` say how near M is to two groups, `one_cluster` whether it is one; `factor` is V
-        with M = VV'.
+        Certified result. `gap` bounds the distance to the optimum by a dual point. `rank` and
+        `spread` measure how close M is to two clusters, `one_cluster` is whether M is a single
+        cluster, and `factor` is V with M = VV'.
     n_iter_ : int
-        Iterations of the outer descent.
+        Number of iterations of the outer descent.
     n_features_in_ : int
         Number of features (of training rows, with affinity="precomputed").
 
@@ -159,15 +163,15 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
     Notes
     -----
     The papers call eq. 11 a relaxation of eq. 10, but the direction over y is reversed: eq. 10
-    takes the minimum over labellings, eq. 11 to 13 relax the *maximum*. It clusters all the same
-    because Q is a similarity here, where the soft-label method takes a Laplacian; with a Laplacian
-    it would return a maximum cut. The same holds of the alternative in JMLR section 9: as printed,
-    a minimum over the mixture *and* over alpha, it is the minimum over single labellings.
-    ``relaxation="label_generation"`` is the minimum over mixtures of the maximum over alpha, with
-    eta for the norm of alpha as in eq. 11.
+    takes the minimum over labellings, while eq. 11 to 13 relax the *maximum*. The method clusters
+    nevertheless, because Q is a similarity here and a Laplacian in the soft-label method. With a
+    Laplacian it would return a maximum cut. The same holds for the alternative in JMLR section 9:
+    as printed, it is a minimum over the mixture *and* over alpha, which equals the minimum over
+    single labellings. ``relaxation="label_generation"`` is the minimum over mixtures of the
+    maximum over alpha, with eta for the norm of alpha as in eq. 11.
 
-    `decision_function` is :math:`\sum_j p_{xj} \alpha_j y_j`, with :math:`p_{xj}` the similarities
-    of a new row to the training rows over their sum.
+    `decision_function` is :math:`\sum_j p_{xj} \alpha_j y_j`, where :math:`p_{xj}` are the
+    similarities of a new row to the training rows, normalised to sum to 1.
 
     References
     ----------
@@ -239,16 +243,16 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         check_choice("relaxation", self.relaxation, RELAXATIONS)
         if self.mode == "paper" and self.relaxation != "sdp":
             raise ValueError(
-                f"relaxation={self.relaxation!r} is not solved in the papers, and mode='paper' "
-                "has no rule for it. Use mode='default', or relaxation='sdp'."
+                f"relaxation={self.relaxation!r} is not solved in the papers and is not available "
+                "with mode='paper'. Use mode='default', or relaxation='sdp'."
             )
         if isinstance(self.Q, str):
             check_choice("Q", self.Q, MATRICES)
         elif not callable(self.Q) and self.n_clusters != 2:
             raise ValueError(
-                f"Q must be 'similarity' or a function of the similarities with n_clusters="
-                f"{shown(self.n_clusters)}: a matrix of all rows does not fit their parts. Give a "
-                "function, or use n_clusters=2."
+                "Q must be 'similarity' or a function of the similarities with n_clusters="
+                f"{shown(self.n_clusters)}. A matrix of all rows does not fit the rows of one "
+                "cluster. Pass a function, or use n_clusters=2."
             )
 
     def _problem(self, X: Any, weights: NDArray | None) -> HardLabelInputs:  # noqa: ARG002 -- no weights here
@@ -266,18 +270,17 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         return HardLabelInputs(graph, problem, 1.0 if self.mode == "paper" else min(1.0, safe))
 
     def _matrix(self, graph: Graph, W: Any) -> HardLabelProblem:
-        """Return Q: of the similarities, or as given."""
         if not isinstance(self.Q, str):
             problem = HardLabelProblem.given(graph.operator(self.Q))
             if _is_constant(problem.Q):
                 raise ValueError(
-                    "all entries of Q beside its diagonal are the same, and nothing tells two "
-                    "clusters apart. Use another Q."
+                    "all off-diagonal entries of Q are equal, so that it does not distinguish any "
+                    "clusters. Use another Q."
                 )
             return problem
         if _is_constant(W):
             raise ValueError(
-                "all rows of X are equally similar, and nothing tells two clusters apart. Use a "
+                "all rows of X are equally similar, so that there are no clusters to find. Use a "
                 "narrower similarity (a smaller sigma), or check X."
             )
         return HardLabelProblem.of(W)
@@ -286,7 +289,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         given = {"sigma": self.sigma, "n_neighbors": self.n_neighbors}
         if isinstance(self.affinity, str) and self.affinity == "gaussian":
             if self.n_neighbors is not None:
-                return build_graph(X, self.affinity, **given)  # which says why it cannot be
+                return build_graph(X, self.affinity, **given)  # raises an error with the reason
             sigma = "mean/10" if self.sigma is None else self.sigma
             return build_graph(X, make_similarity("gaussian", sigma=sigma, self_loops=True))
         return build_graph(X, self.affinity, **given)
@@ -338,8 +341,8 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         raise ValueError(
             f"reg={reg:g} is too large for these data: eta would not be negative, and the "
             "relaxation would only make Q o M definite. Use reg="
-            f"{SAFETY * problem.safe_reg(float(self.C)):.3g}, which never is{other and ', or '}"
-            f"{other}."
+            f"{SAFETY * problem.safe_reg(float(self.C)):.3g}, which is never too large"
+            f"{other and ', or '}{other}."
         )
 
     def _bound(self) -> float | None:
@@ -347,7 +350,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         return None if is_free else float(self.balance)
 
     def _publish(self, prepared: HardLabelInputs, result: HardLabelResult) -> None:
-        # New rows are compared with the training rows; W is not needed for it.
+        # New rows are compared with the training rows, for which W is not needed.
         self._row_weights = prepared.graph.row_weights
         self.reg_ = prepared.reg
         self.n_neighbors_ = prepared.graph.n_neighbors
@@ -356,9 +359,9 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         if result.bound_rest is not None:
             reg = SAFETY * prepared.problem.safe_reg(float(self.C))
             warn_user(
-                f"reg={prepared.reg:g} is so large that eta is not negative ({result.eta:.3g}): "
-                "the relaxation makes Q o M as definite as it can be, and M says little of the "
-                f"clusters. Use reg={reg:.3g}, which is never too large."
+                f"reg={prepared.reg:g} is so large that eta is not negative ({result.eta:.3g}). "
+                "The relaxation then makes Q o M as definite as possible, and M has little "
+                f"information about clusters. Use reg={reg:.3g}, which is never too large."
             )
             return
         remedy = "Use"
@@ -368,7 +371,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
 
 
 def _is_constant(W: Any) -> bool:
-    """Whether all similarities of three or more rows are the same up to rounding, and not 0."""
+    """Return whether all similarities of three or more rows are equal up to rounding, not 0."""
     n = W.shape[0]
     if n < 3 or (sparse.issparse(W) and W.nnz < n * (n - 1)):
         return False
@@ -378,7 +381,7 @@ def _is_constant(W: Any) -> bool:
 
 
 def _unshifted(found: ElliptopeResult, by: float) -> ElliptopeResult:
-    """Return the result for Q without the multiple of the identity that was added to it."""
+    """Return the result for Q before the multiple of the identity was added."""
     return replace(
         found,
         objective=found.objective + by,

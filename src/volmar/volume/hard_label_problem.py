@@ -1,4 +1,4 @@
-"""The matrix Q of hard-label maximum volume clustering, and the weights that suit it."""
+"""The matrix Q of hard-label maximum volume clustering, and bounds on its weight `reg`."""
 
 from __future__ import annotations
 
@@ -13,52 +13,53 @@ from scipy.sparse.linalg import ArpackNoConvergence
 from volmar._eigen import eigenvalues, eigsh
 from volmar.operators import SPDOperator
 
-# Above this size the ends of the spectrum are found by Lanczos.
+# Above this size the extreme eigenvalues are computed by the Lanczos method.
 DENSE_UP_TO = 500
 
 
 @dataclass(frozen=True)
 class HardLabelProblem:
-    r"""Q = W + I/n with a diagonal that makes it positive semi-definite, or a given Q.
+    r"""Q = W + I/n, shifted to be positive semi-definite, or a given Q.
 
-    The diagonal of M is 1, and \|a\| = 1: a multiple c of the identity in Q takes
-    :math:`\gamma c` off the value of the relaxation and adds it to eta. M, a and the labels stay.
+    Because the diagonal of M is 1 and \|a\| = 1, adding c I to Q subtracts :math:`\gamma c` from
+    the objective of the relaxation and adds it to eta. M, a and the labels do not change.
     """
 
     Q: Any  # ndarray or CSR matrix
-    shift: float  # c; 0 where W + I/n is positive semi-definite
+    shift: float  # c; 0 if W + I/n is positive semi-definite
     largest: float  # bound on the largest eigenvalue of Q
 
     @classmethod
     def of(cls, W: Any) -> HardLabelProblem:
-        """Return the problem of similarities, dense or sparse."""
+        """Return the problem for a dense or sparse similarity matrix W."""
         n = W.shape[0]
         Q = _raised(W, 1.0 / n)
         low, high = spectrum_ends(Q)
-        # Rounding leaves a semi-definite matrix with eigenvalues just below zero.
+        # By rounding, a semi-definite matrix may have eigenvalues just below zero.
         shift = -low if low < -1e-12 * high else 0.0
         return cls(_raised(Q, shift) if shift else Q, shift, high + shift)
 
     @classmethod
     def given(cls, operator: SPDOperator) -> HardLabelProblem:
-        """Return the problem of a positive definite Q; refuse one that is not."""
+        """Return the problem for a given Q; raise an error if it is not positive definite."""
         Q = _matrix_of(operator)
         low, high = spectrum_ends(Q)
         if low <= 1e-13 * max(abs(low), high):
             raise ValueError(
-                f"Q must be positive definite, its smallest eigenvalue is {low:.3g}. Add a "
+                f"Q must be positive definite, but its smallest eigenvalue is {low:.3g}. Add a "
                 "multiple of the identity to it."
             )
         return cls(Q, 0.0, high)
 
     def safe_reg(self, C: float) -> float:
-        r"""Return a weight up to which eta is not positive, whatever M is.
+        r"""Return a reg up to which eta is not positive for any M.
 
-        Let :math:`H = \gamma Q \circ M`, of which no eigenvalue is beyond :math:`\gamma` times
-        the largest of Q because M is a correlation matrix, and a the maximiser at eta = 0. If
-        \|a\| < 1, fewer than :math:`1 / C^2` entries are at C; the other m have
-        :math:`(Ha)_i \ge 1`. So :math:`\sqrt m \le \|Ha\| < \gamma \lambda_1(Q)`: up to
-        :math:`\gamma = \sqrt m / \lambda_1(Q)`, a is 1 or longer, and eta takes it back to 1.
+        Let :math:`H = \gamma Q \circ M` and a the maximiser at eta = 0. Because M is a correlation
+        matrix, no eigenvalue of H exceeds :math:`\gamma` times the largest eigenvalue of Q. If
+        \|a\| < 1, fewer than :math:`1 / C^2` entries are at C, and the other m have
+        :math:`(Ha)_i \ge 1`. Then :math:`\sqrt m \le \|Ha\| < \gamma \lambda_1(Q)`. Hence
+        \|a\| is at least 1 up to :math:`\gamma = \sqrt m / \lambda_1(Q)`, and a negative or zero
+        eta brings it back to 1.
         """
         n = self.Q.shape[0]
         n_at_end = int(np.ceil(1 / min(C, 1.0) ** 2 - 1e-9)) - 1
@@ -66,10 +67,10 @@ class HardLabelProblem:
 
 
 def spectrum_ends(Q: Any) -> tuple[float, float]:
-    """Return bounds on the eigenvalues of a symmetric matrix, from below and from above.
+    """Return a lower and an upper bound on the eigenvalues of a symmetric matrix.
 
-    For more than 500 rows they are Lanczos' values with their residuals, or Gershgorin's where it
-    does not converge.
+    For more than 500 rows they are computed by the Lanczos method, widened by the residuals. If it
+    does not converge, they are the bounds of Gershgorin's theorem.
     """
     n = Q.shape[0]
     if n <= DENSE_UP_TO:
@@ -84,7 +85,7 @@ def spectrum_ends(Q: Any) -> tuple[float, float]:
 
 
 def _is_definite(Q: Any) -> bool:
-    """Tell whether a dense Q has a Cholesky factor; of a sparse one there is none to be had."""
+    """Return whether a dense Q has a Cholesky factor; False for a sparse Q, which is not tried."""
     if sparse.issparse(Q):
         return False
     try:

@@ -1,4 +1,4 @@
-"""More than two clusters at once: smooth fields, each cluster against the rest."""
+"""Joint search for more than two clusters: one smooth field per cluster, against the rest."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from volmar.volume.refinement import Allowed, InverseImages, Refined, repeat_ste
 from volmar.volume.starts import is_tied
 
 N_INIT = 10
-# Coordinates that differ by less are the same row, but for rounding.
+# Rows whose coordinates differ by less than this are equal up to rounding.
 SAME_ROW = 1e-9
 
 
 @dataclass(frozen=True)
 class MultiwayProblem:
-    """A graph to be cut into clusters, with Q and at least as many eigenpairs as clusters."""
+    """The graph to cluster, with Q and at least as many eigenpairs as clusters."""
 
     graph: Graph
     operator: SPDOperator
     pairs: EigenPairs
     n_clusters: int
-    balance: float  # b, of every field
-    shift: float | None  # where Q is L_sym + shift I; None for any other Q
-    init: NDArray | None = None  # labels to start from, where they are given
+    balance: float  # b, the same for every field
+    shift: float | None  # if Q is L_sym + shift I; None for any other Q
+    init: NDArray | None = None  # labels to start from; None for the spectral start
 
     @property
     def bound(self) -> float:
-        """What no k clusters' normalised cut is below (Ky Fan); NaN where Q is not L_sym's.
+        """Lower bound of the normalised cut of any k clusters (Ky Fan); NaN if Q is not L_sym's.
 
-        Computed eigenvalues lie within their residual of true ones.
+        The computed eigenvalues are within their residuals of exact eigenvalues.
         """
         if self.shift is None:
             return np.nan
@@ -52,11 +52,12 @@ class MultiwayProblem:
 
     @property
     def is_degenerate(self) -> bool:
-        """Whether the graph is known not to determine the clusters at the start, if it has to.
+        """Whether the spectral start is known to be arbitrary; False if labels are given.
 
-        It has more components than those, the last eigenvalue in use is tied with the next, or
-        it is one of L_sym at 1 or above: its eigenvector parts rows from their own neighbours,
-        which says nothing unless every row is a cluster.
+        It is arbitrary in three cases: the graph has more components than clusters; the last
+        eigenvalue in use is tied with the next; or the last eigenvalue of L_sym is 1 or more. In
+        the last case its eigenvector separates rows from their own neighbours, which carries no
+        information unless every row is a cluster.
         """
         if self.init is not None:
             return False
@@ -69,30 +70,32 @@ class MultiwayProblem:
 
 @dataclass(frozen=True, repr=False)
 class MultiwayVolumeResult(Result):
-    """Clusters with the fields that they are read off, one a cluster.
+    """Clusters, with one field per cluster from which they are derived.
 
-    `objective` is the normalised cut, `history` the cut of the start and after every step, `gap`
-    the cut less the sum of the smallest eigenvalues of L_sym, which no k clusters can undercut
-    (NaN for another Q). `residuals` are those of the eigenvectors and of the fields' systems.
+    `objective` is the normalised cut, and `history` holds the cut of the start and after every
+    step. `gap` is the cut less its lower bound, the sum of the k smallest eigenvalues of L_sym
+    (NaN for another Q). `residuals` are those of the eigenvectors and of the linear systems of the
+    fields.
 
     Attributes
     ----------
     labels : ndarray of shape (n,)
-        Clusters, none of them empty.
+        Cluster of each row. No cluster is empty.
     field : ndarray of shape (n, k)
-        Smoothest fields, each cluster against the rest, of roughness ``x'Qx = 1``.
+        Smoothest field of each cluster against the rest, with roughness ``x'Qx = 1``.
     h : ndarray of shape (n, k)
-        The same with columns of norm 1.
+        The fields scaled to columns of norm 1.
     start : ndarray of shape (n,)
         Labels at the start.
     agreement : tuple of float
-        Sum over the clusters of ``y_j'x_j``, of every step; it never falls.
+        Sum over the clusters of ``y_j'x_j`` after each step. It never decreases.
     n_moved : int
-        Labels that differ between the start and the end.
+        Number of labels that differ between the start and the end.
     n_held : int
-        Clusters that the last step would have left without rows, and that kept theirs.
+        Number of clusters that kept their rows because the last step would have emptied them.
     n_missed : int
-        Clusters that k-means left empty at the start, filled by a part of the largest.
+        Number of clusters that k-means left empty at the start. Each was given a part of the
+        largest cluster.
     """
 
     _numbers = ("labels", "start")
@@ -114,11 +117,12 @@ class MultiwayVolumeResult(Result):
 def spectral_start(
     problem: MultiwayProblem, *, n_init: int = N_INIT, seed: int = 0
 ) -> tuple[NDArray, int]:
-    """Return the k-means labels of the eigenvectors' unit rows, and how many k-means missed.
+    """Return the k-means labels of the normalised eigenvector rows, and the number left empty.
 
-    Fewer different rows than clusters (components beyond the eigenvectors in use, isolated nodes)
-    leave clusters empty. Each is then given a part of the largest: a component of the graph, else
-    the upper half of the coordinate that varies most, else half of the rows.
+    If there are fewer distinct rows than clusters (more components than eigenvectors in use,
+    isolated nodes), k-means leaves clusters empty. Each is then given a part of the largest
+    cluster: a component of the graph, otherwise the upper half of the coordinate that varies most,
+    otherwise half of the rows.
     """
     k = problem.n_clusters
     vectors = problem.pairs.vectors[:, :k]
@@ -137,7 +141,7 @@ def spectral_start(
 
 
 def _part_of(rows: NDArray, components: NDArray) -> NDArray:
-    """Mask of some rows, not of all and not of none: see `spectral_start`."""
+    """Return a mask of some of the rows, neither all nor none (see `spectral_start`)."""
     pieces = np.unique(components, return_inverse=True)[1]
     if pieces.any():
         return pieces == np.bincount(pieces).argmax()
@@ -153,20 +157,20 @@ def _part_of(rows: NDArray, components: NDArray) -> NDArray:
 
 @dataclass(frozen=True)
 class Fields:
-    """Smoothest fields of labels, each cluster against the rest."""
+    """Smoothest field of each cluster against the rest, for given labels."""
 
-    x: NDArray  # (n, k), of roughness 1 to the accuracy of the solves
+    x: NDArray  # (n, k), with roughness 1 up to the accuracy of the solves
     agreement: float  # sum of y_j'x_j = sqrt(n / roughness_j)
-    roughness: NDArray  # x'Qx at the scale of the problem, y_j'x = sqrt(n)
+    roughness: NDArray  # x'Qx for x scaled to y_j'x = sqrt(n)
     right: NDArray  # Q x by the optimality conditions: a_j z_j - kappa_j 1, z_j the members
 
     @property
     def merit(self) -> float:
-        """What steps raise: the agreement."""
+        """The agreement, which the steps maximise."""
         return self.agreement
 
     def residual(self, operator: SPDOperator) -> float:
-        """Recompute the largest ``|Q x_j - right_j| / |right_j|`` from Q itself."""
+        """Recompute the largest ``|Q x_j - right_j| / |right_j|`` from Q."""
         difference = np.linalg.norm(operator.matvec(self.x) - self.right, axis=0)
         return float(np.max(difference / np.linalg.norm(self.right, axis=0)))
 
@@ -178,17 +182,18 @@ class OneAgainstRest:
 
     .. math:: \min_x x'Qx \quad \text{s.t.} \quad y_j'x = \sqrt n, \; |1'x| \le b.
 
-    Where the balance is idle it is a multiple of :math:`Q^{-1} y_j`. Where it is active,
-    :math:`1'x = s = \pm b`, the members :math:`z_j = (y_j + 1) / 2` carry the same constraint,
-    :math:`z_j'x = (\sqrt n + s) / 2`, and
+    If the balance constraint is inactive, the field is a multiple of :math:`Q^{-1} y_j`. If it is
+    active, :math:`1'x = s = \pm b`, the indicator :math:`z_j = (y_j + 1) / 2` of the members
+    gives the equivalent constraint :math:`z_j'x = (\sqrt n + s) / 2`, and
 
     .. math:: x = a Q^{-1} z_j - \kappa Q^{-1} 1
 
-    with a and :math:`\kappa` from a 2 x 2 system. (In terms of :math:`y_j`, nearly -1 for a small
-    cluster among many, that system would be nearly singular.) The images :math:`Q^{-1} z_j` of
-    all clusters are one block solve, new labels one for what has changed. With `weights` w of the
-    labels both constraints are weighted: :math:`\sum_i w_i y_{ij} x_i = \sqrt n` and
-    :math:`|w'x| \le b`, and w takes the place of 1 (and :math:`w_i z_{ij}` of :math:`z_{ij}`).
+    with a and :math:`\kappa` from a 2 x 2 system. (In terms of :math:`y_j`, which is nearly -1 for
+    a small cluster among many, that system would be nearly singular.) The images
+    :math:`Q^{-1} z_j` of all clusters take one block solve; new labels take another, for the
+    changed entries only. With `weights` w of the labels, both constraints are weighted,
+    :math:`\sum_i w_i y_{ij} x_i = \sqrt n` and :math:`|w'x| \le b`: w replaces 1, and
+    :math:`w_i z_{ij}` replaces :math:`z_{ij}`.
     """
 
     def __init__(
@@ -206,7 +211,7 @@ class OneAgainstRest:
         self._images = InverseImages(operator, rtol, weights)
 
     def __call__(self, labels: NDArray) -> Fields:
-        """Return the smoothest fields of the labels 0 to k - 1, none of them unused."""
+        """Return the smoothest fields of labels from 0 to k - 1, each of which must occur."""
         n = labels.size
         root = float(np.sqrt(n))
         Z = (labels[:, None] == np.arange(self.n_clusters)).astype(np.float64)
@@ -228,9 +233,9 @@ class OneAgainstRest:
         determinant = np.where(active, zz * total - z1 * sums, 1.0)
         if np.any(active & (determinant <= SINGULAR * zz * total)):
             raise ValueError(
-                f"no field tells a cluster from the rest and holds balance={self.balance:.3g}: "
-                "the matrix Q does not tell the rows apart. Check that the rows differ, or give "
-                "another Q."
+                "no field separates a cluster from the rest and satisfies "
+                f"balance={self.balance:.3g}, because the matrix Q does not distinguish the rows. "
+                "Check that the rows differ, or pass another Q."
             )
         a = np.where(active, (inside * total - side * z1) / determinant, a)
         kappa = np.where(active, (inside * sums - side * zz) / determinant, kappa)
@@ -246,15 +251,15 @@ class OneAgainstRest:
 
 
 def reassigned(x: NDArray, labels: NDArray, allowed: Allowed | None = None) -> tuple[NDArray, int]:
-    """Return the column of each row's largest entry, and how many columns had to be held.
+    """Return the column of each row's largest entry, and the number of clusters that were held.
 
-    Where no row would be left to a cluster its rows stay: they lose nothing by it, and the
-    agreement of `refine_jointly` rises with any part of the moves. That may take the last row from
-    another, whose rows then stay too.
+    A cluster that would lose all of its rows is held: its rows keep their label. The agreement of
+    `refine_jointly` increases with any subset of the moves, so this does no harm. Holding a
+    cluster may take the last row from another one, which is then held too.
 
-    Where not all labels are `allowed`, those with the largest sum of entries are taken.
-    Linked rows then stay together, and rows that are apart stay apart: all rows of a cluster that
-    would be left stay, and none came to it.
+    If `allowed` restricts the labels, the allowed labelling with the largest sum of entries is
+    taken. Must-links and cannot-links remain satisfied when a cluster is held, because all of its
+    rows stay and no row has moved into it.
     """
     k = x.shape[1]
     new = np.argmax(x, axis=1) if allowed is None else allowed.place(x)
@@ -274,25 +279,25 @@ def refine_jointly(
     max_iter: int = 20,
     allowed: Allowed | None = None,
 ) -> Refined:
-    r"""Move every row to the cluster whose field is largest there, until the labels settle.
+    r"""Move every row to the cluster with the largest field value, until the labels settle.
 
-    Fields are compared at the same roughness, :math:`x_j'Qx_j = 1`. The agreement
-    :math:`\sum_j y_j'x_j` then never falls, for a balance of 0 and for an idle one: :math:`x_j`
-    is the best of all fields of roughness up to 1 (with :math:`1'x = 0`) for :math:`y_j`. Of all
-    labels, those of the largest entries :math:`y^+` have the largest
-    :math:`\sum_j y_j'x_j = \sum_i 2 x_{i, c(i)} - \sum_j 1'x_j`; the old fields are still allowed
-    for them, and the best fields for them are at least as good,
+    Fields are compared at the same roughness, :math:`x_j'Qx_j = 1`. With a balance of 0 or an
+    inactive balance constraint, the agreement :math:`\sum_j y_j'x_j` then never decreases.
+    :math:`x_j` is the best field for :math:`y_j` among all fields with roughness up to 1 (and
+    :math:`1'x = 0`). Among all labellings, that of the largest entries :math:`y^+` maximises
+    :math:`\sum_j y_j'x_j = \sum_i 2 x_{i, c(i)} - \sum_j 1'x_j`. The old fields remain feasible
+    for it, and its best fields are at least as good,
 
     .. math:: \sum_j \max_x {y_j^+}'x \ge \sum_j {y_j^+}'x_j \ge \sum_j y_j'x_j .
 
     This is the maximisation of a convex function, :math:`2 \sum_j (z_j'\tilde K z_j)^{1/2}` with
     :math:`\tilde K` as in `refine`, over labels. (For columns of norm 1 no such function is
-    known.) An active balance above 0 allows fields by how well they agree with their own labels,
-    and the first inequality may fail: fields that do not raise the agreement, for that reason or
-    by the accuracy of the solves, are not taken but end the run.
+    known.) With an active balance constraint and b > 0, the set of feasible fields depends on the
+    labels, and the first inequality may fail. Fields that do not increase the agreement, for that
+    reason or because of the accuracy of the solves, are rejected and end the run.
 
-    Where not all labels are `allowed`, all this holds for the largest sum over those, if the first
-    are among them.
+    If `allowed` restricts the labels, the same holds for the maximum over the allowed labellings,
+    provided that the start is one of them.
     """
     return repeat_step(step, labels, partial(reassigned, allowed=allowed), max_iter)
 
@@ -305,12 +310,13 @@ def cluster_jointly(
     seed: int = 0,
     allowed: Allowed | None = None,
 ) -> MultiwayVolumeResult:
-    """Start from the eigenvectors or from given labels, refine, and certify.
+    """Refine the labels from the eigenvectors or from a given start, and certify the result.
 
-    The gap is that of any labels; where only some are `allowed`, the bound stays valid.
+    The gap is relative to the lower bound for all labellings, which remains valid if `allowed`
+    restricts them.
 
-    Status DEGENERATE where the graph does not determine the clusters at the start, or where a
-    cluster had to be kept from losing all rows.
+    The status is DEGENERATE if the graph does not determine the clusters at the start, or if a
+    cluster was held because it would have lost all of its rows.
     """
     start, n_missed = problem.init, 0
     if start is None:

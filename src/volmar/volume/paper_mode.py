@@ -1,4 +1,4 @@
-"""What the paper modes of `SoftLabelMVC` take from the papers: values, graphs, and words."""
+"""Settings, graphs and messages of the paper modes of `SoftLabelMVC`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from volmar.graphs import make_similarity
 from volmar.graphs.graph import Graph, build_graph
 
-# AISTATS 2011, section 5: the balance.
+# The balance of AISTATS 2011, section 5.
 AISTATS_BALANCE = 1e-7
-# The similarities of the papers' own experiments (JMLR 8.1 and 8.2, AISTATS 5).
+# The similarities of the papers' experiments (JMLR 8.1 and 8.2, AISTATS 5).
 PAPER_AFFINITY = MappingProxyType({"paper": "gaussian", "aistats": "cosine_knn"})
 PAPER_SIMILARITY: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
     {
@@ -22,13 +22,13 @@ PAPER_SIMILARITY: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
 )
 ILL_DEFINED = (
     "Q is ill-defined (JMLR section 8.1): more than ten of its eigenvalues are within 1e-4 of the "
-    "second, and only the ten smallest from the second on are tried. Use a larger sigma, another "
-    "affinity, or set n_candidates."
+    "second. Only the ten smallest, starting from the second, are tried. Use a larger sigma or "
+    "another affinity, or set n_candidates."
 )
 
 
 def paper_graph(X: Any, mode: str, affinity: Any, *, sigma: Any, n_neighbors: Any) -> Graph:
-    """Build the graph of a paper mode: named affinities as the papers have them."""
+    """Build the graph of a paper mode, with the papers' settings for affinities given by name."""
     given = {"sigma": sigma, "n_neighbors": n_neighbors}
     affinity = PAPER_AFFINITY[mode] if affinity is None else affinity
     if not isinstance(affinity, str) or affinity not in PAPER_SIMILARITY:
@@ -39,24 +39,25 @@ def paper_graph(X: Any, mode: str, affinity: Any, *, sigma: Any, n_neighbors: An
         defaults["n_neighbors"] = min(defaults["n_neighbors"], X.shape[0] - 1)
     unknown = [name for name in params if name not in defaults]
     if unknown:
-        return build_graph(X, affinity, **given)  # which says why it cannot be
+        return build_graph(X, affinity, **given)  # raises an error with the reason
     return build_graph(X, make_similarity(affinity, **{**defaults, **params}))
 
 
 def break_words(n_iter: int, reg: float, *, has_break: bool) -> str:
-    """Return why Algorithm 1 ended before it converged, after `n_iter` steps, and what to do.
+    """Return a message on why Algorithm 1 stopped early after `n_iter` steps, with a remedy.
 
-    `has_break`: whether it ends by JMLR's bound on the multiplier, and not only where it has to.
+    `has_break` is whether the algorithm stops at JMLR's bound on the multiplier. Otherwise it
+    stops only if a quadratic program has no minimum.
     """
     if not has_break:
         why = f"the quadratic program of step {n_iter + 1} has no minimum"
     else:
         why = (
             f"the multiplier of step {n_iter + 1} reaches reg times the smallest eigenvalue of Q, "
-            "from where on a quadratic program need not have a minimum"
+            "beyond which a quadratic program need not have a minimum"
         )
     what = f"the soft responses of step {n_iter}" if n_iter else "the start"
     return (
-        f"{why}, and Algorithm 1 returns {what}. Lower reg={reg:g}, give init or eta0 (see the "
+        f"{why}, and Algorithm 1 returns {what}. Lower reg={reg:g}, pass init or eta0 (see the "
         "notes of the class), or use mode='default'"
     )

@@ -1,4 +1,4 @@
-"""The problem of soft-label maximum volume clustering, and what certifies a solution of it."""
+"""The problem of soft-label maximum volume clustering, with certificates of its solutions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 from volmar.operators import SPDOperator
 from volmar.solvers.result import Certificate
 
-# The balance constraint counts as active within this share of its scale.
+# The balance constraint counts as active if |1'h| is within this fraction of sqrt(n) of its bound.
 ACTIVE = 1e-7
-# A 2 x 2 system is singular below this share of the product of its diagonal.
+# A 2 x 2 system counts as singular if its determinant is below this fraction of the product of its
+# diagonal entries.
 SINGULAR = 1e-13
 
 
 def signs(h: NDArray) -> NDArray[np.float64]:
-    """Signs of soft responses; a zero counts as +1, so that every row has a side."""
+    """Return the signs of soft responses as -1 and 1; zeros count as +1."""
     return np.where(h >= 0, 1.0, -1.0)
 
 
@@ -28,8 +29,8 @@ class VolumeProblem:
     .. math:: \min_h \; -2 \|h\|_1 + \gamma \, h'Qh \quad
               \text{s.t.} \quad \|h\|_2 = 1, \; |1'h| \le b
 
-    A small :math:`h'Qh` means that h points along the long axes of the ellipsoid
-    :math:`h'Qh \le 1`, so that the orthant of sign(h) takes in much of its volume.
+    If :math:`h'Qh` is small, h points along the long axes of the ellipsoid :math:`h'Qh \le 1`, and
+    the orthant of sign(h) contains much of its volume.
 
     Attributes
     ----------
@@ -40,8 +41,8 @@ class VolumeProblem:
     balance : float
         b.
     sides : ndarray of shape (n,), optional
-        Labels y of the rows, -1 and 1, where they are given and not the signs of h: the objective
-        then has ``-2 y'h`` in place of ``-2 |h|_1``.
+        Labels y of the rows, -1 and 1. The objective then has ``-2 y'h`` in place of
+        ``-2 |h|_1``. If None, the labels are the signs of h.
     """
 
     operator: SPDOperator
@@ -55,7 +56,7 @@ class VolumeProblem:
         return self.operator.n
 
     def objective(self, h: NDArray) -> float:
-        """Objective of the soft responses h, which are taken as they are."""
+        """Return the objective of the soft responses h, without rescaling them."""
         return float(-2 * self._volume(h) + self.reg * (h @ self.operator.matvec(h)))
 
     def _volume(self, h: NDArray) -> float:
@@ -65,11 +66,11 @@ class VolumeProblem:
         return signs(h) if self.sides is None else self.sides
 
     def multipliers(self, h: NDArray) -> tuple[float, float]:
-        """Least-squares multipliers (eta, kappa) of the norm and of the balance constraint.
+        """Return the least-squares multipliers (eta, kappa) of the norm and balance constraints.
 
-        With mu, nu >= 0 for the two sides, kappa = mu - nu: it is positive at ``1'h = b``,
-        negative at ``1'h = -b`` and zero in between. (Both papers print the signs of mu and nu
-        the other way round.)
+        With mu, nu >= 0 for the two sides of the balance constraint, kappa = mu - nu. It is
+        positive at ``1'h = b``, negative at ``1'h = -b`` and zero in between. (Both papers print
+        mu and nu with the opposite signs.)
         """
         gradient = self.reg * self.operator.matvec(h) - self._sides_of(h)
         return self._multipliers(h, gradient)
@@ -89,12 +90,12 @@ class VolumeProblem:
         return idle if wrong_side else (float(eta), float(kappa))
 
     def certificate(self, h: NDArray) -> Certificate:
-        """Compute objective and residuals of h from Q itself.
+        """Recompute the objective and the residuals of h from Q.
 
-        "stationarity" is the norm of ``reg Q h - eta h - sign(h) + kappa 1`` (y for sign(h) where
-        labels y are given), half the gradient of the Lagrangian, over the larger norm of its first
-        and third term; "norm" how far the norm of h is from 1; "balance" by how much ``|1'h|`` is
-        above its bound.
+        "stationarity" is the norm of ``reg Q h - eta h - sign(h) + kappa 1`` (with y for sign(h)
+        if labels y are given), half the gradient of the Lagrangian, divided by the larger norm of
+        its first and third term. "norm" is the distance of the norm of h from 1. "balance" is the
+        excess of ``|1'h|`` over its bound.
         """
         image = self.reg * self.operator.matvec(h)
         gradient = image - self._sides_of(h)

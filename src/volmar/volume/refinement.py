@@ -1,4 +1,4 @@
-"""The default mode: the paper's first step, taken again from its own labels until they stay."""
+"""The default mode: the paper's first step, repeated from its own labels until they settle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from volmar.operators import SPDOperator
 from volmar.volume.problem import SINGULAR, signs
 
-# Labels have settled where a step moves no more than this share of them.
+# Labels have settled if a step moves at most this fraction of them.
 SETTLED = 2e-3
 MAX_BETA = 8.0
 
@@ -22,17 +22,17 @@ MAX_BETA = 8.0
 class SmoothField:
     """The smoothest field that agrees with labels: min x'Qx s.t. y'x = sqrt(n), |1'x| <= b."""
 
-    x: NDArray  # to the accuracy of the solves; the constraints hold exactly
+    x: NDArray  # up to the accuracy of the solves; the constraints hold exactly
     roughness: float  # x'Qx
     right: NDArray  # Q x by the optimality conditions: a y - kappa 1
 
     @property
     def merit(self) -> float:
-        """What steps raise: minus the roughness."""
+        """The negative roughness, which the steps maximise."""
         return -self.roughness
 
     def residual(self, operator: SPDOperator) -> float:
-        """Recompute ``|Q x - right| / |right|`` from Q itself."""
+        """Recompute ``|Q x - right| / |right|`` from Q."""
         return float(
             np.linalg.norm(operator.matvec(self.x) - self.right) / np.linalg.norm(self.right)
         )
@@ -40,12 +40,12 @@ class SmoothField:
 
 @dataclass(frozen=True)
 class Allowed:
-    """Which labels are allowed, where not all are.
+    """A restriction of the labels, by known labels, links and size limits.
 
-    `place` takes fields to the allowed labels that agree most with them: of one field x, shape
-    (n,), the signs y with the largest y'x, of k fields the clusters with the largest sum of
-    entries. `weights`: how much the label of a row counts in the fields. Only rows of which one
-    label is allowed may have another weight than 1, so that `place` needs no weights.
+    `place` maps fields to the allowed labels that agree best with them. For one field x of shape
+    (n,) these are the signs y with the largest y'x, for k fields the clusters with the largest sum
+    of entries. `weights` are the weights of the labels in the fields. Only rows with a single
+    allowed label may have a weight other than 1, so that `place` needs no weights.
     """
 
     place: Callable[[NDArray], NDArray]
@@ -53,10 +53,10 @@ class Allowed:
 
 
 class InverseImages:
-    """Images Q^-1 B of labels B, a column or several, that change little from one to the next.
+    """Images Q^-1 B of label columns B that change little from one call to the next.
 
-    By linearity they are those of the last labels and of what has changed, so that few changes
-    cost few iterations. `ones` may hold weights instead.
+    By linearity, the images are those of the last labels plus those of the change. A small change
+    takes few iterations. `ones` may hold weights instead of ones.
     """
 
     def __init__(self, operator: SPDOperator, rtol: float, ones: NDArray | None = None):
@@ -81,7 +81,7 @@ class InverseImages:
             norms = np.linalg.norm(change, axis=0)
             moved = norms > 0
             if moved.any():
-                # Residuals are asked for relative to the labels, not to what has changed.
+                # The tolerance is relative to the labels, not to their change.
                 share = float(np.max((norms / np.linalg.norm(B, axis=0))[moved]))
                 images = images.copy()
                 images[:, moved] += self._solve(change[:, moved], min(self.rtol / share, 0.1))
@@ -90,15 +90,15 @@ class InverseImages:
 
 
 class FirstStep:
-    r"""First step of Algorithm 1 at eta = 0 from h = y / sqrt(n), for one set of labels or many.
+    r"""First step of Algorithm 1 at eta = 0 from h = y / sqrt(n), for successive labels y.
 
     There :math:`\gamma` cancels and the quadratic program (JMLR eq. 5) is
 
     .. math:: \min_x x'Qx \quad \text{s.t.} \quad y'x = \sqrt n, \; |1'x| \le b,
 
     solved by :math:`x = a Q^{-1} y - \kappa Q^{-1} 1`. Later steps of the algorithm only rescale
-    magnitudes. New labels cost one solve for what has changed. With `weights` w of the labels the
-    first constraint is :math:`\sum_i w_i y_i x_i = \sqrt n`.
+    magnitudes. New labels take one linear solve, for the changed entries only. With `weights` w of
+    the labels, the first constraint is :math:`\sum_i w_i y_i x_i = \sqrt n`.
     """
 
     def __init__(
@@ -119,17 +119,17 @@ class FirstStep:
             y = self.weights * y
         Z1, Zy = self._images.of_ones, self._images(y[:, None])[:, 0]
         root = np.sqrt(y.size)
-        # Q^-1 is symmetric and y'Z1 = 1'Zy, but for the accuracy of the solves: with both of them
-        # the constraints hold exactly all the same.
+        # Q^-1 is symmetric, so y'Z1 = 1'Zy up to the accuracy of the solves. Using both values
+        # makes the constraints hold exactly.
         yy, y1, total, sy = float(y @ Zy), float(y @ Z1), float(Z1.sum()), float(Zy.sum())
         a, kappa = root / yy, 0.0
         if abs(a * sy) > self.balance:
             determinant = yy * total - y1 * sy
             if determinant <= SINGULAR * yy * total:
                 raise ValueError(
-                    "all rows are on one side at the start, and no field holds "
-                    f"balance={self.balance:.3g} there: the matrix Q does not tell the rows "
-                    "apart. Check that the rows differ, or give another Q."
+                    "all rows are on one side at the start, and no field satisfies "
+                    f"balance={self.balance:.3g} there, because the matrix Q does not distinguish "
+                    "the rows. Check that the rows differ, or pass another Q."
                 )
             side = np.copysign(self.balance, a * sy)
             a, kappa = (
@@ -142,14 +142,14 @@ class FirstStep:
 
 @dataclass(frozen=True)
 class Refined:
-    """Labels that have settled (or the last ones), with the way there."""
+    """Labels after refinement, with its history."""
 
     labels: NDArray
     fields: Any  # a `SmoothField` or `Fields`
-    merits: tuple[float, ...]  # of all fields on the way; never falling
+    merits: tuple[float, ...]  # of the accepted fields, in order; never decreasing
     visited: tuple[NDArray, ...]  # labels at the start and after each step
     settled: bool  # whether the last step moved at most two labels in a thousand
-    n_held: int  # clusters that the last step would have left without rows
+    n_held: int  # number of clusters that the last step would have emptied
 
 
 def repeat_step(
@@ -158,13 +158,13 @@ def repeat_step(
     read: Callable[[NDArray, NDArray], tuple[NDArray, int]],
     max_iter: int,
 ) -> Refined:
-    r"""Repeat labels -> fields -> labels until the labels settle, with a merit that never falls.
+    r"""Repeat labels -> fields -> labels until the labels settle; the merit never decreases.
 
-    The border between the clusters creeps: many steps move it by about as much each. From the
-    third step on labels are therefore read off beyond the fields, at :math:`x + \beta (x -
-    x_{last})` with :math:`\beta = 1, 2, 4, \ldots`; where that does not raise the merit the plain
-    step is taken instead, so that nothing is lost but a solve. `read` takes x and the last labels
-    to new labels, and the number of clusters that had to be held.
+    The border between the clusters moves slowly: many steps move it by about the same amount. From
+    the third step on, the fields are therefore extrapolated to :math:`x + \beta (x - x_{last})`
+    with :math:`\beta = 1, 2, 4, \ldots` before labels are derived from them. If that does not
+    increase the merit, the plain step is taken instead, at the cost of one more solve. `read` maps
+    x and the last labels to new labels and the number of clusters that were held.
     """
     fields = step(labels)
     new, n_held = read(fields.x, labels)
@@ -189,7 +189,7 @@ def repeat_step(
         elif beta:
             beta = 0.0
         else:
-            settled = True  # not even the plain step gains, but for rounding
+            settled = True  # the plain step does not increase the merit, up to rounding
     return Refined(new, fields, tuple(merits), tuple(visited), settled, n_held)
 
 
@@ -206,12 +206,12 @@ def refine(
 ) -> Refined:
     r"""Repeat y <- sign(x(y)), with x(y) the field of `FirstStep`, until the labels settle.
 
-    Roughness never rises: scaled to y'x, x(y) is feasible for the labels y+ = sign(x(y)) as well,
-    since y+'x = |x|_1 >= y'x loosens both constraints, so that the best field of y+ is at least as
-    smooth. At b = 0 this is the maximisation of :math:`y'\tilde K y` over the cube with the
+    The roughness never increases. Because y+'x = |x|_1 >= y'x for the labels y+ = sign(x(y)), x(y)
+    scaled down to y+'x = sqrt(n) is feasible for y+ as well, and the best field of y+ is at least
+    as smooth. At b = 0 this is the maximisation of :math:`y'\tilde K y` over the cube with the
     positive semi-definite :math:`\tilde K = Q^{-1} - Q^{-1}11'Q^{-1} / 1'Q^{-1}1`.
 
-    Where not all labels are `allowed`, y+ is the allowed one with the largest y+'x, so that
+    If `allowed` restricts the labels, y+ is the allowed labelling with the largest y+'x, and
     y+'x >= y'x still holds if y is allowed.
     """
     read = signs if allowed is None else allowed.place

@@ -30,12 +30,12 @@ from volmar.volume.two_way import MAX_REFINE, TwoWayProblem, VolumeResult, clust
 
 __all__ = ["SoftLabelMVC", "VolumeResult"]
 
-# Accuracy of eigenvectors: a start that is refined needs rough ones only, because the refinement
-# moves what they got wrong.
+# Accuracy of the eigenvectors. A start that is refined needs only rough ones, because the
+# refinement corrects their errors.
 EXACT_TOL = 1e-6
 ROUGH_TOL = 3e-3
-# More than two clusters at once: their eigenvalues bound the normalised cut and are accurate
-# enough to be checked for missed ones; small clusters need more accurate fields.
+# Joint search for more than two clusters. The eigenvalues bound the normalised cut and must be
+# accurate enough to detect missed ones. Small clusters need more accurate fields.
 MULTIWAY_TOL = 1e-4
 MULTIWAY_RTOL = 1e-4
 
@@ -43,71 +43,73 @@ MULTIWAY_RTOL = 1e-4
 class SoftLabelMVC(GuidedVolume, Clusterer):
     r"""Soft-label maximum volume clustering (Niu, Dai, Shang and Sugiyama 2011, 2013).
 
-    Finds soft responses h, one number a row, that are large in absolute value and smooth on the
+    Finds soft responses h, one number per row, that are large in absolute value and smooth on the
     similarity graph (JMLR eq. 4, with the balance constraint of eq. 5):
 
     .. math:: \min_h \; -2 \|h\|_1 + \gamma \, h'Qh \quad
               \text{s.t.} \quad \|h\|_2 = 1, \; |1'h| \le b
 
-    with :math:`Q = L_{sym} + I / n` of the graph; clusters are the signs of h. The start is the
+    with :math:`Q = L_{sym} + I / n` of the graph. Clusters are the signs of h. The start is the
     second eigenvector of Q, cut at its mean.
 
     ``mode="paper"`` is Algorithm 1 of JMLR as printed, at any `reg`: sequential quadratic
     programming from up to ten eigenvectors, with each quadratic program solved in closed form
-    (see the notes). With the paper's settings it is one linear solve in disguise: the first
+    (see the notes). With the paper's settings it is equivalent to one linear solve: the first
     step returns the smoothest field x that agrees with the start, ``min x'Qx`` subject to
     ``y'x = sqrt(n)``, ``|1'x| <= b``, and all later steps only rescale magnitudes.
-    ``mode="default"`` computes that field directly, repeats the step from the field's own
-    signs until at most two labels in a thousand move (roughness ``x'Qx`` never rises on the
-    way), and solves for h exactly with those labels.
+    ``mode="default"`` computes that field directly and repeats the step from the signs of the
+    field until at most two labels in a thousand move. The roughness ``x'Qx`` never increases.
+    Then h is computed exactly for those labels.
 
-    More clusters are found at once (``multiway="joint"``), beyond the papers. From the k-means
-    clusters of the k smallest eigenvectors of Q (rows of unit length), the field of each cluster
-    against the rest is computed, all fields are scaled to the same roughness, :math:`x_j'Qx_j =
-    1`, and every row moves to the cluster whose field is largest there; and again. The agreement
-    :math:`\sum_j y_j'x_j` of labels and fields never falls on the way.
+    More than two clusters are found jointly (``multiway="joint"``), which goes beyond the papers.
+    The start is k-means on the k smallest eigenvectors of Q, with rows of unit length. Each step
+    computes the field of each cluster against the rest, scales all fields to the same roughness,
+    :math:`x_j'Qx_j = 1`, and moves every row to the cluster with the largest field value. The
+    agreement :math:`\sum_j y_j'x_j` of labels and fields never decreases.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. "auto": as many as held-out rows confirm, by splitting again; a split
-        is tested by the distances of rows to its border (see `volmar.evidence.split_test` and
-        `tree_`).
+        Number of clusters. If "auto", the rows are split recursively, and a split is made only if
+        held-out rows confirm it by their distances to its border (see
+        `volmar.evidence.split_test` and `tree_`).
     affinity : str, callable or Similarity, optional
-        How similar rows are: "density_scaling" (default of the default mode: locally scaled and
+        Similarity of rows: "density_scaling" (default of the default mode: locally scaled and
         weighted by the density, see `volmar.graphs.density_scaling_similarity`), "local_scaling"
         (the same without the density), "gaussian" (default of the paper mode,
         ``sigma="mean/10"``), "cosine_knn" (default of the AISTATS mode), "nearest_neighbors",
         "precomputed", a function of two blocks of rows, or a recipe such as
-        ``GaussianSimilarity(sigma="mean/4")`` (see `volmar.graphs`). Named ones come without
-        self-loops in the default mode; in the paper modes they are the paper's (dense, with
-        :math:`W_{ii} = 1`, but for the k-NN graphs). Recipes and matrices are used as given.
+        ``GaussianSimilarity(sigma="mean/4")`` (see `volmar.graphs`). Affinities given by name have
+        no self-loops in the default mode; the paper modes use the paper's versions (dense, with
+        :math:`W_{ii} = 1`, except the k-NN graphs). Recipes and matrices are used as given.
     sigma : float or str, optional
         Width of the Gaussian similarity, a number or a rule such as "mean/4".
     n_neighbors : int, optional
-        Neighbours of the affinities that have them; if not given, log2(n) + 3 for
+        Number of neighbours, for affinities that use neighbours. If None, log2(n) + 3 for
         "density_scaling" and 7 for the others.
     reg : float, default=0.01
         :math:`\gamma`, the weight of smoothness. It has no influence on the labels from 1e-6 up to
-        about sqrt(n); far above, h turns into the eigenvector of Q.
+        about sqrt(n). Far above that, h approaches the eigenvector of Q.
     balance : float, optional
-        b, how far from zero the sum of soft responses may be. 1/n if not given (1e-7 in the
-        AISTATS mode, 0 for each field of more than two clusters at once); sqrt(n) and above leave
-        it free, by which all but one of many clusters would lose their rows.
+        b, the maximum absolute value of the sum of soft responses. If None, 1/n (1e-7 in the
+        AISTATS mode, 0 for each field in a joint search for more than two clusters). Values from
+        sqrt(n) on impose no constraint; in a joint search, all but one cluster would then lose
+        their rows.
     n_candidates : int, optional
-        Number of eigenvectors to start from, from the second on. If not given, 1 in the default
-        and the AISTATS mode and the paper's rule in the paper mode (all within 1e-4 of the second
-        eigenvalue, at most ten). The lowest objective wins. In the default mode objectives are
-        compared at reg = sqrt(n): at the paper's 0.01 they would be a measure of balance alone.
-        More candidates are a prior for clusters of equal size: they help where the sizes are
-        equal, and hurt where they are not. See the notes for why v1 is never one.
+        Number of eigenvectors to start from, from the second on. If None, 1 in the default and
+        AISTATS modes; in the paper mode, all within 1e-4 of the second eigenvalue, at most ten.
+        The start with the lowest objective is used. The default mode compares objectives at
+        reg = sqrt(n), because at the paper's 0.01 they would measure balance alone. More
+        candidates act as a prior for clusters of equal size: they help if the sizes are equal, and
+        hurt otherwise. See the notes for why v1 is never a candidate.
     init : "auto", array of shape (n_samples,) or fitted clusterer, default="auto"
-        "auto": candidates (JMLR eq. 9). An array of two different values holds labels, any other
-        soft responses, h0, scaled to norm 1, of which the default mode takes the signs. More than
-        two clusters at once take that many labels. A fitted clusterer of the same columns:
-        its clusters are the start, and keep their numbers where they match.
+        If "auto", the candidates (JMLR eq. 9). An array with two distinct values holds labels. Any
+        other array holds soft responses h0, which are scaled to norm 1; the default mode uses
+        their signs. For more than two clusters jointly, an array with n_clusters distinct labels.
+        If a clusterer fitted to the same columns, its clusters are the start, and clusters that
+        match keep their numbers.
     eta0 : float, optional
-        Where the multiplier of the norm starts, in the paper modes only. If None, the papers' 0
+        Initial multiplier of the norm constraint, in the paper modes only. If None, 0 as in JMLR
         (-0.001 in the AISTATS mode). Must be below reg times the smallest eigenvalue of Q.
     Q : {"laplacian", "kernel"}, matrix, SPDOperator or callable, default="laplacian"
         The matrix of pairwise information. "laplacian" is :math:`L_{sym} + I/n` (without the shift
@@ -115,92 +117,95 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         positive definite matrix of the training rows, or a function of the similarities W that
         returns one, is used as given.
     mode : {"default", "paper", "aistats"}, default="default"
-        "paper" is JMLR 2013, "aistats" its first version (Q without shift, another start of the
+        "paper" is JMLR 2013, "aistats" its first version (Q without shift, another initial
         multiplier and stopping rule, one candidate).
     multiway : {"joint", "recursive"}, default="joint"
-        How more than two clusters are found: all at once, in the default mode only (and `reg`,
-        `n_candidates` and `tol` have no effect), or by splitting in two again and again, in any
-        mode. Try the latter where the graph falls into more small components than clusters: the
-        eigenvectors that the joint way starts from tell those apart and nothing else.
+        Search for more than two clusters. "joint" finds all clusters together, in the default mode
+        only; `reg`, `n_candidates` and `tol` then have no effect. "recursive" splits clusters in
+        two repeatedly, in any mode. Try it if the graph has more small components than clusters:
+        the eigenvectors at the start of "joint" then separate only those components.
     tol : float, default=1e-6
-        Stopping threshold of the paper modes; accuracy of the norm of h in the default mode.
+        Stopping tolerance of the paper modes; accuracy of the norm of h in the default mode.
     max_iter : int, optional
-        Maximum number of steps of the quadratic programming (default 100), or of the repetition
-        in the default mode (default 20; 1 stops at the paper's labels).
+        Maximum number of steps. If None, 100 in the paper modes and 20 in the default mode, in
+        which 1 stops at the paper's labels.
     alpha : float, default=0.05
-        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
-        too many. From 0.001, for which tests take longer, to 0.5.
+        Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
+        of making any split too many. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
-        strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
+        strongest splits are made first, and a warning is issued if further splits are left out.
     min_cluster_size, max_cluster_size : int, float or array of shape (n_clusters,), optional
-        Minimum and maximum cluster size: a number of rows, a fraction of them, or one for each
-        cluster (in the order of `classes_` where `fit` is given labels). Only with mode="default".
+        Minimum and maximum cluster size: a number of rows, a fraction of them, or one value per
+        cluster (in the order of `classes_` if `y` is passed to `fit`). Only with mode="default".
     metric : {"euclidean", "cosine"}, default="euclidean"
-        "cosine": the method sees rows of unit length; sparse X of more than 1000 columns as text
-        (idf, singular vectors). See the page *Embeddings and text*.
+        If "cosine", rows are scaled to unit length, and sparse X with more than 1000 columns is
+        treated as text (idf, singular vectors). See the page *Embeddings and text*.
     text_components : int, "auto" or None, default="auto"
-        Singular vectors to which metric="cosine" reduces sparse rows. "auto": 100 for more than
-        1000 columns, otherwise no reduction. None: no reduction.
+        Number of singular vectors to which metric="cosine" reduces sparse rows. "auto" is 100 for
+        more than 1000 columns, otherwise no reduction. None is no reduction.
     random_state : int, RandomState or None, default=None
-        Seed of k-means at the start of more than two clusters. Two are found without chance.
+        Random seed of k-means at the start of a joint search for more than two clusters. Fits with
+        two clusters are deterministic.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest, and h is positive in 1. By name
-        where `fit` was given labels of rows, of which the first class is 0.
+        Cluster of each training row. Clusters are numbered by size, 0 is the largest; h is
+        positive in cluster 1. If `y` is passed to `fit`, labels are the classes in `classes_`, and
+        h is positive in ``classes_[1]``.
     classes_ : ndarray of shape (n_clusters,)
-        Names of the clusters, which `labels_` holds; only where `fit` was given labels of rows.
+        Names of the clusters, as used in `labels_`; only if `y` is passed to `fit`.
     broken_links_ : ndarray of shape (n_pairs, 2)
-        Pairs of `cannot_link` in one cluster; only where `fit` was given any.
+        Pairs of `cannot_link` that are in one cluster; only if `cannot_link` is passed to `fit`.
     h_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
-        Soft responses, of norm 1. At a small `reg` all of a cluster are nearly the same. For more
-        than two clusters the columns of `field_`, scaled to norm 1.
+        Soft responses, of norm 1. With a small `reg` they are nearly constant in each cluster. For
+        more than two clusters, the columns of `field_` scaled to norm 1.
     field_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
-        The smooth field behind them; its magnitude does say how deep inside its cluster a row is.
-        More clusters have a field each, of :math:`x'Qx = 1`; the largest of a row is its cluster.
+        Smooth field that defines the clusters. Its magnitude measures how deep inside its cluster
+        a row is. More than two clusters have one column each, scaled to :math:`x'Qx = 1`; the
+        largest value of a row is in the column of its cluster.
     n_neighbors_ : int or None
-        Number of neighbours that the similarity was built with; None where it has none.
+        Number of neighbours of the similarity graph; None for affinities without neighbours.
     neighbor_recall_ : float or None
-        Share of the true nearest neighbours that the graph was built with, measured on a sample
-        where the search is approximate (more than 20,000 rows of more than 8 features); None where
-        there was no search.
+        Fraction of the true nearest neighbours in the graph. It is measured on a sample if the
+        search is approximate (more than 20,000 rows and more than 8 features). None if there was
+        no search.
     sigma_ : float or None
-        Width of the Gaussian similarity, the number used; None where it has none.
+        Width of the Gaussian similarity as a number; None for other affinities.
     eigenvalues_ : ndarray
         Smallest eigenvalues of Q that were computed.
     n_candidates_ : int
-        Starts that were tried, for two clusters: with the paper's rule the size of its set V, v1
-        left out, and at most ten.
+        Number of starts tried, for two clusters. With the paper's rule, the size of its set V
+        without v1, at most ten.
     ill_defined_ : bool
         Whether the paper's rule has found more than ten eigenvalues within 1e-4 of the second, for
-        two clusters. The paper calls such a Q ill-defined (section 8.1); a warning is given.
+        two clusters. The paper calls such a Q ill-defined (section 8.1), and `fit` warns.
     balance_ : float or ndarray of shape (n_clusters,)
         :math:`1'h`.
     n_moved_ : int
-        Labels that differ between the start and the end.
+        Number of labels that differ between the start and the end.
     degenerate_ : bool
         Whether the start is arbitrary: the graph has more components than clusters, or the last
         eigenvalue in use and the next (second and third, for two clusters) are tied. From 1,500
         rows on, ties are looked for when this is first read.
     objective_ : float
-        Objective at `h_`; the normalised cut of the labels for more than two clusters at once.
+        Objective at `h_`. For more than two clusters jointly, the normalised cut of the labels.
     result_ : VolumeResult or MultiwayVolumeResult
-        Certified result: `residuals` are those of a stationary point (gradient of the Lagrangian,
+        Certified result. `residuals` are those of a stationary point (gradient of the Lagrangian,
         relative; norm; balance). `gap` is NaN for two clusters: the problem is not convex, and at
-        a small `reg` every labelling is a local minimum, so that no bound would mean anything.
+        a small `reg` every labelling is a local minimum, so that a bound would be meaningless.
     problem_ : VolumeProblem
-        Q, `reg` and the balance; only of two clusters. ``result_.check(problem_)`` computes the
-        residuals again. After a fit with labels, links or sizes it is the problem for the labels
-        that were found, with ``-2 y'h`` in place of ``-2 |h|_1``.
+        Q, `reg` and the balance, for two clusters only. ``result_.check(problem_)`` recomputes the
+        residuals. After a fit with labels, links or size limits, it is the problem for the labels
+        found, with ``-2 y'h`` in place of ``-2 |h|_1``.
     tree_ : SplitTree
-        The splits, with ``multiway="recursive"`` and more than two clusters; `h_`, `field_`,
-        `eigenvalues_`, `balance_` and `n_moved_` are then those of its nodes' models.
+        The splits, with ``multiway="recursive"`` and more than two clusters. `h_`, `field_`,
+        `eigenvalues_`, `balance_` and `n_moved_` are then attributes of the models of its nodes.
     n_iter_ : int
-        Steps taken.
+        Number of steps taken.
     row_map_ : RowMap
-        The map of rows with metric="cosine"; only then.
+        Transformation of the rows, only with metric="cosine".
     n_features_in_ : int
         Number of features (of training rows, with affinity="precomputed").
 
@@ -211,40 +216,40 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
 
     Notes
     -----
-    *The paper mode.* Parameters left at their defaults have the values of JMLR section 8.2
-    (reg = 0.01, balance = 1/n, tol = 1e-6), starts are those of eq. 9 and section 8.1, eta is
-    updated by eq. 7, and where it reaches :math:`\gamma \lambda_1` the iterate before is
-    returned, as printed. `result_.status` is then STOPPED: the next quadratic program need not
-    have a minimum. From a `reg` of about :math:`\sqrt n / (\lambda_2 - \lambda_1)` on that is
-    the start itself. Three things are not as printed. v1 is no candidate: the paper's set V
-    takes it in where :math:`\lambda_2 - \lambda_1 < 10^{-4}`, but v1 of a Laplacian (the roots
-    of the degrees; where the two eigenvalues are equal, the basis is chosen so) tells rows of
-    many edges from rows of few, not clusters. h is scaled to norm 1 before objectives are
-    compared: an unfinished h is longer and would win. With ``balance=0``, which the paper uses
-    for a limit only, and in the AISTATS mode, which has no break, a run is STOPPED only where
-    a quadratic program has no minimum.
+    *The paper mode.* The parameters default to the values of JMLR section 8.2 (reg = 0.01,
+    balance = 1/n, tol = 1e-6), the starts are those of eq. 9 and section 8.1, and eta is updated
+    by eq. 7. As printed, if eta reaches :math:`\gamma \lambda_1`, the previous iterate is returned
+    with `result_.status` STOPPED, because the next quadratic program need not have a minimum. From
+    a `reg` of about :math:`\sqrt n / (\lambda_2 - \lambda_1)` on, that iterate is the start.
+    Three things differ from the paper. First, v1 is not a candidate. The paper's set V includes it
+    if :math:`\lambda_2 - \lambda_1 < 10^{-4}`, but v1 of a Laplacian (the square roots of the
+    degrees; if both eigenvalues are equal, the basis is chosen so) separates rows with many edges
+    from rows with few, not clusters. Second, h is scaled to norm 1 before objectives are compared,
+    because an unfinished h is longer and would win. Third, with ``balance=0``, which the paper
+    uses only for a limit, a run is STOPPED only if a quadratic program has no minimum. The same
+    holds for the AISTATS mode, which has no bound on eta.
 
     *The limits of JMLR section 4* for :math:`\gamma \to \infty` are limits of the problem. The
-    default mode reaches them. Algorithm 1 reaches spectral clustering with ``balance=0``; with
-    a balance above 0 it breaks off at once from eq. 9, and converges from ``init`` = v, the
-    eigenvector of Q that is wanted: v1 for the centred kernel matrices of k-means and for
-    SMIC, whose first eigenvector is not trivial.
+    default mode reaches them. Algorithm 1 reaches spectral clustering with ``balance=0``. With a
+    balance above 0 it stops at once from eq. 9, and converges from an ``init`` that is the target
+    eigenvector of Q: v1 for the centred kernel matrices of k-means and for SMIC, whose first
+    eigenvector is not trivial.
 
-    *Labels, links and sizes* (`fit` with `y`, `must_link`, `cannot_link`; `max_cluster_size`) say
-    which labels are allowed. Fields are those of allowed labels, and every step takes the allowed
-    labels that agree most with them, so that roughness still never rises. The start is that of the
-    method itself, or labels that spread from `y` along the graph where held-out labels speak for
-    these. From the latter the given labels count as much in the fields as all others together,
-    each class alike. More than two clusters with ``multiway="recursive"`` or n_clusters="auto" are
-    then refined at once, and `tree_` is absent. The papers' modes take nothing of this.
+    *Labels, links and size limits* (`fit` with `y`, `must_link`, `cannot_link`;
+    `max_cluster_size`) restrict the labels. Every step takes the allowed labels that agree best
+    with the fields, so that the roughness still never increases. The start is that of the method
+    itself, or labels spread from `y` along the graph if these predict held-out labels better.
+    In the latter case the given labels have the same total weight in the fields as all other rows,
+    divided equally among the classes. More than two clusters with ``multiway="recursive"`` or
+    n_clusters="auto" are then refined jointly, and `tree_` is absent. Only with mode="default".
 
-    `decision_function` extends the field (or fields) to new rows harmonically: the mean over the
-    training rows, weighted by similarity. `labels_` belong to the training graph; `predict` sees a
-    row through its similarities to the training rows alone, so that it may place a few training
-    rows at the border differently. It places rows far from all training rows too, without a word.
+    `decision_function` extends the fields to new rows by the mean over the training rows, weighted
+    by similarity. `labels_` comes from the training graph, but `predict` uses only the
+    similarities of a row to the training rows. It may therefore assign a few training rows at the
+    border differently. It also assigns rows far from all training rows, without a warning.
 
-    Scale the features first where their units differ (`sklearn.preprocessing.StandardScaler`): the
-    graph sees distances only.
+    Scale the features first if their units differ (`sklearn.preprocessing.StandardScaler`),
+    because the graph depends on distances only.
 
     References
     ----------
@@ -327,15 +332,17 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
 
     @property
     def problem_(self) -> VolumeProblem:
-        """The problem of two clusters that was solved; see the class."""
+        """The solved problem, for two clusters only; see the attributes of the class."""
         check_is_fitted(self, "result_")
         if isinstance(self.result_, VolumeResult):
             return self._fitted.problem
-        raise AttributeError(f"problem_ is that of two clusters, not {self.n_clusters}.")
+        raise AttributeError(
+            f"problem_ exists for two clusters only, got n_clusters={self.n_clusters}."
+        )
 
     @property
     def degenerate_(self) -> bool:
-        """Whether the start is arbitrary; see the class."""
+        """Whether the start is arbitrary; see the attributes of the class."""
         check_is_fitted(self, "result_")
         if isinstance(self.result_, OneCluster):
             return False
@@ -378,7 +385,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         self, graph: Graph, operator: SPDOperator, *, is_laplacian: bool
     ) -> MultiwayProblem:
         n, k = operator.n, self.n_clusters
-        # One more than clusters where LAPACK computes it anyway.
+        # One more eigenpair than clusters if LAPACK computes it anyway.
         pairs = operator.smallest_eigenpairs(min(n, k + (n < SMALL)), tol=MULTIWAY_TOL)
         if not is_laplacian:
             check_definite(operator, pairs, is_named=isinstance(self.Q, str))
@@ -409,7 +416,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         return TwoWayProblem(graph, problem, pairs, starts, trivial is not None, init)
 
     def _operator(self, graph: Graph) -> tuple[SPDOperator, NDArray | None]:
-        """Q, and its trivial eigenvector where that is known."""
+        """Return Q, and its trivial eigenvector if that is known."""
         operator = graph.operator(self.Q, shift=0.0 if self.mode == "aistats" else None)
         is_laplacian = isinstance(self.Q, str) and self.Q == "laplacian"
         return operator, np.sqrt(graph.degrees) if is_laplacian else None
@@ -426,8 +433,8 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
                 rtol=MULTIWAY_RTOL,
                 weights=None if allowed is None else allowed.weights,
             )
-            most = self.max_iter or MAX_REFINE
-            return cluster_jointly(problem, step, max_iter=most, seed=seed, allowed=allowed)
+            max_iter = self.max_iter or MAX_REFINE
+            return cluster_jointly(problem, step, max_iter=max_iter, seed=seed, allowed=allowed)
         return cluster_in_two(
             problem,
             mode=self.mode,
@@ -438,7 +445,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         )
 
     def _fit_from(self, part: PartRows, sides: NDArray) -> None:
-        """Leave splits of n_clusters="auto" to their eigenvectors."""
+        """Do nothing: splits of n_clusters="auto" start from their eigenvectors."""
 
     def _publish(
         self, problem: TwoWayProblem | MultiwayProblem, result: VolumeResult | MultiwayVolumeResult
@@ -459,8 +466,8 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
                 warn_user(ILL_DEFINED)
         if not result.labels.any():
             warn_user(
-                f"All rows are in one cluster: balance={self.balance} leaves the sum of soft "
-                "responses free. Lower it (1/n by default)."
+                f"All rows are in one cluster, because balance={self.balance} does not constrain "
+                "the sum of soft responses. Lower balance (1/n by default)."
             )
 
     def _status_words(self, result: Any) -> str:

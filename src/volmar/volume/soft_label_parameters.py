@@ -14,12 +14,12 @@ __all__ = ["check_definite", "check_parameters"]
 MODES = ("default", "paper", "aistats")
 MATRICES = ("laplacian", "kernel")
 MULTIWAY = ("joint", "recursive")
-# Parameters of two clusters that say nothing about more at once, with their defaults.
+# Parameters without effect on a joint search for more than two clusters, with their defaults.
 TWO_WAY = {"reg": 1e-2, "n_candidates": None, "tol": 1e-6}
 
 
 def check_parameters(model: Any) -> None:
-    """Refuse parameters that no data could make right."""
+    """Raise an error for parameters that are invalid for any data."""
     check_choice("mode", model.mode, MODES)
     check_choice("multiway", model.multiway, MULTIWAY)
     if isinstance(model.Q, str):
@@ -35,14 +35,14 @@ def check_parameters(model: Any) -> None:
         check_choice("init", model.init, ["auto"])
     elif model.n_candidates is not None:
         raise ValueError(
-            f"n_candidates={model.n_candidates} has no effect with an init of your own, which "
-            "is the one start. Leave one of them out."
+            f"n_candidates={model.n_candidates} has no effect if init is given, which is then the "
+            "only start. Leave one of them out."
         )
     if model.eta0 is not None:
         check_number("eta0", model.eta0)
         if model.mode == "default":
             raise ValueError(
-                f"eta0={shown(model.eta0)} has no meaning with mode='default', which computes "
+                f"eta0={shown(model.eta0)} has no effect with mode='default', which computes "
                 "the multiplier. Leave it out, or use mode='paper'."
             )
     if isinstance(model.n_clusters, Integral) and int(model.n_clusters) > 2:
@@ -54,14 +54,14 @@ def _check_multiway(model: Any) -> None:
     if model._is_recursive():
         if not isinstance(model.Q, str) and not callable(model.Q):
             raise ValueError(
-                f"Q must be a name or a function of the similarities with {given}: a matrix "
-                "of all rows does not fit their parts. Give a function, or use "
+                f"Q must be a name or a function of the similarities with {given}. A matrix "
+                "of all rows does not fit the rows of one cluster. Pass a function, or use "
                 "multiway='joint'."
             )
         return
     if model.mode != "default":
         raise ValueError(
-            f"mode={model.mode!r} has no rule for more than two clusters at once, got {given}. "
+            f"mode={model.mode!r} cannot find more than two clusters jointly, got {given}. "
             "Use mode='default', or multiway='recursive'."
         )
     for name, default in TWO_WAY.items():
@@ -73,13 +73,14 @@ def _check_multiway(model: Any) -> None:
 
 
 def check_definite(operator: SPDOperator, pairs: EigenPairs, *, is_named: bool) -> None:
-    """Refuse a matrix Q that is not positive definite."""
+    """Raise an error if the matrix Q is not positive definite."""
     scale = max(map(abs, operator.bounds))
     if pairs.values[0] > 1e-13 * scale:
         return
     remedy = "Add a multiple of the identity to it."
     if is_named:
-        remedy = "Divide the similarities by their largest, so that none is above 1."
+        remedy = "Divide the similarities by their maximum, so that none exceeds 1."
     raise ValueError(
-        f"Q must be positive definite, its smallest eigenvalue is {pairs.values[0]:.3g}. {remedy}"
+        "Q must be positive definite, but its smallest eigenvalue is "
+        f"{pairs.values[0]:.3g}. {remedy}"
     )

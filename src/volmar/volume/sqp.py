@@ -1,4 +1,4 @@
-"""Algorithm 1 of the papers: sequential quadratic programming, each program in closed form."""
+"""Algorithm 1 of the papers: sequential quadratic programming with steps in closed form."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from volmar.volume.problem import SINGULAR, VolumeProblem, signs
 
 @dataclass(frozen=True, repr=False)
 class SoftResponses(Result):
-    """Soft responses h of the problem, with multipliers, the field behind them and their start.
+    """Soft responses h of the problem, with their multipliers and the underlying smooth field.
 
     Attributes
     ----------
     h : ndarray of shape (n,)
         Soft responses, of norm 1.
     field : ndarray of shape (n,)
-        Smooth field of the linear solve that moved labels (x of `QPStep`), or h itself where its
-        signs are not the labels.
+        Smooth field of the linear solve that moved labels (x of `QPStep`), or h itself if the
+        signs of that field are not the labels.
     field_residual : float
-        Relative residual of the linear system that the field solves, recomputed; NaN where the
-        field is not one of `FirstStep`.
+        Recomputed relative residual of the linear system of the field. NaN if the field does not
+        come from `FirstStep`.
     multiplier : float
-        eta, of the norm constraint.
+        Multiplier eta of the norm constraint.
     balance_multiplier : float
-        kappa, of the balance constraint; positive where ``1'h = b``, negative where ``1'h = -b``.
+        Multiplier kappa of the balance constraint: positive if ``1'h = b``, negative if
+        ``1'h = -b``.
     """
 
     _solution = ("h",)
@@ -47,8 +48,8 @@ class QPStep:
     """Solution x = h + p of the quadratic program (JMLR eq. 5) with its multipliers.
 
     ``(reg Q - eta_t I) x = sign(h) + (eta - eta_t) h - kappa 1``. `value` is
-    ``x'(reg Q - eta_t I)x - 2 sign(h)'x``, the program's objective up to terms that are the same
-    for all feasible x.
+    ``x'(reg Q - eta_t I)x - 2 sign(h)'x``, the objective of the program up to terms that are
+    constant over all feasible x.
     """
 
     x: NDArray
@@ -66,13 +67,14 @@ def solve_qp(
 
     .. math:: A x = s + a h - \kappa 1, \qquad h'x = (1 + h'h) / 2, \qquad |1'x| \le b,
 
-    so that three solves with A and a 2 x 2 system for (a, kappa) are all it takes, and no product
-    with Q. The multiplier of its norm constraint is exactly :math:`\eta + a`; the papers' formula
-    (eq. 7, see `sqp`) agrees with it only while the balance constraint is idle. The part of s
-    along h goes into a: at the start, where s is parallel to h, nothing is left to cancel.
+    which takes three solves with A and a 2 x 2 system for (a, kappa), and no product with Q. The
+    multiplier of the norm constraint is exactly :math:`\eta + a`. The papers' formula (eq. 7, see
+    `sqp`) agrees with it only while the balance constraint is inactive. The part of s along h is
+    absorbed in a, which avoids cancellation at the start, where s is parallel to h.
 
-    The three smallest `eigenvalues` of Q (all for n < 3) count those of A below zero. None where
-    the program has no minimum: A is not definite on the directions that the constraints leave.
+    The three smallest `eigenvalues` of Q (all for n < 3) determine the number of negative
+    eigenvalues of A. Returns None if the program has no minimum, because A is not definite on the
+    feasible directions.
     """
     s = signs(h)
     along = float(h @ s) / float(h @ h)
@@ -96,15 +98,15 @@ def solve_qp(
             return idle
         sides = [np.copysign(problem.balance, total)]
     elif n_negative == int(np.sum(np.linalg.eigvalsh(gram) < 0)):
-        sides = [-problem.balance, problem.balance]  # only the balance keeps it bounded
+        sides = [-problem.balance, problem.balance]  # bounded only by the balance constraint
     else:
         return None
     system = gram * [1.0, -1.0]
     if abs(np.linalg.det(system)) <= SINGULAR * abs(gram[0, 0] * gram[1, 1]):
         raise ValueError(
             "the soft responses at the start are the same for all rows, and no step from there "
-            f"holds balance={problem.balance:.3g}: the matrix Q does not tell the rows apart. "
-            "Check that the rows differ, or give another Q."
+            f"satisfies balance={problem.balance:.3g}, because the matrix Q does not distinguish "
+            "the rows. Check that the rows differ, or pass another Q."
         )
     steps = [
         step(*np.linalg.solve(system, [right - h @ Zs, side - ones @ Zs]).tolist())
@@ -114,10 +116,10 @@ def solve_qp(
 
 
 def is_above(problem: VolumeProblem, eta: float, eigenvalues: NDArray) -> bool:
-    r"""Whether :math:`\eta \ge \gamma \lambda_1`, from where on a program need not have a minimum.
+    r"""Return whether :math:`\eta \ge \gamma \lambda_1`, where a program may have no minimum.
 
-    No eta is with balance = 0, which the paper takes for the limit of section 4 only: the
-    Lagrangian need not be bounded off the plane 1'h = 0 then, where no soft responses are.
+    Always False with balance = 0, which the paper uses only for the limit of section 4. All soft
+    responses are then on the plane 1'h = 0, and the Lagrangian need not be bounded elsewhere.
     """
     return problem.balance > 0 and eta >= problem.reg * float(eigenvalues[0])
 
@@ -132,7 +134,7 @@ def sqp(
     algorithm: Literal["jmlr", "aistats"] = "jmlr",
     max_iter: int = 100,
 ) -> SoftResponses:
-    r"""Algorithm 1 of both papers, as printed.
+    r"""Run Algorithm 1 of both papers, as printed.
 
     A step solves the quadratic program (eq. 5) and updates the multiplier by eq. 7, the least
     squares fit
@@ -141,17 +143,16 @@ def sqp(
               = \eta_t + a - \kappa \, 1'h_t / h_t'h_t
 
     by the optimality conditions of the program (`solve_qp`), whose exact multiplier is
-    :math:`\eta_t + a`. (AISTATS eq. 6 is the same with :math:`\eta_t I` for :math:`\eta_t p_t`, a
-    misprint: a matrix less a vector.)
+    :math:`\eta_t + a`. (AISTATS eq. 6 is the same with :math:`\eta_t I` for :math:`\eta_t p_t`,
+    which is a misprint, because it subtracts a matrix from a vector.)
 
-    "jmlr" stops at :math:`\|h_t - h_{t-1}\| + |\eta_t - \eta_{t-1}| \le tol`, and breaks off
-    where :math:`\eta_{t+1} \ge \gamma \lambda_1` (see `is_above`): it then returns :math:`h_t`,
-    the iterate before, with status STOPPED. "aistats" stops by the sum of squares and has no
-    break. Where a program has no minimum both are STOPPED. `eta0` is 0 in JMLR and -0.001 in
-    AISTATS.
+    "jmlr" converges at :math:`\|h_t - h_{t-1}\| + |\eta_t - \eta_{t-1}| \le tol`. If
+    :math:`\eta_{t+1} \ge \gamma \lambda_1` (see `is_above`), it returns the previous iterate
+    :math:`h_t` with status STOPPED. "aistats" uses the sum of squares and has no such bound. Both
+    are STOPPED if a program has no minimum. `eta0` is 0 in JMLR and -0.001 in AISTATS.
 
-    h is scaled to norm 1 at the end: an unfinished one is longer, and would win every comparison
-    of objectives. `field` is x of the first step, where that has the same signs.
+    h is scaled to norm 1 at the end, because an unfinished h is longer and would win every
+    comparison of objectives. `field` is x of the first step if it has the same signs, otherwise h.
     """
     h, eta, kappa = h0, eta0, 0.0
     first = h0

@@ -1,4 +1,4 @@
-"""Two clusters from all candidates: by the papers' algorithm, or by its first step repeated."""
+"""Two clusters from all candidates, by the papers' algorithm or by repeating its first step."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from volmar.volume.refinement import Allowed, FirstStep, refine
 from volmar.volume.sqp import SoftResponses, is_above, sqp
 from volmar.volume.starts import Candidates
 
-# The multiplier at the start: JMLR 2013, eq. 9, and AISTATS 2011, section 3.2.
+# Initial multipliers of JMLR 2013, eq. 9, and AISTATS 2011, section 3.2.
 JMLR_ETA = 0.0
 AISTATS_ETA = -1e-3
 MAX_REFINE = 20
 MAX_SQP = 100
-# Accuracy of the field where it is computed by iteration.
+# Accuracy of the field if it is computed by an iterative solver.
 FIELD_RTOL = 1e-3
 
 
 @dataclass(frozen=True, repr=False)
 class VolumeResult(SoftResponses):
-    """Soft responses with the labels they stand for and the start they came from.
+    """Soft responses with their labels and their start.
 
     Attributes
     ----------
     labels : ndarray of shape (n,)
         Sides of the soft responses, 0 and 1.
     start : ndarray of shape (n,)
-        h0: signs of `chosen_vector` about its mean, over sqrt(n); or the given start.
+        h0: signs of `chosen_vector` about its mean, divided by sqrt(n), or the given start.
     second_vector, chosen_vector : ndarray of shape (n,)
-        Eigenvector v2 of Q, and the candidate that gave the lowest objective (the same unless
-        there were several); or the given start.
+        Eigenvector v2 of Q, and the candidate with the lowest objective (the same if there was
+        only one) or the given start.
     n_moved : int
-        Labels that differ between the start and the end.
+        Number of labels that differ between the start and the end.
     n_candidates : int
-        Starts that were tried.
+        Number of starts tried.
     ill_defined : bool
         Whether Q is "ill-defined" by JMLR section 8.1: more than ten of its eigenvalues are within
-        1e-4 of the second. Looked at only where the paper's rule picks the starts.
+        1e-4 of the second. Checked only if the paper's rule picks the starts.
     """
 
     _signed = ("h", "field", "balance_multiplier", "start", "second_vector", "chosen_vector")
@@ -61,9 +61,10 @@ class VolumeResult(SoftResponses):
 
 @dataclass(frozen=True)
 class TwoWayProblem:
-    """What all candidates share; `is_laplacian`: whether Q is L_sym, perhaps with a shift.
+    """The problem with the graph, eigenpairs and starts of all candidates.
 
-    `init` is a start that was given, soft responses of norm 1, in place of the candidates.
+    `is_laplacian` is whether Q is L_sym, possibly shifted. `init` holds soft responses of norm 1
+    that replace the candidates; None for the candidates.
     """
 
     graph: Graph
@@ -80,10 +81,10 @@ class TwoWayProblem:
 
     @property
     def is_degenerate(self) -> bool:
-        """Whether the start is known to be arbitrary; one that was given is not.
+        """Whether the start is known to be arbitrary; False for a given start.
 
-        An eigenvector of L_sym at 1 and above parts rows from their own neighbours, which says
-        nothing unless there are two rows only.
+        An eigenvector of L_sym with an eigenvalue of 1 or more separates rows from their own
+        neighbours, which carries no information unless there are only two rows.
         """
         if self.init is not None:
             return False
@@ -109,12 +110,13 @@ def cluster_in_two(
     eta0: float | None = None,
     allowed: Allowed | None = None,
 ) -> VolumeResult:
-    """Solve from every candidate, and name the sides of the best.
+    """Solve from every candidate, and return the best solution with its labels.
 
-    `mode` is "default", "paper" or "aistats". `tol` is the stopping threshold of the papers'
-    algorithm, else the accuracy of the norm of h; `max_iter` defaults to 100 and 20 steps. `eta0`
-    is the multiplier that the papers' algorithm starts from, if not theirs. `allowed` are
-    the labels that are, for the default mode, where not all are.
+    `mode` is "default", "paper" or "aistats". `tol` is the stopping tolerance of the papers'
+    algorithm, or the accuracy of the norm of h in the default mode. `max_iter` defaults to 100
+    steps in the paper modes and 20 in the default mode. `eta0` is the initial multiplier of the
+    papers' algorithm; None for the papers' value. `allowed` restricts the labels in the default
+    mode.
     """
     read = signs if allowed is None else allowed.place
     if mode == "default":
@@ -141,14 +143,14 @@ def cluster_in_two(
 def _paper(
     given: TwoWayProblem, tol: float, max_iter: int, eta0: float | None, *, aistats: bool
 ) -> tuple[int, SoftResponses]:
-    """Algorithm 1 from every candidate; the lowest objective wins, the first of equals."""
+    """Run Algorithm 1 from every candidate; return the first with the lowest objective."""
     if eta0 is None:
         eta0 = AISTATS_ETA if aistats else JMLR_ETA
     elif is_above(given.problem, eta0, given.pairs.values):
         lowest = given.problem.reg * float(given.pairs.values[0])
         raise ValueError(
-            f"eta0={eta0:g} must be below reg times the smallest eigenvalue of Q, {lowest:.6g}: "
-            "from there on the first quadratic program need not have a minimum. Lower eta0."
+            f"eta0={eta0:g} must be below reg times the smallest eigenvalue of Q, {lowest:.6g}. "
+            "Otherwise the first quadratic program need not have a minimum. Lower eta0."
         )
     found = [
         sqp(
@@ -171,7 +173,7 @@ def _repeated(
     max_iter: int | None,
     allowed: Allowed | None,
 ) -> tuple[int, SoftResponses]:
-    """First step and its repetition from every candidate, then h for the best labels."""
+    """Repeat the first step from every candidate, then compute h for the best labels."""
     problem = given.problem
     weights = None if allowed is None else allowed.weights
     step = FirstStep(problem.operator, problem.balance, rtol=FIELD_RTOL, weights=weights)
@@ -196,10 +198,10 @@ def _repeated(
 
 
 def _natural_objective(problem: VolumeProblem, y: NDArray) -> float:
-    """Objective at reg = sqrt(n) of the balanced h that the labels y stand for.
+    """Return the objective at reg = sqrt(n) of the balanced h of the labels y.
 
-    There smoothness and balance weigh alike: h = (y - mean) over its norm costs
-    -2 sqrt(n (1 - mean^2)) + sqrt(n) h'Qh.
+    Smoothness and balance have the same weight there: the objective of h = (y - mean) divided by
+    its norm is -2 sqrt(n (1 - mean^2)) + sqrt(n) h'Qh.
     """
     h = y - y.mean()
     square = float(h @ h)

@@ -1,4 +1,4 @@
-"""The classifier of approximate volume regularisation: few labels, many rows, one graph."""
+"""Semi-supervised classification by approximate volume regularisation."""
 
 from __future__ import annotations
 
@@ -30,72 +30,74 @@ UNLABELLED = -1
 class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
     r"""Approximate volume regularisation (AVR), a transductive classifier.
 
-    Finds soft responses h, one number a row, that agree with the labels of a few rows and are
-    smooth on the similarity graph of all (JMLR eq. 25; El-Yaniv, Pechyony and Vapnik 2008):
+    Finds soft responses h, one number per row, that agree with the labels of a few rows and are
+    smooth on the similarity graph of all rows (JMLR eq. 25; El-Yaniv, Pechyony and Vapnik 2008):
 
     .. math:: \min_h \; -\frac{1}{m} h'y + \gamma \, h'Qh \quad \text{s.t.} \quad \|h\|_2 = t
 
     y is +1 on the labelled rows of `classes_[1]`, -1 on those of `classes_[0]` and 0 on the
     unlabelled ones, m is the number of labelled rows and :math:`Q = L_{sym} + I/n` of the graph.
-    Classes are the signs of h. The problem is not convex and yet solved exactly: its conditions
-    are one linear system and one equation for the multiplier, whose smallest root is searched for
-    (eq. 26). With more than two classes, each against all others is such a problem with the same
-    Q, and the largest response wins.
+    Classes are the signs of h. The problem is not convex but is solved exactly: its optimality
+    conditions are a linear system and a scalar equation for the multiplier, whose smallest root is
+    computed (eq. 26). With more than two classes, one such problem is solved per class against all
+    others with the same Q, and a row gets the class with the largest response.
 
     Parameters
     ----------
     affinity : str, callable or Similarity, default="local_scaling"
-        How similar rows are: "local_scaling" (on the graph of nearest neighbours),
-        "density_scaling" (the default of the clusterers; labels show where the border is, and it
-        is no better on average here), "gaussian", "cosine_knn", "nearest_neighbors",
+        Similarity of rows: "local_scaling" (on the graph of nearest neighbours),
+        "density_scaling" (the default of the clusterers; no better on average here, because the
+        labels determine the border), "gaussian", "cosine_knn", "nearest_neighbors",
         "precomputed", a function of two blocks of rows, or a recipe such as
-        ``GaussianSimilarity(sigma="mean/4")`` (see `volmar.graphs`). Named ones come without
-        self-loops; recipes and matrices are used as given.
+        ``GaussianSimilarity(sigma="mean/4")`` (see `volmar.graphs`). Affinities given by name have
+        no self-loops. Recipes and matrices are used as given.
     sigma : float or str, optional
         Width of the Gaussian similarity, a number or a rule such as "mean/4".
     n_neighbors : int, optional
-        Neighbours of the affinities that have them; if not given, 7, and log2(n) + 3 for
-        "density_scaling".
+        Number of neighbours, for affinities that use neighbours. If None, log2(n) + 3 for
+        "density_scaling" and 7 for the others.
     reg : float, default=1.0
-        :math:`\gamma`, the weight of smoothness: the larger it is, the further labels spread. At
-        the default `scale` and Q, labels keep to their rows and those next to them below 1/2, and
-        everything goes to one class above the larger of 1/2 and
-        :math:`\sqrt{m/n} / (2 (\lambda_2 - \lambda_1))`, or so; what lies between is useful. Wide
-        Gaussian similarities leave nothing between: use 0.1 with them. (At most
-        :math:`1 / (2 \gamma)^2` of :math:`|h|^2` can be in eigenvectors of eigenvalues above 1,
-        the rough half of the spectrum: a quarter at the default.)
+        :math:`\gamma`, the weight of smoothness. The larger it is, the further labels spread. At
+        the default `scale` and Q, values below 1/2 restrict labels to their rows and the rows next
+        to them. Above about the larger of 1/2 and
+        :math:`\sqrt{m/n} / (2 (\lambda_2 - \lambda_1))`, all rows get the same class. The useful
+        range lies in between. For wide Gaussian similarities it is empty; use 0.1 with them. (At
+        most :math:`1 / (2 \gamma)^2` of :math:`|h|^2`, a quarter at the default, can be in
+        eigenvectors with eigenvalues above 1, the rough half of the spectrum.)
     scale : float, optional
-        t, the norm of h. Classes depend on the product of `reg` and `scale` alone. None is
-        :math:`1/\sqrt{m}`, at which what `reg` does hardly depends on how many rows are labelled.
+        t, the norm of h. Classes depend on `reg` and `scale` only through their product. If None,
+        :math:`1/\sqrt{m}`, which makes the effect of `reg` nearly independent of the number of
+        labelled rows.
     Q : {"laplacian", "kernel"}, matrix, SPDOperator or callable, default="laplacian"
         The matrix of pairwise information. "laplacian" is :math:`L_{sym} + I/n`, "kernel" is
         :math:`nI - W`. A symmetric positive definite matrix of the training rows, or a function
-        of the similarities W that returns one, is used as given. Multiples of the identity in it
-        change nothing; `reg` is in its units.
+        of the similarities W that returns one, is used as given. Adding a multiple of the identity
+        has no effect. The scale of Q determines the unit of `reg`.
     tol : float, default=1e-8
         Accuracy of the norm of h in the search for the multiplier.
     random_state : int, RandomState or None, default=None
-        Taken for the sake of one interface: the method is deterministic.
+        Not used, present for API consistency. The method is deterministic.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes of labelled rows, sorted.
     transduction_ : ndarray of shape (n_samples,)
-        Class of each training row, by h. A labelled row may get another class than its own.
+        Class of each training row according to h. The class of a labelled row may differ from its
+        label.
     h_ : ndarray of shape (n_samples,) or (n_samples, n_classes)
-        Soft responses, positive for `classes_[1]`; a column a class where there are more than
-        two. They are no probabilities, and there is no `predict_proba`: their size says how far a
-        row is from the labels.
+        Soft responses, positive for `classes_[1]`. For more than two classes, one column per
+        class. They are not probabilities, and there is no `predict_proba`: their magnitude depends
+        on the distance of a row from the labels.
     n_neighbors_ : int or None
-        Number of neighbours that the similarity was built with; None where it has none.
+        Number of neighbours of the similarity graph; None for affinities without neighbours.
     sigma_ : float or None
-        Width of the Gaussian similarity, the number used; None where it has none.
+        Width of the Gaussian similarity as a number; None for other affinities.
     objective_ : float
         Objective at `h_`, summed over the columns.
     result_ : AVRResult
-        Certified result. `gap` bounds the distance of the objective to the global minimum, by
-        the dual problem, and `undecided` names the rows whose class is not determined.
+        Certified result. `gap` bounds the distance of the objective to the global minimum by
+        the dual problem. `undecided` is a mask of the rows whose class is not determined.
     n_features_in_ : int
         Number of features (of training rows, with affinity="precomputed").
 
@@ -109,24 +111,24 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
     -----
     With the default Q the responses are those of label spreading on the same graph,
     :math:`h \propto (I + \frac{\alpha}{1 - \alpha} L_{sym})^{-1} y`, where
-    :math:`\frac{\alpha}{1 - \alpha} = \gamma / (\gamma / n - \eta)`: of `reg` and `scale` on one
-    hand and `alpha` on the other each determines the other, and `alpha` goes to 1 as `reg` grows.
+    :math:`\frac{\alpha}{1 - \alpha} = \gamma / (\gamma / n - \eta)`. The product of `reg` and
+    `scale` determines `alpha` and vice versa, and `alpha` tends to 1 as `reg` grows.
 
-    The decision is the paper's, sign(h), without any correction for unequal class shares. The
-    smoothest vector on the graph has one sign throughout, and what it contributes to h is the sum
-    of the labels (weighted by the roots of the degrees): where more rows of one class are
-    labelled than of the other, h leans to that class everywhere, the more so the larger `reg` is,
-    until every row is in it. The same happens at a `reg` far too large with equal numbers, by
-    whatever small difference there is. Label as many rows of each class, lower `reg`, or, where
-    the shares of the classes are known, cut `h_` at the quantile that gives them. With more than
-    two classes each problem is unbalanced by itself; that the largest response wins makes up for
-    it as far as the classes have equal numbers of labels.
+    The decision is sign(h) as in the paper, without a correction for unequal class sizes. The
+    smoothest vector on the graph has constant sign, and its coefficient in h is the sum of the
+    labels, weighted by the square roots of the degrees. If more rows of one class are labelled
+    than of the other, h is shifted towards that class everywhere. The shift grows with `reg`,
+    until every row is in that class. With equal numbers of labels the same happens if `reg` is far
+    too large, through any small difference that remains. Label equal numbers of rows per class,
+    lower `reg`, or, if the class sizes are known, cut `h_` at the quantile that yields them. With
+    more than two classes each problem is unbalanced, which cancels in the comparison of the
+    responses as long as the classes have equal numbers of labels.
 
-    `transduction_` belongs to the training graph; `predict` sees a row through its similarities
-    to the training rows alone, and may place a few training rows differently.
+    `transduction_` comes from the training graph, but `predict` uses only the similarities of a
+    row to the training rows. It may assign a few training rows differently.
 
-    Label classes by anything but -1, which is scikit-learn's mark of an unlabelled row. Labels
-    that are strings need an array of ``dtype=object`` to hold -1 too.
+    The label -1 marks an unlabelled row, as in scikit-learn, and cannot be a class. If the classes
+    are strings, y must be an array of ``dtype=object`` to hold the number -1 too.
 
     References
     ----------
@@ -175,7 +177,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
     @one_thread()
     @explain_memory
     def fit(self, X: Any, y: Any) -> Self:
-        """Spread the labels of some rows over all.
+        """Classify all rows by the labels of some of them.
 
         Parameters
         ----------
@@ -197,7 +199,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         X, y = check_labelled_rows(X, y, estimator=self, min_rows=2)
         if self._is_precomputed() and X.shape[0] != X.shape[1]:
             raise ValueError(
-                f"a precomputed matrix must be square for fit, got shape {X.shape}: pass "
+                f"a precomputed matrix must be square for fit, got shape {X.shape}. Pass the "
                 "similarities between all pairs of training rows."
             )
         classes, codes = encode_labels(y)
@@ -221,12 +223,13 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            New rows, or similarities to the training rows where those were precomputed.
+            New rows, or their similarities to the training rows with affinity="precomputed".
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Two classes: positive for `classes_[1]`. More: the largest of a row is its class.
+            For two classes, one value per row, positive for `classes_[1]`. For more, one column
+            per class; the class of a row is the column with the largest value.
         """
         check_is_fitted(self, "result_")
         rows = check_rows(X, estimator=self, reset=False)
@@ -235,12 +238,12 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         return finite_scores(scores, rows, self)
 
     def predict(self, X: ArrayLike) -> NDArray:
-        """Return the classes of rows by the sign of `decision_function`, or its largest column.
+        """Return the class of each row: the sign or the largest column of `decision_function`.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            New rows, or similarities to the training rows where those were precomputed.
+            New rows, or their similarities to the training rows with affinity="precomputed".
 
         Returns
         -------
@@ -250,7 +253,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         return self._classes_of(self.decision_function(X))
 
     def __sklearn_tags__(self):
-        """Tell scikit-learn which input is taken."""
+        """Return the tags that describe the accepted input to scikit-learn."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self._is_precomputed()
@@ -267,7 +270,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         check_number("tol", self.tol, low=0.0, open_low=True)
         if self.scale is not None:
             check_number("scale", self.scale, low=0.0, open_low=True)
-            # Its square is divided by.
+            # There is a division by its square.
             check_number("scale", self.scale, low=1e-100)
 
     def _solve(self, operator: SPDOperator, Y: NDArray) -> AVRResult:
@@ -280,8 +283,8 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
             return solve_one_against_rest(operator, Y, reg, scale, tol=self.tol)
         except np.linalg.LinAlgError as error:
             raise ValueError(
-                f"reg={self.reg} with scale={scale:.3g} is so large that the labels are lost in "
-                "rounding beside the graph. Lower reg or scale."
+                f"reg={self.reg} with scale={scale:.3g} is so large that the effect of the labels "
+                "is below rounding error. Lower reg or scale."
             ) from error
 
     def _classes_of(self, scores: NDArray) -> NDArray:
@@ -292,37 +295,37 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         if result.status is not Status.DEGENERATE:
             return (
                 f"the residual of the search for the multiplier at reg={self.reg} is "
-                f"{result.residuals['stationarity']:.1e}. Use another reg, or a larger tol (it is "
-                f"{self.tol})"
+                f"{result.residuals['stationarity']:.1e}. Use another reg, or a tol larger than "
+                f"{self.tol}"
             )
         return (
-            f"the labels lean to no side of the smoothest vector on the graph at reg={self.reg}, "
-            "and two mirror images are equally good. Lower reg or scale, or label one row more"
+            "the labels are orthogonal to the smoothest vector on the graph, and two mirror "
+            f"images are equally good at reg={self.reg}. Lower reg or scale, or label one more row"
         )
 
     def _warn_of(self, result: AVRResult) -> None:
         n, n_undecided = result.h.shape[0], int(result.undecided.sum())
         empty = np.setdiff1d(self.classes_, self.transduction_)
         if not result.status.ok:
-            return  # the fit warns of that
+            return  # fit warns about the status
         if empty.size:
             warn_user(
-                f"No row is put into {', '.join(map(repr, empty.tolist()))}: at reg={self.reg} "
-                "the majority of the labels outweighs the graph. Lower reg or scale, or label as "
-                "many rows of each class."
+                f"No row is assigned to {', '.join(map(repr, empty.tolist()))}, because at "
+                f"reg={self.reg} the majority of the labels outweighs the graph. Lower reg or "
+                "scale, or label equal numbers of rows per class."
             )
         elif n_undecided:
             warn_user(
                 f"The class of {n_undecided} of {n} rows is not determined (see "
-                "result_.undecided): they lie half-way between labels, in a part of the graph "
-                "without any, or so far from them that rounding outweighs what arrives. Label "
-                f"some of them, raise reg (it is {self.reg}), or use a larger n_neighbors or "
+                "result_.undecided). They lie half-way between labels, in a part of the graph "
+                "without labels, or so far from labels that their response is below the rounding "
+                f"error. Label some of them, raise reg={self.reg}, or use a larger n_neighbors or "
                 "another affinity."
             )
 
 
 def encode_labels(y: NDArray) -> tuple[NDArray, NDArray[np.intp]]:
-    """Return the sorted classes and the number of each row's class, -1 for unlabelled rows."""
+    """Return the sorted classes and the class index of each row, -1 for unlabelled rows."""
     if y.dtype.kind == "O":
         labelled = np.array([isinstance(one, str) or one != UNLABELLED for one in y], dtype=bool)
     else:
@@ -330,33 +333,32 @@ def encode_labels(y: NDArray) -> tuple[NDArray, NDArray[np.intp]]:
     given = y[labelled]
     if not given.size:
         raise ValueError(
-            f"y has no labelled row: all {y.size} are -1. Label a row of each class, or cluster "
-            "without labels by SoftLabelMVC."
+            f"y has no labelled row, all {y.size} entries are -1. Label at least one row of each "
+            "class, or cluster without labels by SoftLabelMVC."
         )
     if any(isinstance(one, str) and one == str(UNLABELLED) for one in given):
         raise ValueError(
-            "y has the string '-1' among its classes, which is what -1 becomes in an array of "
-            "strings. Mark unlabelled rows by the number -1, in an array of dtype=object."
+            "y contains the string '-1', to which an array of strings converts the number -1. "
+            "Mark unlabelled rows by the number -1, in an array of dtype=object."
         )
     if given.dtype.kind == "O" and any(one is None for one in given):
-        raise ValueError("y has None among its classes. Mark unlabelled rows by the number -1.")
+        raise ValueError("y contains None. Mark unlabelled rows by the number -1.")
     try:
         classes, inverse = np.unique(given, return_inverse=True)
         if given.dtype.kind == "O" and not isinstance(classes[0], str):
-            # Numbers, in an array of objects: scikit-learn would not know them.
+            # scikit-learn does not recognise numbers in an array of objects.
             classes = np.array(classes.tolist())
         kind_of_classes(classes[inverse])
     except TypeError as error:
         kinds = sorted({type(one).__name__ for one in given.tolist()})
         raise ValueError(
-            f"y has classes that cannot be sorted ({', '.join(kinds)}). Make them all strings or "
-            "all numbers; unlabelled rows stay -1."
+            f"y has classes of types that cannot be sorted ({', '.join(kinds)}). Use only strings "
+            "or only numbers, and the number -1 for unlabelled rows."
         ) from error
     if classes.size < 2:
         raise ValueError(
-            f"y has 1 class among its labelled rows, {classes.tolist()[0]!r}, and at least 2 are "
-            "needed. "
-            "Label rows of another class."
+            f"y has 1 class among its labelled rows, {classes.tolist()[0]!r}, but at least 2 are "
+            "needed. Label rows of another class."
         )
     codes = np.full(y.size, UNLABELLED, dtype=np.intp)
     codes[labelled] = inverse
@@ -364,9 +366,10 @@ def encode_labels(y: NDArray) -> tuple[NDArray, NDArray[np.intp]]:
 
 
 def signed_labels(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.float64]:
-    """Return +1, -1 and 0 for unlabelled: one column for two classes, one against the rest else.
+    """Return labels +1 and -1, and 0 for unlabelled rows.
 
-    With two classes the column is that of the second.
+    For two classes there is a single column, +1 for the second class. For more, there is one
+    column per class against the rest.
     """
     columns = np.arange(n_classes) if n_classes > 2 else np.array([1])
     signed = np.where(codes[:, None] == columns, 1.0, -1.0)
