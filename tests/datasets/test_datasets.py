@@ -17,8 +17,8 @@ from volmar.datasets import (
 from volmar.datasets.registry import BASES, GENERATED
 from volmar.datasets.tasks import find_task
 
-# n, d and class sizes as the papers or the README state them. Where the papers' own rows are
-# not to be had (isolet, 20news pairs of the 18828 version) the size is that of the copy.
+# n, d and class sizes as stated in the papers or the README. If the rows of the papers are not
+# available (isolet, 20news pairs of the 18828 version), the sizes are those of our copy.
 SIZES = {
     # SKMMC table I; MSPC table 2
     "spectf": (267, 44, [55, 212]),
@@ -51,7 +51,7 @@ SIZES = {
     "digits-8v9": (354, 64, [174, 180]),
     "20news-autos-v-motorcycles": (1986, 26675, [990, 996]),
     "20news-baseball-v-hockey": (1993, 26675, [994, 999]),
-    # JMLR: seven topics of section 8.3.3, 1100 images a digit, two parts of isolet
+    # JMLR: seven topics of section 8.3.3, 1100 images per digit, two parts of isolet
     "20news-comp-v-rec": (8870, 26675, [4891, 3979]),
     "20news-sci-v-talk": (7205, 26675, [3952, 3253]),
     "20news-alt-v-misc": (1774, 26675, [799, 975]),
@@ -106,15 +106,15 @@ def test_a_name_means_its_classes(name, groups):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ionospere", "did you mean 'ionosphere'"),
+        ("ionospere", "Did you mean 'ionosphere'"),
         ("mnist-1vA", "'mnist' has no class 'A'"),
         ("satellite-1v6", "'satellite' has no class '6'"),
-        ("digits-3v3", "share a class"),
-        ("20news-comp-v-graphics", "share a class"),
-        ("20news-comp-v-hardware", "has no class 'hardware'"),  # two groups end so
+        ("digits-3v3", "a class in common"),
+        ("20news-comp-v-graphics", "a class in common"),
+        ("20news-comp-v-hardware", "has no class 'hardware'"),  # two groups have this ending
         ("spam-0v1", "not a known data set"),
         ("adult-a3a", "not a known data set"),
-        ("nothing-of-the-kind", r"list_datasets\(\) has all names"),
+        ("nothing-of-the-kind", r"list_datasets\(\) returns all names"),
     ],
 )
 def test_an_unknown_name_is_refused_with_a_remedy(name, message):
@@ -195,7 +195,7 @@ def test_every_set_has_the_promised_form(name):
         ("breast", "16 in 16 of 699 rows, these rows dropped"),
         ("echocardiogram", "131 rows"),
         ("house-votes", "392 in 203 of 435 rows, kept as NaN"),
-        ("ringnorm-1000", "own 1000 rows are lost"),
+        ("ringnorm-1000", "1000 rows of the multivariate-loss paper are lost"),
         ("20news-autos-v-motorcycles", "18828-document version"),
         ("breast-with-id", "identifier"),
     ],

@@ -1,4 +1,4 @@
-"""Data sets sampled, scaled and with missing values treated."""
+"""Sampling, scaling and missing values of data sets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_fixed_realization_is_the_collections_training_part():
     data = load("ida-heart", realization=4)
     assert np.array_equal(data.X, X)
     assert np.array_equal(data.y, (y == 1).astype(int))
-    assert "collection's realization 4, 170 of 270" in data.DESCR
+    assert "realization 4 of the collection, 170 of 270" in data.DESCR
 
 
 # Table 1 of the JMLR paper: training sizes.
@@ -51,7 +51,7 @@ def test_realizations_have_the_papers_size(name, size, number, fixed):
     require_data()
     data = load(name, realization=number)
     assert len(data.y) == size
-    assert ("training part of the collection" in data.DESCR) == fixed
+    assert ("training part of realization" in data.DESCR) == fixed
     assert ("seeded random split" in data.DESCR) == (not fixed)
 
 
@@ -64,7 +64,7 @@ def test_samplings_are_subsets_without_repetition(number, size):
     whole = load("wine")
     known = {(*row, label) for row, label in zip(whole.X.tolist(), whole.y, strict=True)}
     drawn = {(*row, label) for row, label in zip(data.X.tolist(), data.y, strict=True)}
-    assert len(known) == 178  # no two rows are alike, so a repeated one would show below
+    assert len(known) == 178  # all rows differ, so a repeated row would be found below
     assert drawn <= known
     assert len(drawn) == len(data.y) == size
 
@@ -96,7 +96,7 @@ def test_ringnorm_1000_is_a_fixed_draw():
     assert np.array_equal(data.X, load("ringnorm-1000", realization=1, n_samples=1000).X)
     assert not np.array_equal(data.X, load("ringnorm-1000", realization=2).X)
     with pytest.raises(
-        ValueError, match=r"n_samples=500: .* draw another size from 'ida-ringnorm'"
+        ValueError, match=r"n_samples must be 1000 .* Draw other sizes from 'ida-ringnorm'"
     ):
         load("ringnorm-1000", n_samples=500)
 
@@ -104,7 +104,7 @@ def test_ringnorm_1000_is_a_fixed_draw():
 def test_n_samples_goes_before_the_fixed_realizations():
     require_data()
     data = load("ida-heart", n_samples=170, realization=1)
-    assert "seeded random sampling 1, 170 of 270" in data.DESCR
+    assert "seeded random sample 1, 170 of 270" in data.DESCR
     assert not np.array_equal(data.X, load("ida-heart", realization=1).X)
 
 
@@ -126,26 +126,34 @@ def test_generated_sets_load_by_name(name):
         (
             {"name": "iris", "realization": 3},
             ValueError,
-            "realization=3: 'iris' .* give n_samples",
+            "realization=3 needs n_samples, because 'iris'",
         ),
         ({"name": "iris", "realization": 0}, ValueError, "realization must be at least 1, got 0"),
         ({"name": "iris", "realization": 1.5}, TypeError, "realization must be .* got 1.5"),
         ({"name": "iris", "n_samples": -1}, ValueError, "n_samples must be at least 1, got -1"),
         ({"name": "iris", "n_samples": True}, TypeError, "n_samples must be .* got True"),
-        ({"name": "iris", "n_samples": 151}, ValueError, "n_samples=151: 'iris' has 150 rows"),
+        (
+            {"name": "iris", "n_samples": 151},
+            ValueError,
+            "n_samples must be at most 150, .* got 151",
+        ),
         (
             {"name": "iris", "scale": "l2"},
             ValueError,
             "scale must be one of 'minmax'",
         ),
         ({"name": "iris", "missing": "zero"}, ValueError, "missing must be one of .* got 'zero'"),
-        ({"name": "iris", "scale": "tfidf"}, ValueError, "scale='tfidf' is for term counts"),
-        ({"name": "iris", "scale": "unit"}, ValueError, "scale='unit' is for grey values"),
-        ({"name": "two-moons", "scale": "unit"}, ValueError, "scale='unit' is not for"),
-        ({"name": "adult-a1a", "scale": "standard"}, ValueError, "sparse 'adult-a1a' dense"),
-        ({"name": "20news", "scale": "minmax"}, ValueError, "use scale=None or 'tfidf'"),
-        ({"name": "adult-a1a", "scale": "tfidf"}, ValueError, "scale='tfidf' is for term counts"),
-        ({"name": ["iris"]}, TypeError, r"name=\['iris'\] must be a str"),
+        ({"name": "iris", "scale": "tfidf"}, ValueError, "scale='tfidf' needs term counts"),
+        ({"name": "iris", "scale": "unit"}, ValueError, "scale='unit' needs grey values"),
+        ({"name": "two-moons", "scale": "unit"}, ValueError, "scale='unit' is not available for"),
+        (
+            {"name": "adult-a1a", "scale": "standard"},
+            ValueError,
+            "sparse data set 'adult-a1a' dense",
+        ),
+        ({"name": "20news", "scale": "minmax"}, ValueError, "Use scale=None or 'tfidf'"),
+        ({"name": "adult-a1a", "scale": "tfidf"}, ValueError, "scale='tfidf' needs term counts"),
+        ({"name": ["iris"]}, TypeError, r"name must be a str, got \['iris'\]"),
     ],
 )
 def test_load_names_the_bad_argument(arguments, error, message):

@@ -1,4 +1,4 @@
-"""Where data sets are read from: files, scikit-learn, OpenML."""
+"""Sources of data sets: files, scikit-learn and OpenML."""
 
 from __future__ import annotations
 
@@ -73,14 +73,16 @@ def test_a_set_that_is_nowhere_names_the_file_and_the_remedy(name, tmp_path, no_
 
 def test_sparse_file_without_its_labels_is_refused(tmp_path):
     sp.save_npz(tmp_path / "adult_a9a.npz", sp.csr_array(np.eye(3)))
-    with pytest.raises(FileNotFoundError, match=r"without its labels adult_a9a_labels.npz"):
+    with pytest.raises(
+        FileNotFoundError, match=r"adult_a9a_labels.npz, the labels of adult_a9a.npz, is not in"
+    ):
         load("adult-a9a", data_home=tmp_path)
 
 
 def test_file_of_another_size_is_refused(tmp_path):
     X, y = np.zeros((306, 3)), np.repeat([0, 1], [200, 106])
     np.savez(tmp_path / "haberman.npz", X=X, y=y)
-    with pytest.raises(ValueError, match=r"class counts \[200, 106\], where .*\[225, 81\]"):
+    with pytest.raises(ValueError, match=r"class counts \[200, 106\], and .*\[225, 81\]"):
         load("haberman", data_home=tmp_path)
 
 
@@ -125,7 +127,7 @@ def test_openml_haberman_nominal_numbers_become_numbers(tmp_path, monkeypatch):
 def test_openml_votes_become_what_the_file_has(tmp_path, monkeypatch):
     require_data()
     file = load("house-votes")
-    # OpenML's header lists y before n in some columns, quotes its words, and has NaN for "?".
+    # The header of OpenML lists y before n in some columns, and quotes words; "?" is NaN.
     codes = np.where(np.arange(16) % 2 == 0, 1 - file.X, file.X)
     names = [f"vote {column}" for column in range(16)]
     stub_openml(
@@ -185,9 +187,9 @@ def test_openml_usps_labels_start_from_one(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("labels", "sizes", "message"),
     [
-        (["1", "2"], [224, 82], r"OpenML data set 43 is not the 'haberman'.*\[224, 82\]"),
+        (["1", "2"], [224, 82], r"OpenML data set 43 is not 'haberman'.*\[224, 82\]"),
         (["1", "2"], [225, 80], r"shape \(305, 3\)"),
-        (["1", "3"], [225, 81], r"labels \['3'\] that 'haberman' does not know"),
+        (["1", "3"], [225, 81], r"not 'haberman': it has the labels \['3'\]"),
     ],
 )
 def test_another_set_on_openml_is_refused(labels, sizes, message, tmp_path, monkeypatch):
@@ -216,5 +218,5 @@ def test_a_failed_download_says_what_to_do(error, tmp_path, monkeypatch):
 
 
 def test_bad_sampling_is_refused_before_a_download(tmp_path, no_network):
-    with pytest.raises(ValueError, match="give n_samples"):
+    with pytest.raises(ValueError, match="Give n_samples"):
         load("mnist-1v7", realization=3, data_home=tmp_path)

@@ -110,8 +110,12 @@ def test_blob_centres_are_the_separation_apart(centers, n_features):
         (lambda: make_two_circles(factor="a"), TypeError, "factor"),
         (lambda: make_blobs(3, centers=4), ValueError, "n_samples must be at least 4, got 3"),
         (lambda: make_blobs(imbalance=0.5), ValueError, "imbalance must be at least 1 .*got 0.5"),
-        (lambda: make_blobs(imbalance=[0.5, 0.6]), ValueError, "positive fractions with sum 1"),
-        (lambda: make_blobs(imbalance=[1.5, -0.5]), ValueError, "positive fractions with sum 1"),
+        (lambda: make_blobs(imbalance=[0.5, 0.6]), ValueError, "positive fractions that sum to 1"),
+        (
+            lambda: make_blobs(imbalance=[1.5, -0.5]),
+            ValueError,
+            "positive fractions that sum to 1",
+        ),
         (
             lambda: make_blobs(imbalance=[1.0]),
             ValueError,

@@ -1,8 +1,8 @@
-"""Write the model files in ``stored/``, which `test_models_stored.py` loads for good.
+"""Write the model files in ``stored/``, which later versions must be able to load.
 
-Run ``python tests/models/make_stored.py NAME ...`` for estimators that are new or whose version in
-`volmar.models.classes` has been raised; without names all files are written anew. A file that was
-released stays as it is.
+Run ``python tests/models/make_stored.py NAME ...`` for estimators that are new or have a new
+version in `volmar.models.classes`. Without names, all files are rewritten. Do not rewrite released
+files.
 """
 
 import json
@@ -26,14 +26,14 @@ PREDICTIONS = FOLDER / "predictions.json"
 
 
 def rows(shift=0.0):
-    """Two groups of twelve rows in the plane, by formulas that no generator changes."""
+    """Return two groups of twelve rows in the plane, without a random generator."""
     i = np.arange(24)
     wave = np.stack([np.sin(5 * i + shift), np.cos(3 * i + shift)], axis=1)
     return np.round(wave + np.where(i < 12, 3.0, 8.0)[:, None], 3)
 
 
 def table(shift=0.0):
-    """Rows with a name, a missing value, categories and a date."""
+    """Return a table with names, a missing value, categories and dates."""
     X = rows(shift)
     i = np.arange(24)
     frame = pd.DataFrame(X, columns=["height", "weight"])
@@ -46,7 +46,7 @@ def table(shift=0.0):
 
 
 def models():
-    """Return unfitted models by name, and whether they take a table."""
+    """Return unfitted models by name, and whether they are fitted to a table."""
     names = [name for name in dir(volmar) if is_estimator(name) and name != "TableClusterer"]
     found = {name: (getattr(volmar, name)(random_state=0), False) for name in names}
     scaled = make_pipeline(StandardScaler(), PCA(1, random_state=0), volmar.MSPC(random_state=0))
@@ -67,7 +67,7 @@ def is_estimator(name):
 
 
 def predictions(model, of_table):
-    """Return what is compared: labels, and scores to nine digits."""
+    """Return the labels, and the scores to nine digits."""
     new = table(0.4) if of_table else rows(0.4)
     labels = model.predict(new)
     scores = np.asarray(model.decision_function(new), dtype=float)
@@ -75,7 +75,7 @@ def predictions(model, of_table):
 
 
 def fitted(model, of_table):
-    """Fit a model; a classifier learns the two groups."""
+    """Fit a model. A classifier gets the two groups as classes."""
     known = table() if of_table else rows()
     y = None if of_table or is_clusterer(model) else np.repeat([0, 1], 12)
     with warnings.catch_warnings():
@@ -84,7 +84,7 @@ def fitted(model, of_table):
 
 
 def main(names):
-    """Write files and predictions."""
+    """Write the model files and their predictions."""
     FOLDER.mkdir(exist_ok=True)
     stored = json.loads(PREDICTIONS.read_text()) if names else {}
     for name, (model, of_table) in models().items():

@@ -1,4 +1,4 @@
-"""Model files that are damaged, old or hostile: none runs anything."""
+"""Damaged, old and malicious model files: no code is executed."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_files_that_are_none(tmp_path, saved):
 
 
 def test_bytes_that_have_changed(tmp_path, saved):
-    """Whatever byte is wrong, there is one clear line, or nothing that matters was in it."""
+    """A wrong byte gives a message of one line, or does not change the model."""
     content = bytearray(saved.read_bytes())
     rng = np.random.default_rng(0)
     n_refused = 0
@@ -73,14 +73,14 @@ def test_names_that_lead_out(saved, tmp_path):
     parts = parts_of(saved)
     for name in ("../evil.npy", "/etc/evil", "arrays/../../evil.npy", "arrays/00.npy", "arrays/"):
         forge(tmp_path / "x", {**parts, name: b"x"})
-        refused(tmp_path / "x", "no part of a model file")
+        refused(tmp_path / "x", "not part of a model file")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.volmar", "x"]
     edit(saved, lambda text: find(text, "array").update(file="../../etc/passwd"))
     refused(saved, "names the array '../../etc/passwd'")
 
 
 def test_compressed_members_are_refused(saved, tmp_path):
-    """Nothing in a file is larger than the file, so that none is a bomb."""
+    """The content of a file cannot be larger than the file."""
     forge(tmp_path / "x", {**parts_of(saved), "arrays/99.npy": bytes(10**7)}, zipfile.ZIP_DEFLATED)
     refused(tmp_path / "x", "compressed")
 
@@ -93,22 +93,22 @@ def test_sizes_that_are_claimed(saved, tmp_path, monkeypatch):
     assert content[directory : directory + 8] == 2 * size.to_bytes(4, "little")
     huge = (2**31).to_bytes(4, "little")
     (tmp_path / "x").write_bytes(content[:directory] + 2 * huge + content[directory + 8 :])
-    refused(tmp_path / "x", "claims to hold more than it does")
+    refused(tmp_path / "x", "claims to hold more bytes than it has")
     monkeypatch.setattr(archive, "available_memory", lambda: 10_000)
     refused(saved, "GiB are available")
     monkeypatch.undo()
     monkeypatch.setattr(archive, "MAX_TEXT", 100)
-    refused(saved, "over the limit")
+    refused(saved, "above the limit")
 
 
 def test_a_part_that_is_there_twice(saved, tmp_path):
     with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(saved, "a") as file:
         file.writestr("model.json", "{}")
-    refused(saved, "twice")
+    refused(saved, "duplicate member")
 
 
 class Bomb:
-    """Leaves a trace where it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __reduce__(self):
         return os.mkdir, ("ran",)
@@ -141,7 +141,7 @@ def test_arrays_that_are_wrong(saved, tmp_path, monkeypatch):
         refused(tmp_path / "x", "damaged array arrays/0.npy")
     assert not (tmp_path / "ran").exists()
     forge(tmp_path / "x", {**parts, "arrays/999.npy": good})
-    refused(tmp_path / "x", "belong to nothing")
+    refused(tmp_path / "x", "unused arrays")
     del parts["arrays/0.npy"]
     forge(tmp_path / "x", parts)
     refused(tmp_path / "x", "damaged array arrays/0.npy")
@@ -165,9 +165,9 @@ def test_classes_that_are_not_on_the_list(name, saved, tmp_path, monkeypatch):
     before = set(sys.modules)
     assert class_named(name) is None
     edit(saved, lambda text: find(text, "object").update({"class": name}))
-    refused(saved, "names a class .* not on the list")
+    refused(saved, "names a class .* does not know")
     edit(saved, lambda text: find(text, "enum").update({"class": name}))
-    refused(saved, "names a class .* not on the list")
+    refused(saved, "names a class .* does not know")
     assert not {"evil", "antigravity"} & (set(sys.modules) - before)
     assert not (tmp_path / "ran").exists()
 
@@ -191,43 +191,43 @@ STATUS = "Status/1"
     [
         ({"is": "function", "name": "os.system"}, "names a function 'os.system'"),
         ({"is": "function", "name": "kernel eval"}, "names a function"),
-        ({"is": "weights", "of": {"ref": 0}}, "asks for the weights"),
+        ({"is": "weights", "of": {"ref": 0}}, "has the weights"),
         ({"is": "reduce", "name": "os.system"}, "unknown kind, 'reduce'"),
         ({"is": ["list"], "items": []}, "unknown kind"),
         ({"is": "list", "items": [], "more": 1}, "malformed"),
         ({"is": "list"}, "malformed"),
-        ({"is": "list", "items": {}}, "where a list must stand"),
-        ({"is": "list", "items": [[1]]}, "where a value or an earlier part must stand"),
-        ({"is": "list", "items": [{"ref": 10**6}]}, "an earlier part"),
-        ({"is": "list", "items": [{"ref": -1}]}, "an earlier part"),
-        ({"is": "list", "items": [{"ref": True}]}, "an earlier part"),
-        ({"is": "list", "items": [{"ref": "0"}]}, "an earlier part"),
-        ({"is": "list", "items": [{"float": "1"}]}, "an earlier part"),
+        ({"is": "list", "items": {}}, "in place of a list"),
+        ({"is": "list", "items": [[1]]}, "in place of a value or a reference"),
+        ({"is": "list", "items": [{"ref": 10**6}]}, "in place of a value or a reference"),
+        ({"is": "list", "items": [{"ref": -1}]}, "in place of a value or a reference"),
+        ({"is": "list", "items": [{"ref": True}]}, "in place of a value or a reference"),
+        ({"is": "list", "items": [{"ref": "0"}]}, "in place of a value or a reference"),
+        ({"is": "list", "items": [{"float": "1"}]}, "in place of a value or a reference"),
         ({"is": "dict", "items": [[1]]}, "not a key and a value"),
         ({"is": "dict", "items": [[{"ref": 0}, 1]]}, "has a key"),
         ({"is": "set", "items": [{"ref": 0}]}, "has a key"),
-        ({"is": "array", "file": 3}, "names the array 3 out of turn"),
-        ({"is": "array", "file": "arrays/0.npy"}, "out of turn"),
-        ({"is": "object array", "shape": [2], "items": [1]}, "with other contents"),
-        ({"is": "object array", "shape": [-1], "items": []}, "with other contents"),
+        ({"is": "array", "file": 3}, "names the array 3 out of order"),
+        ({"is": "array", "file": "arrays/0.npy"}, "out of order"),
+        ({"is": "object array", "shape": [2], "items": [1]}, "whose items do not fit the shape"),
+        ({"is": "object array", "shape": [-1], "items": []}, "whose items do not fit the shape"),
         ({"is": "object array", "shape": [1], "items": [{"ref": 0}]}, "not plain values"),
         ({"is": "scalar", "dtype": "|O8", "bytes": "00" * 8}, "unknown dtype"),
         ({"is": "scalar", "dtype": "i4,i4", "bytes": "00" * 8}, "unknown dtype"),
-        ({"is": "scalar", "dtype": "<f8", "bytes": "00"}, "not one"),
-        ({"is": "scalar", "dtype": "<f8", "bytes": "zz" * 8}, "not one"),
-        ({"is": "scalar", "dtype": "|b1", "bytes": "02"}, "not one"),
+        ({"is": "scalar", "dtype": "<f8", "bytes": "00"}, "malformed number"),
+        ({"is": "scalar", "dtype": "<f8", "bytes": "zz" * 8}, "malformed number"),
+        ({"is": "scalar", "dtype": "|b1", "bytes": "02"}, "malformed number"),
         ({"is": "dtype", "name": "O"}, "unknown dtype"),
-        ({"is": "search", "rows": 1, "n_jobs": None}, "no rows to search"),
-        ({"is": "enum", "class": STATUS, "name": "mro"}, "none of its"),
-        ({"is": "enum", "class": RESULT, "name": "x"}, "none of its"),
+        ({"is": "search", "rows": 1, "n_jobs": None}, "without valid rows"),
+        ({"is": "enum", "class": STATUS, "name": "mro"}, "unknown value of"),
+        ({"is": "enum", "class": RESULT, "name": "x"}, "unknown value of"),
         ({"is": "object", "class": RESULT, "state": {}}, "SeparationResult that lacks"),
-        ({"is": "object", "class": 3, "state": {}}, "where a str must stand"),
+        ({"is": "object", "class": 3, "state": {}}, "in place of a str"),
         ({"is": "object", "class": PAIRS, "state": {}}, "EigenPairs that lacks"),
         (
             {"is": "object", "class": STATUS, "state": {}},
-            "attributes of its own",
+            "an enumeration with attributes",
         ),
-        (3, "where a dict must stand"),
+        (3, "in place of a dict"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -248,7 +248,7 @@ def test_attributes_that_are_wrong(name, saved):
 
 
 def test_sparse_matrices_that_are_wrong(tmp_path):
-    """Compiled code would read where the indices say."""
+    """Compiled code would read outside of the arrays."""
     matrix = sparse.csr_array(np.eye(4))
     path = tmp_path / "m"
     for name in ("indices", "indptr", "data"):
@@ -257,7 +257,7 @@ def test_sparse_matrices_that_are_wrong(tmp_path):
             parts = parts_of(path)
             text = json.loads(parts["model.json"])
             place = find(text, "sparse")[name]["ref"]
-            if name == "data":  # any numbers would do, if there were as many
+            if name == "data":  # any data of the right length would be accepted
                 array = wrong.astype("U") if wrong.shape == (4,) else wrong
             else:
                 array = wrong.astype(np.int32)
@@ -299,13 +299,13 @@ def test_rows_that_cannot_be_searched(tmp_path):
     save_model(path, fit("SMIC", {}, X))
     for wrong in ("all", 0, True, 2.0):
         edit(path, lambda text, wrong=wrong: find(text, "search").update(n_jobs=wrong))
-        refused(path, "which is no number of threads")
+        refused(path, "invalid n_jobs")
     save_model(path, fit("SMIC", {}, X), force=True)
     parts = parts_of(path)
     text = json.loads(parts["model.json"])
     file = text["nodes"][find(text, "search")["rows"]["ref"]]["file"]
     forge(path, {**parts, file: npy(np.full(X.shape, np.nan))})
-    refused(path, "no rows to search")
+    refused(path, "without valid rows")
 
 
 def test_trees_deeper_than_the_stack_come_back(model, tmp_path):
@@ -320,11 +320,11 @@ def test_trees_deeper_than_the_stack_come_back(model, tmp_path):
         node = type(node)(n_rows=1, weight=1.0, rank=rank, children=(replace(leaf), node))
     model.tree_ = SplitTree(node)
     save_model(tmp_path / "deep", model, force=True)
-    refused(tmp_path / "deep", "too deep to be printed")
+    refused(tmp_path / "deep", "splits that is too deep")
 
 
 def test_files_older_than_a_field_take_its_default(saved):
-    """Nodes of trees have learnt their levels later than files were written."""
+    """Older files have tree nodes without a level."""
 
     def forget(text):
         nodes = [n for n in text["nodes"] if n.get("class") == "SplitNode/1"]
@@ -345,13 +345,13 @@ def test_files_older_than_a_field_take_its_default(saved):
 
 
 def test_trees_that_meet_again(saved, model, tmp_path):
-    """Ten nodes, each twice the child of the one above, are a thousand ways down."""
+    """Ten nodes, each of which is both children of the previous one, have 1,024 paths."""
     node = next(iter(model.tree_.leaves()))
     for _ in range(10):
         node = type(node)(n_rows=1, weight=1.0, children=(node, node))
     model.tree_ = SplitTree(node)
     save_model(tmp_path / "x", model)
-    refused(tmp_path / "x", "tree of splits that is not one")
+    refused(tmp_path / "x", "tree of splits that is not a binary tree")
     for _ in range(50):
         node = type(node)(n_rows=1, weight=1.0, children=(node, node))
     model.tree_ = SplitTree(node)
@@ -378,9 +378,9 @@ def test_what_is_saved_must_be_a_fitted_model(saved):
         del text["nodes"][text["model"]["ref"]]["state"]["n_features_in_"]
 
     for change, message in (
-        (lambda text: text.update(model=None), "holds a NoneType and not an estimator"),
-        (lambda text: text.update(model={"ref": 0}), "and not an estimator"),
-        (lambda text: text.update(nodes={}), "where a list must stand"),
+        (lambda text: text.update(model=None), "holds a NoneType, not an estimator"),
+        (lambda text: text.update(model={"ref": 0}), "not an estimator"),
+        (lambda text: text.update(nodes={}), "in place of a list"),
         (lambda text: text.update(more=1), "malformed"),
     ):
         content = saved.read_bytes()
@@ -394,16 +394,16 @@ def test_what_is_saved_must_be_a_fitted_model(saved):
 def test_other_versions(saved):
     assert load_model(saved).version == volmar.__version__
     edit(saved, lambda text: text.update(volmar="0.0.1"))
-    with pytest.warns(UserWarning, match=r"written by volmar 0\.0\.1.*Fit and save again"):
+    with pytest.warns(UserWarning, match=r"written by volmar 0\.0\.1.*Fit and save the model"):
         assert load_model(saved).version == "0.0.1"
     edit(saved, lambda text: text.update(format=1))
-    refused(saved, r"has format 1.*Fit and save again")
+    refused(saved, r"has format 1.*Fit and save the model")
     edit(saved, lambda text: text.update(format=3, volmar="99.0", unheard=[]))
-    refused(saved, r"has format 3, written by volmar '99\.0'.*Install the newer volmar")
+    refused(saved, r"has format 3, written by volmar '99\.0'.*Install the newer version")
 
 
 def test_loading_calls_nothing_of_the_classes(saved, monkeypatch):
-    """Neither constructors nor the methods of pickling."""
+    """Neither constructors nor pickle methods are called."""
 
     def refuse(*_, **__):
         raise AssertionError("called")
@@ -415,7 +415,7 @@ def test_loading_calls_nothing_of_the_classes(saved, monkeypatch):
 
 
 def test_an_encoder_keeps_what_it_has_numbered(tmp_path):
-    """A number stands for one object, though others may get its address when it is gone."""
+    """A reference belongs to one object, even if its address is reused after deletion."""
     encoder = Encoder()
     for i in range(200):
         encoder.add([[i]], "x")

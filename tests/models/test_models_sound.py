@@ -1,4 +1,4 @@
-"""Model files whose parts are of the wrong type, shape or size, or do not fit each other."""
+"""Model files with attributes of wrong types, shapes or sizes, or that do not fit together."""
 
 import io
 import json
@@ -42,7 +42,7 @@ def of_table(clusterer, tmp_path):
 
 
 def put_first(text, nodes):
-    """Put nodes before all others, which keep their references."""
+    """Insert nodes before all others, and update the references."""
     shift = len(nodes)
 
     def move(value):
@@ -68,7 +68,7 @@ def nest_nodes(depth):
 
 @pytest.mark.parametrize("depth", [20, 60])
 def test_a_nest_as_a_category_is_refused_at_once(depth, of_table):
-    """Its hash would take for ever, deaf to Ctrl-C."""
+    """Its hash would never end, and could not be interrupted."""
 
     def change(text):
         nodes, last = nest_nodes(depth)
@@ -79,13 +79,13 @@ def test_a_nest_as_a_category_is_refused_at_once(depth, of_table):
 
     edit(of_table, change)
     begin = time.monotonic()
-    refused(of_table, "nested more than 50|written out|categories_")
+    refused(of_table, "nested more than 50|expanded|categories_")
     assert time.monotonic() - begin < 5
 
 
 @pytest.mark.parametrize("depth", [3, 20, 60])
 def test_a_nest_as_a_parameter_or_a_key_is_refused(depth, saved):
-    """`repr` and `clone` would take for ever."""
+    """`repr` and `clone` would never end."""
 
     def as_parameter(text):
         nodes, last = nest_nodes(depth)
@@ -101,11 +101,11 @@ def test_a_nest_as_a_parameter_or_a_key_is_refused(depth, saved):
     for change, message in ((as_parameter, "parameter 'reg'"), (as_key, "has a key")):
         saved.write_bytes(content)
         edit(saved, change)
-        refused(saved, f"nested more than 50|written out|{message}" if depth == 60 else message)
+        refused(saved, f"nested more than 50|expanded|{message}" if depth == 60 else message)
 
 
 def test_a_proxy_as_a_parameter_is_refused(saved):
-    """`clone` and `copy.deepcopy` cannot copy one."""
+    """`clone` and `copy.deepcopy` cannot copy it."""
 
     def change(text):
         put_first(text, [{"is": "proxy", "items": []}])
@@ -143,7 +143,7 @@ def test_a_preparation_of_other_rows_is_refused(tmp_path):
     preparation = Preparation().fit(table())
     model = fit("MSPC", {}, np.column_stack([X, X]))
     save_model(tmp_path / "m", model, preparation=preparation)
-    refused(tmp_path / "m", "rows of 6 features, and its preparation makes")
+    refused(tmp_path / "m", "for 6 features, and a preparation that makes")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_preparation_of_other_rows_is_refused(tmp_path):
 )
 def test_attributes_of_the_wrong_kind_are_refused(cls, name, value, of_table):
     edit(of_table, lambda text: state_of(text, cls).update({name: value}))
-    refused(of_table, f"{cls}|model_.n_features_in_|does not fit together")
+    refused(of_table, f"{cls}|model_.n_features_in_|not fit together")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_attributes_that_reports_need_must_be_there(name, of_table):
 
 
 def change_array(path, cls, name, change):
-    """Write another array in the place of an attribute, with a header that fits."""
+    """Replace the array of an attribute by another one with a correct header."""
     parts = parts_of(path)
     text = json.loads(parts["model.json"])
     file = text["nodes"][state_of(text, cls)[name]["ref"]]["file"]
@@ -234,7 +234,7 @@ def test_arrays_that_do_not_fit_are_refused(name, settings, cls, attribute, chan
     change_array(path, cls, attribute, lambda array: array)
     load_model(path)
     change_array(path, cls, attribute, change)
-    refused(path, f"{cls}|{name}|Extension|SpectralGraph|does not fit together")
+    refused(path, f"{cls}|{name}|Extension|SpectralGraph|not fit together")
 
 
 @pytest.mark.parametrize(
@@ -253,11 +253,11 @@ def test_arrays_of_a_preparation_that_do_not_fit_are_refused(cls, attribute, cha
     change_array(of_table, cls, attribute, lambda array: array)
     load_model(of_table)
     change_array(of_table, cls, attribute, change)
-    refused(of_table, f"{cls}|does not fit together")
+    refused(of_table, f"{cls}|not fit together")
 
 
 def test_threads_are_those_of_this_machine(tmp_path):
-    """A pool of three thousand threads is no wish of a model."""
+    """A model must not start three thousand threads."""
     path = tmp_path / "m"
     save_model(path, fit("SMIC", {}, X))
     for given, expected in ((3000, os.cpu_count()), (-3000, -1), (1, 1), (None, None)):
@@ -272,7 +272,7 @@ def test_threads_are_those_of_this_machine(tmp_path):
 
 
 def test_what_cached_properties_have_found_is_found_again(tmp_path):
-    """Rows that a file names as the first of each point could lie outside."""
+    """Row numbers of distinct points in a file could be out of range."""
     path = tmp_path / "m"
     model = fit("SoftLabelMVC", {}, X)
     before = model.decision_function(NEW)  # fills the caches
@@ -303,9 +303,9 @@ def test_trees_that_name_no_clusters_or_features(saved):
     for change, message in (
         (lambda text: leaf(text).update(label=7), "clusters are not numbered"),
         (lambda text: leaf(text).update(label=None), "clusters are not numbered"),
-        (lambda text: leaf(text).update(label="a"), "str for 'label'"),
-        (lambda text: leaf(text).update(warnings="a"), "str for 'warnings'"),
-        (far_feature, "features that do not exist"),
+        (lambda text: leaf(text).update(label="a"), "str as 'label'"),
+        (lambda text: leaf(text).update(warnings="a"), "str as 'warnings'"),
+        (far_feature, "splits with unknown features"),
     ):
         saved.write_bytes(content)
         edit(saved, change)
@@ -313,7 +313,7 @@ def test_trees_that_name_no_clusters_or_features(saved):
 
 
 def test_a_trial_does_not_refuse_rows_far_from_zero(tmp_path):
-    """Zero may be outside of what a model can score; its own rows are not."""
+    """A model may not be able to score zeros, but can score its training rows."""
     rows = X * 1e10 + 1e12
     for name in ("MSPC", "SoftLabelMVC", "KernelKMeans", "NormalizedCut", "SKMMC"):
         model = fit(name, {}, rows)
@@ -325,7 +325,7 @@ def test_a_trial_does_not_refuse_rows_far_from_zero(tmp_path):
 @pytest.mark.parametrize("n_clusters", [2, 3])
 @pytest.mark.parametrize("name", ["NormalizedCut", "HardLabelMVC", "SMIC"])
 def test_a_trial_does_not_refuse_directions_away_from_ones(tmp_path, name, n_clusters):
-    """Zeros have no cosine, and ones may have negative ones; its own rows have neither."""
+    """Zeros have no cosine and ones may have negative cosines, unlike training rows."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((30, 3)) * 0.1 - np.array([[1.0, 1, 9], [9, 1, 1]])[[0, 1] * 15]
     params = {"affinity": "cosine_knn", "n_clusters": n_clusters}
@@ -337,7 +337,7 @@ def test_a_trial_does_not_refuse_directions_away_from_ones(tmp_path, name, n_clu
 
 @pytest.mark.parametrize("name", ["MSPC", "KernelKMeans"])
 def test_a_clusterer_that_was_given_is_not_fitted(tmp_path, name):
-    """It is a parameter of the model, and has none of the attributes of a fit."""
+    """The clusterer is a parameter, and has no fitted attributes."""
     given = getattr(volmar, name)(random_state=0)
     model = volmar.TableClusterer(2, clusterer=given, random_state=0).fit(table())
     save_model(tmp_path / "t.volmar", model)

@@ -1,4 +1,4 @@
-"""Model files that were written once and are loaded for good."""
+"""Stored model files of earlier versions can be loaded."""
 
 import json
 import warnings
@@ -23,7 +23,7 @@ def test_every_estimator_has_a_stored_file():
 @pytest.mark.parametrize("name", sorted(STORED))
 def test_a_stored_model_predicts_as_it_did(name):
     with warnings.catch_warnings():
-        # A later volmar or scikit-learn is warned of.
+        # Later versions of volmar or scikit-learn give a warning.
         warnings.simplefilter("ignore", UserWarning)
         model = load_model(FOLDER / f"{name}.volmar").model
     found = predictions(model, models()[name][1])

@@ -1,4 +1,4 @@
-"""Values in model files: what comes back, and what is refused."""
+"""Values in model files: which are saved and loaded, and which raise errors."""
 
 import os
 from dataclasses import dataclass
@@ -116,7 +116,7 @@ def test_loops_are_refused(tmp_path):
 
 
 def test_values_that_are_nested_too_deep_are_refused(tmp_path, model):
-    """To hash, print or clone them would need as deep a stack."""
+    """To hash, print or clone them would overflow the stack."""
     deep = ()
     for _ in range(limits.MAX_DEPTH - 1):
         deep = (deep,)
@@ -124,14 +124,14 @@ def test_values_that_are_nested_too_deep_are_refused(tmp_path, model):
     for _ in range(50_000):
         deep = (deep,)
     save_value(tmp_path / "p", deep)
-    refused_value(tmp_path / "p", "nested more than 50 deep")
+    refused_value(tmp_path / "p", "nested more than 50 levels deep")
     model.reg = deep
-    with pytest.raises(ModelError, match=r"nested more than 50 deep.*Check its parameters"):
+    with pytest.raises(ModelError, match=r"nested more than 50 levels deep.*Check its parameters"):
         save_model(tmp_path / "m", model)
 
 
 def test_values_that_are_larger_than_their_file_are_refused(tmp_path):
-    """Sixty tuples, each with the one before twice, are 2^60 values where they are hashed."""
+    """Sixty tuples, each with the previous one twice, expand to 2^60 values."""
     value = "x" * 10**5
     for _ in range(6):
         value = (value, value)
@@ -182,7 +182,7 @@ class Outside:
         (print, "is a function"),
         (int, "is a function"),
         (2j, "builtins.complex"),
-        (sparse.coo_array(np.ones(3)), "not 2-d"),
+        (sparse.coo_array(np.ones(3)), "of 1 dimensions"),
         (np.ma.masked_array([1.0]), "MaskedArray"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else value[:30],

@@ -8,7 +8,7 @@ from volmar import TableClusterer
 
 
 def people(n=400, seed=0):
-    """Two groups in height and weight; names, missing ages, and a region that says nothing."""
+    """Two groups in height and weight, with names, missing ages and an unrelated region."""
     rng = np.random.default_rng(seed)
     group = rng.random(n) < 0.4
     frame = pd.DataFrame(

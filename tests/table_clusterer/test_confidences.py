@@ -1,4 +1,4 @@
-"""How clearly rows belong to their clusters."""
+"""Confidences of rows in their clusters."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_confidences_of_normal_groups_are_near_the_share_of_right_rows(k, sep):
     is_right = counts.argmax(axis=1)[clusterer.labels_] == y
     confidence = clusterer.confidence_
     assert abs(confidence.mean() - is_right.mean()) < 0.03
-    low = np.argsort(confidence)[:600]  # the fifth that is least sure
+    low = np.argsort(confidence)[:600]  # the 20 % of rows with the lowest confidence
     assert abs(confidence[low].mean() - is_right[low].mean()) < 0.08
 
 
@@ -37,7 +37,7 @@ def test_confidences_rise_with_the_distance_from_the_border():
     order = np.argsort(np.abs(scores))
     assert (np.diff(confidence[order]) >= 0).all()
     assert confidence_of(np.zeros(2), np.array([0, 0]), slopes).tolist() == [0.5, 0.5]
-    # The same in other units, and where the scores have an outlier.
+    # The result is the same in other units, and with an outlier among the scores.
     again = confidence_of(1e9 * scores, labels, score_slopes(1e9 * scores, labels))
     np.testing.assert_allclose(again, confidence)
     far = np.append(scores, 1e6)

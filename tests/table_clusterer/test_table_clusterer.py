@@ -1,4 +1,4 @@
-"""`TableClusterer`: tables of any library in, clusters, descriptions, pages and files out."""
+"""`TableClusterer`: fits to tables of any library, descriptions, reports and files."""
 
 import json
 
@@ -71,7 +71,7 @@ def test_arrays(table):
     plain = TableClusterer(scale="none").fit(sparse.csr_array(X))
     assert sparse.issparse(plain._rows().X)
     np.testing.assert_array_equal(plain.predict(X), plain.labels_)
-    # As the clusterer itself gives them for the prepared rows.
+    # The scores of the clusterer for the prepared rows.
     scaled = StandardScaler().fit_transform(X)
     np.testing.assert_array_equal(labels, MSPC("auto", random_state=0).fit_predict(scaled))
 
@@ -129,7 +129,7 @@ def test_one_cluster_is_predicted_by_a_model(tmp_path):
 
 
 @pytest.mark.parametrize("name", clusterer_names())
-@pytest.mark.filterwarnings("ignore")  # of methods that are unsure of so few rows
+@pytest.mark.filterwarnings("ignore")  # warnings of methods about the small number of rows
 def test_every_clusterer_by_its_name(name):
     X, _ = make_blobs(60, n_features=3, random_state=0)
     clusterer = TableClusterer(2, clusterer=name.upper()).fit(X)
@@ -177,21 +177,21 @@ def test_labels_of_fits_are_the_same_again(table):
         ({"clusterer": MSPC}, TypeError, "clusterer must be the name"),
         ({"clusterer": DBSCAN()}, TypeError, "a parameter n_clusters, got DBSCAN"),
         ({"clusterer": KMeans()}, ValueError, "n_clusters='auto' needs a clusterer of volmar"),
-        ({"n_clusters": 999}, ValueError, "n_clusters=999 is more than the 400 rows"),
+        ({"n_clusters": 999}, ValueError, "n_clusters=999 is larger than the number of rows, 400"),
         ({"n_clusters": "many"}, ValueError, "n_clusters must be an integer"),
         ({"n_clusters": 0}, ValueError, "n_clusters"),
-        ({"columns": ["heigth"]}, ValueError, "no column 'heigth'.*did you mean 'height'"),
-        ({"missing": "ignore"}, ValueError, "^missing='ignore' must be one of"),
-        ({"missing": "error"}, ValueError, "give missing='drop' to leave .* columns in drop="),
-        ({"scale": "wide"}, ValueError, "^scale='wide' must be one of"),
-        ({"kinds": {"age": "number"}}, ValueError, "^kinds={'age': 'number'} must have"),
-        ({"id_column": "nmae"}, ValueError, "'nmae', which id_column= names"),
-        ({"id_column": 3}, ValueError, "^id_column=3 must be the name of a column"),
-        ({"columns": 3}, ValueError, "^columns='3' must be a list of names"),
-        ({"drop": [["age"]]}, ValueError, "^drop=.* must be a list of names"),
-        ({"kinds": True}, ValueError, "^kinds='True' must be a dict of names of columns"),
-        ({"kinds": {"age": ["numeric"]}}, ValueError, "must have one of the kinds"),
-        ({"scale": np.zeros(2)}, ValueError, "^scale=.* must be one of"),
+        ({"columns": ["heigth"]}, ValueError, "no column 'heigth'.*Did you mean 'height'"),
+        ({"missing": "ignore"}, ValueError, "^missing must be one of .* got 'ignore'"),
+        ({"missing": "error"}, ValueError, "Give missing='drop' to leave .* columns in drop="),
+        ({"scale": "wide"}, ValueError, "^scale must be one of .* got 'wide'"),
+        ({"kinds": {"age": "number"}}, ValueError, "^kinds={'age': 'number'} has an unknown kind"),
+        ({"id_column": "nmae"}, ValueError, "'nmae', given in id_column="),
+        ({"id_column": 3}, ValueError, "^id_column must be the name of a column, got 3"),
+        ({"columns": 3}, ValueError, "^columns must be a list of column names"),
+        ({"drop": [["age"]]}, ValueError, "^drop must be a list of column names"),
+        ({"kinds": True}, ValueError, "^kinds must be a dict of column names"),
+        ({"kinds": {"age": ["numeric"]}}, ValueError, "has an unknown kind"),
+        ({"scale": np.zeros(2)}, ValueError, "^scale must be one of"),
     ],
 )
 def test_wrong_parameters(settings, error, message, table):
@@ -222,7 +222,7 @@ def test_kinds_of_columns_decide_what_is_used():
     assert any("'station'" in note for note in clusterer.notes_)
     fewer = TableClusterer(kinds={"a": "ignore"}).fit(frame)
     assert fewer.preparation_.feature_names_ == ["b", "c"]
-    # Columns that make no features describe the clusters.
+    # Columns that are not features describe the clusters.
     frame.loc[:149, ["a", "b"]] += 8
     description = TableClusterer().fit(frame).describe()
     assert {"a", "station"} <= set(description.columns)
@@ -242,7 +242,7 @@ def test_a_fit_that_fails_leaves_nothing(table):
 
 def test_clusters_that_only_rows_with_noise_are_in_are_warned_of():
     frame = pd.DataFrame({"yes": np.arange(30) % 2 == 0})
-    with pytest.warns(UserWarning, match="No row is in cluster . of the 3"):
+    with pytest.warns(UserWarning, match="Cluster . of 3 has no rows"):
         clusterer = TableClusterer(3).fit(frame)
     assert set(clusterer.labels_) < {0, 1, 2}
     assert clusterer.n_clusters_ == 3
@@ -273,7 +273,7 @@ def test_progress_is_reported(table, monkeypatch):
 
 
 def test_the_search_reports_settled_rows():
-    """Rows in clusters that stay whole, of all rows, never fewer than before."""
+    """The progress, as a share of the rows, never decreases."""
     rng = np.random.default_rng(0)
     X = np.vstack([rng.normal(9 * j, 1, (150, 3)) for j in range(3)])
     news = []

@@ -69,7 +69,7 @@ def test_files_hold_the_calibration_and_older_ones_do_without(fitted, frames, tm
     older = load_model(tmp_path / "older.volmar").model
     np.testing.assert_array_equal(older.predict(frames[1]), fitted.predict(frames[1]))
     for call in (older.novelty_score, lambda data: older.predict(data, reject=0.01)):
-        with pytest.raises(ValueError, match=r"calibrat.* again"):
+        with pytest.raises(ValueError, match=r"p-values.* again"):
             call(frames[1])
 
 
@@ -80,7 +80,7 @@ def test_rows_to_label(fitted, frames):
     y = np.full(len(frames[0]), -1)
     y[rows] = 1
     assert not set(rows) & set(fitted.suggest_labels(6, y=y))
-    with pytest.raises(ValueError, match="y must have one entry for each row of the table"):
+    with pytest.raises(ValueError, match="y must have one entry per row of the table"):
         fitted.suggest_labels(6, y=[1])
     gaps = frames[0].copy()
     dropped = TableClusterer(2, missing="drop").fit(gaps)

@@ -1,4 +1,4 @@
-"""What a fitted TableClusterer reports, and reports of any model."""
+"""Reports of a fitted `TableClusterer`, and of other models."""
 
 import json
 import pickle
@@ -31,7 +31,7 @@ def test_the_description_is_in_the_units_of_the_table(fitted, table):
 
 
 def test_new_rows_with_unknown_levels_are_described_without_them(table):
-    """A level that the fit did not see has no place in the order."""
+    """A value that was not in the fitted table has no rank."""
     frame, group = table
     sizes = np.where(group, "large", np.where(np.arange(400) % 2, "small", "medium"))
     model = TableClusterer(2).fit(frame.assign(size=sizes))
@@ -110,7 +110,7 @@ def test_the_level_and_the_maximum_are_those_of_the_clusterer():
     assert any("max_clusters=2" in text for text in few.warnings_)
     with pytest.raises(ValueError, match="alpha"):
         TableClusterer(alpha=2.0).fit(X)
-    with pytest.raises(ValueError, match="max_clusters=3: KMeans has no such parameter"):
+    with pytest.raises(ValueError, match="max_clusters=3 is not a parameter of KMeans"):
         TableClusterer(2, clusterer=KMeans(), max_clusters=3).fit(X)
 
 
@@ -154,7 +154,7 @@ def test_a_report_of_any_clusterer(table, tmp_path):
         assert "height" in html, name
         if name in ("KMeans", "HDBSCAN"):
             assert "has no scores" in html
-    # Columns that the model does not use are described, and rows have the names of the index.
+    # Unused columns are described, and rows are named by the index.
     save_report(page, models["KMeans"], table[0].set_index("name"), force=True)
     assert "age" in page.read_text(encoding="utf-8")
     assert "person 7" in page.read_text(encoding="utf-8")
@@ -170,7 +170,7 @@ def test_noise_is_left_out_of_a_report(table, tmp_path):
     save_report(tmp_path / "page.html", model, far)
     count = (model.labels_ == -1).sum()
     html = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert f"{count} rows without a cluster (-1) are left out" in html
+    assert f"{count} rows without a cluster (-1) were left out" in html
     nothing = DBSCAN(eps=1e-9).fit(frame)
     with pytest.raises(ValueError, match="labelled every row -1"):
         save_report(tmp_path / "other.html", nothing, frame)
@@ -181,7 +181,7 @@ def test_reports_refuse_what_they_cannot_show(table, tmp_path):
     model = KMeans(2, n_init=1).fit(frame)
     page = tmp_path / "page.html"
     for given, data, message in (
-        (model, None, "Give them as data"),
+        (model, None, "Pass them as data"),
         (model, frame[["height"]], "data lacks the column 'weight'"),
         (DBSCAN(eps=8).fit(frame), frame[:10], "cannot predict other rows"),
         (KMeans, frame, "Fit an instance"),

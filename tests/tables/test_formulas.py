@@ -1,4 +1,4 @@
-"""Texts that a spreadsheet would run: written with an apostrophe, found without it."""
+"""Text that a spreadsheet would evaluate: written with an apostrophe, matched without it."""
 
 import numpy as np
 import pytest
@@ -100,7 +100,7 @@ def test_rows_and_columns_are_written_without_formulas(tmp_path):
         "=name,kind,mixed,number,cluster",
         "=1+1,@a,-5,-1.5,0",
     ]
-    # The fields of a text file as they stand there.
+    # The fields of a text file are unchanged.
     (tmp_path / "in.csv").write_text("a,-b\n-007,=x\n+1.50,y\n-3,z\n")
     write_rows(path, read_table(tmp_path / "in.csv"), [0, 1, 0], force=True)
     assert path.read_text() == "a,'-b,cluster\n-007,'=x,0\n+1.50,y,1\n-3,z,0\n"

@@ -1,4 +1,4 @@
-"""From the columns of a table to features: kinds, categories that agree, tails, missing values."""
+"""Preparation of columns: kinds, categories that agree, tails and missing values."""
 
 import numpy as np
 import pandas as pd
@@ -55,7 +55,7 @@ class TestNumbers:
 
     def test_few_rows_and_constant_columns(self, put):
         refused(lambda: prepared(put("a.csv", "a,b\n1,2\n")), "a.csv has 1 row")
-        refused(lambda: prepared(put("a.csv", "a,b\n1,x\n1,x\n")), "a.csv", "alike")
+        refused(lambda: prepared(put("a.csv", "a,b\n1,x\n1,x\n")), "a.csv", "all rows are equal")
         got = prepared(put("a.csv", "a,b,c\n1,x,3\n1,x,4\n"))
         assert got.feature_names == ["c"]
         assert any("'a'" in note and "one value" in note for note in got.notes)
@@ -67,7 +67,7 @@ class TestNumbers:
         preparation = Preparation().fit(frame)
         assert preparation.feature_names_ == ["cm", "other"]
         assert preparation.left_out_ == {"inch": "a copy of cm", "below": "a copy of cm"}
-        assert sum("says the same as 'cm'" in note for note in preparation.notes_) == 2
+        assert sum("duplicates 'cm'" in note for note in preparation.notes_) == 2
 
     def test_choice_of_columns(self, put):
         path = put("a.csv", "alpha,b,c\n1,2,5\n3,4,9\n")
@@ -78,15 +78,15 @@ class TestNumbers:
         refused(lambda: prepared(path, drop=["z"]), "drop=", "'z'")
         refused(lambda: prepared(path, id_column="z"), "id_column=", "'z'")
         refused(lambda: prepared(path, kinds={"z": "numeric"}), "kinds=", "'z'")
-        refused(lambda: prepared(path, drop=["alpha", "b", "c"]), "no column left")
+        refused(lambda: prepared(path, drop=["alpha", "b", "c"]), "no columns left")
         refused(lambda: prepared(path, columns=["b"], id_column="b"), "columns=", "id_column=")
-        refused(lambda: prepared(path, scale="max"), "scale=", "'max'", "minmax")
-        refused(lambda: prepared(path, missing="mean"), "missing=", "'mean'", "impute")
+        refused(lambda: prepared(path, scale="max"), "scale", "'max'", "minmax")
+        refused(lambda: prepared(path, missing="mean"), "missing", "'mean'", "impute")
         refused(lambda: prepared(path, kinds={"b": "number"}), "kinds={'b': 'number'}", "numeric")
 
     def test_duplicate_names(self):
         frame = pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"])
-        refused(lambda: Preparation().fit(frame), "'a'", "rename")
+        refused(lambda: Preparation().fit(frame), "'a'", "Rename")
 
     def test_names_of_rows_in_the_index(self, rng):
         frame = pd.DataFrame(rng.normal(size=(20, 2)), index=[f"city {i}" for i in range(20)])
@@ -101,7 +101,7 @@ class TestNumbers:
     def test_ids(self, put):
         got = prepared(put("a.csv", "k,a\n1,1\n,2\n1,3\n"), id_column="k")
         assert got.ids.tolist() == [1, None, 1]
-        assert any("repeatedly" in note for note in got.notes)
+        assert any("repeated" in note for note in got.notes)
 
 
 class TestKinds:
@@ -165,7 +165,7 @@ class TestKinds:
         preparation = Preparation(kinds=kinds).fit(frame)
         assert {"zip", "flag"} <= set(preparation.numbers_)
         assert not {"amount", "size"} & set(preparation.used_)
-        assert preparation.left_out_["amount"] == "given as such"
+        assert preparation.left_out_["amount"] == "as requested"
         refused(lambda: Preparation(kinds={"city": "numeric"}).fit(frame), "'city'", "categorical")
         refused(lambda: Preparation(kinds={"city": "ordinal"}).fit(frame), "'city'", "order")
         refused(lambda: Preparation(kinds={"city": "date"}).fit(frame), "'city'", "2024-12-31")
@@ -175,7 +175,7 @@ class TestKinds:
         words = [f"{i * 37 % 100:05d}" for i in range(60)]
         frame = pd.DataFrame({"n": words, "x": np.random.default_rng(0).normal(size=60)})
         preparation = Preparation().fit(frame)
-        assert preparation.left_out_ == {"n": "numbers with leading zeros are codes"}
+        assert preparation.left_out_ == {"n": "its numbers have leading zeros, as codes do"}
         frame["n"] = [str(10 + i % 40) for i in range(60)]
         assert Preparation().fit(frame).feature_names_ == ["n", "x"]
         for name in ("zip", "ZIP_code", "postcode", "home_phone", "phone_number", "billing-zip"):
@@ -238,7 +238,7 @@ class TestKinds:
         rows = "".join(f"{'xyz'[i % 3]},{i * i}\n" for i in range(30))
         path = put("a.csv", "<script>,b\n" + rows)
         preparation = Preparation().fit(read_table(path))
-        assert preparation.left_out_["<script>"] == "a category that no others agree with"
+        assert preparation.left_out_["<script>"] == "a category that no other column agrees with"
 
 
 class TestCategories:
@@ -260,7 +260,7 @@ class TestCategories:
         assert Preparation().fit(frame).texts_ == []
         frame["country_code"] = np.where(state == "Italy", "IT", "NO")
         preparation = Preparation().fit(frame)
-        assert preparation.left_out_["country_code"] == "says the same as state"
+        assert preparation.left_out_["country_code"] == "duplicates state"
 
     @pytest.mark.parametrize("seed", range(3))
     def test_several_that_agree_are_features(self, seed):
@@ -284,7 +284,7 @@ class TestCategories:
         assert MSPC("auto", random_state=0).fit(rows.dithered(0)).tree_.n_leaves == 1
 
     def test_scores_are_correspondence_analysis(self):
-        """Eigenvalues of the indicators' moments, computed from their definition."""
+        """Return the eigenvalues of the moments of the indicators, from their definition."""
         from volmar.tables.agreement import _Block, _eigen
 
         frame, _ = latent_classes(300, 4, 0)
@@ -297,7 +297,7 @@ class TestCategories:
         np.testing.assert_allclose(C @ vectors, vectors * values, atol=1e-10)
 
     def test_more_values_than_rows(self):
-        """The eigenvectors of few rows are those of the moments."""
+        """With few rows, the eigenvectors are those of the moments, too."""
         from volmar.tables.agreement import _Block, _eigen
 
         frame, _ = latent_classes(60, 40, 0)
@@ -329,7 +329,7 @@ class TestCategories:
         assert any("'never seen'" in note for note in got.notes)
 
     def test_dithering_hides_what_two_columns_do(self):
-        """The noise of a score is as wide as its two leading columns can move a row."""
+        """The noise of a score is as wide as the range of its two leading columns."""
         frame, _ = latent_classes(600, 6, 2, n_values=2)
         preparation = Preparation().fit(frame)
         scores = preparation.scores_
@@ -368,4 +368,4 @@ def test_the_report_says_that_categories_lead(tmp_path):
     clusterer.report(tmp_path / "page.html")
     html = (tmp_path / "page.html").read_text(encoding="utf-8")
     head = html[: html.index('id="plane"')]
-    assert "lead the clusters: these columns agree with each other" in head
+    assert "These columns agree with each other" in head

@@ -35,7 +35,7 @@ class TestTails:
         np.testing.assert_allclose(rows.X.std(axis=0), 1)
         plain = Preparation(scale="standard").fit(frame)
         assert plain.feature_names_ == list(frame)
-        # Values below all that were seen are as the smallest one.
+        # Values below the fitted minimum are treated as the minimum.
         new = frame.iloc[:2].assign(money=[-1.0, frame["money"].min()])
         got = preparation.prepare(new).X
         assert got[0, 0] == got[1, 0]
@@ -55,11 +55,11 @@ class TestTails:
         x[0], x[1] = 1e9, np.nan
         rows = Preparation().fit_prepare(pd.DataFrame({"x": x, "y": rng.normal(size=1000)}))
         assert np.abs(rows.X).max() < 5
-        assert any("1 value far outside" in n and "missing" in n for n in rows.notes)
+        assert any("1 outlier" in n and "missing" in n for n in rows.notes)
         kept = Preparation(missing="drop").fit_prepare(pd.DataFrame({"x": x}))
         assert len(kept.X) == 999
         assert 10 < kept.X.max() < 20
-        assert any("1 value far outside" in n and "limit" in n for n in kept.notes)
+        assert any("1 outlier" in n and "limit" in n for n in kept.notes)
         # More than 1 % of the rows are a group.
         x[:30] = 1e3 + rng.normal(size=30)
         group = Preparation().fit_prepare(pd.DataFrame({"x": x}))
@@ -95,7 +95,7 @@ class TestMissing:
         refused(lambda: prepared(nothing, missing="drop"), "every row", "missing='impute'")
 
     def test_filled_in_from_similar_rows(self, rng):
-        """Two groups: a value is filled in by that of its group, not by one between them."""
+        """A missing value is filled in from its own group, not with a value between two groups."""
         y = rng.integers(2, size=600)
         X = rng.normal(size=(600, 4)) + 8 * y[:, None]
         full = pd.DataFrame(X, columns=list("abcd"))
@@ -111,7 +111,7 @@ class TestMissing:
         assert any(f"{count:,} missing values were filled in" in note for note in rows.notes)
 
     def test_rows_to_fit_have_values_as_uncertain_as_they_are(self, rng):
-        """Variances of the rows to fit are those of complete rows; medians would shrink them."""
+        """Filled-in values keep the variance of complete rows, which medians would reduce."""
         factor = rng.normal(size=(4000, 1))
         full = pd.DataFrame(factor + rng.normal(size=(4000, 5)))
         full[5] = rng.integers(1, 6, 4000)
@@ -137,13 +137,13 @@ class TestMissing:
         assert "missing='drop'" in warning
 
     def test_an_indicator_where_it_is_asked_for(self, rng):
-        """Three columns that miss values in the same rows agree; at random they do not."""
+        """Indicators agree if values are missing in the same rows, not if at random."""
         frame = pd.DataFrame(rng.normal(size=(500, 6)), columns=list("abcdef"))
         frame.loc[rng.random(500) < 0.4, list("abcd")] = np.nan
         assert Preparation().fit(frame).texts_ == []
         preparation = Preparation(missing="indicator").fit(frame)
-        # Four that are the same are one fact.
-        assert preparation.left_out_["b is missing"] == "says the same as a is missing"
+        # Four equal indicators count as one.
+        assert preparation.left_out_["b is missing"] == "duplicates a is missing"
         apart = rng.random((500, 4)) < 0.1
         for j, name in enumerate("abcd"):
             frame.loc[apart[:, j], name] = np.nan
@@ -215,7 +215,7 @@ class TestNewTables:
         got = model.fit_prepare(X)
         assert sp.issparse(got.X)
         np.testing.assert_array_equal(got.X.toarray(), np.delete(dense, 2, axis=1))
-        # A sparse file need not mention its last columns.
+        # A sparse file may omit trailing zero columns.
         short = model.prepare(X[:, :5]).X.toarray()
         np.testing.assert_array_equal(short[:, :4], np.delete(dense, 2, axis=1)[:, :4])
         assert not short[:, 4].any()

@@ -1,4 +1,4 @@
-"""Files to rows and back: every kind of file, every kind of damage, and what the messages say."""
+"""Reading and writing tables: all formats, damaged files, and error messages."""
 
 import gzip
 import io
@@ -51,7 +51,7 @@ class TestReading:
     def test_values_are_those_of_pandas(self, put, rng):
         frame = pd.DataFrame(rng.normal(size=(500, 4)) * 10.0 ** rng.integers(-20, 20, (500, 4)))
         path = put("a.csv", frame.to_csv(index=False))
-        # Names 0, 1, 2, 3 in order are a header.
+        # The names 0, 1, 2, 3 are a header.
         np.testing.assert_array_equal(read_table(path).data.to_numpy(), frame.to_numpy())
 
     def test_a_first_line_of_numbers_is_a_row(self, put):
@@ -121,7 +121,7 @@ class TestReading:
             ("a.csv", b"a,b\n", ["no rows"]),
             ("a.csv", bytes(range(256)) * 4, ["not a text file", "CSV"]),
             ("a.csv", b"\x89PNG\r\n\x1a\n", ["not a text file"]),
-            ("a.csv", b"a,b,a\n1,2,3\n", ["columns 1 and 3", "'a'", "rename"]),
+            ("a.csv", b"a,b,a\n1,2,3\n", ["columns 1 and 3", "'a'", "Rename"]),
             ("a.csv", b"a,b\n1,2,3\n", ["2 fields", "3"]),
             ("a.csv", b"a,b\n" + b"1,2\n" * 99 + b"1,2,3\n", ["line 101"]),
             ("a.csv", b'a,b\n1,"2\n', ["a.csv", "EOF"]),
@@ -169,7 +169,7 @@ class TestReading:
         np.savez(tmp_path / "c.npz", good=np.eye(2), bad=hostile)
         (tmp_path / "d.npy").write_bytes(pickle.dumps(Hostile()))
         for name in ("a.npy", "b.npz", "c.npz", "d.npy"):
-            refused(lambda name=name: read_table(tmp_path / name), name, "could run code")
+            refused(lambda name=name: read_table(tmp_path / name), name, "could execute code")
         assert not (tmp_path / "was-run").exists()
 
     @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ class TestFolders:
 
     def test_constant_columns(self, tmp_path):
         pd.DataFrame({"a": [1, 1]}).to_csv(tmp_path / "a.csv", index=False)
-        refused(lambda: prepare_blocks(read_folder(tmp_path), Preparation()), "alike")
+        refused(lambda: prepare_blocks(read_folder(tmp_path), Preparation()), "all rows are equal")
 
     def test_folders_that_are_no_table(self, tmp_path, put):
         assert not is_folder_of_tables(tmp_path)
@@ -295,7 +295,7 @@ class TestWriting:
         assert [file.name for file in tmp_path.iterdir()] == ["l.csv"]
 
     def test_many_rows_and_many_clusters(self, tmp_path, rng):
-        n = 70_000  # more than are put into text at once
+        n = 70_000  # more rows than are formatted at once
         scores = rng.normal(size=(n, 3))
         write_labels(tmp_path / "l.csv.gz", np.arange(n), "row", scores.argmax(axis=1), scores)
         back = pd.read_csv(tmp_path / "l.csv.gz")
@@ -338,7 +338,7 @@ class TestWriting:
 
 
 def test_import_and_arrays_need_no_extra(tmp_path):
-    """Without pandas and dask arrays, libsvm and built-in sets work; CSV says why not."""
+    """NPY, NPZ, libsvm and built-in sets need no pandas or dask. For CSV, an error names it."""
     np.save(tmp_path / "a.npy", np.arange(6.0).reshape(3, 2))
     (tmp_path / "a.svm").write_text("1 1:2\n2 2:1\n")
     (tmp_path / "a.csv").write_text("a\n1\n2\n")
@@ -368,4 +368,4 @@ def test_no_name_is_not_the_folder_one_is_in(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n3,4\n")
     monkeypatch.chdir(tmp_path)
     assert not is_folder_of_tables("")
-    refused(lambda: read_table(""), "no file")
+    refused(lambda: read_table(""), "not the path of a file")

@@ -29,7 +29,7 @@ def frame(rng):
     group = rng.integers(3, size=N)
 
     def like_group(words, truth=0.8):
-        """Return words that go by the group, and at random in a fifth of the rows."""
+        """Return words that depend on the group, and are random in a fifth of the rows."""
         return np.array(words)[np.where(rng.random(N) < truth, group, rng.integers(3, size=N))]
 
     frame = pd.DataFrame(
@@ -39,7 +39,7 @@ def frame(rng):
             "age": rng.integers(18, 90, N),
             "since": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, N), "D"),
             "answer": np.array(["low", "medium", "high"])[rng.integers(3, size=N)],
-            # columns that agree with each other, and so make features
+            # columns that agree with each other give features
             "plan": like_group(["basic", "plus", "pro"]),
             "colour": like_group(["red", "green", "blue"]),
             "shop": like_group(["web", "city", "mall"]),
@@ -62,7 +62,7 @@ def write(frame, folder, kind, n_files=5):
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("missing", ["impute", "drop"])
 def test_rows_are_those_of_memory(frame, tmp_path, kind, missing):
-    """All rows are in the sample, so that everything is as in memory."""
+    """If all rows are in the sample, the result is the same as in memory."""
     want = Preparation(missing=missing).fit(frame)
     rows = want.prepare(frame)
     model = Preparation(missing=missing)
@@ -100,7 +100,7 @@ def test_scales_are_those_of_all_rows(frame, tmp_path, scale):
         np.testing.assert_allclose(numbers.max(axis=0), 1, rtol=1e-12)
     else:
         np.testing.assert_array_equal(numbers[:, 0], frame["income"])
-    # New rows, and blocks of a later run, are treated alike.
+    # New rows and blocks of a later run are prepared in the same way.
     np.testing.assert_allclose(model.prepare(frame).X, X, atol=1e-9)
     again = prepare_blocks(table, model).X.compute()
     np.testing.assert_array_equal(again, X)
@@ -124,7 +124,7 @@ def test_the_sample_is_rows_of_the_blocks(frame, tmp_path, id_column):
     np.testing.assert_array_equal(sample.X, every.X.compute()[drawn.places])
     ids = drawn.places if id_column is None else frame["customer_id"][drawn.places]
     np.testing.assert_array_equal(sample.ids, ids)
-    # Filled values are drawn again, in rows that miss them and in no others.
+    # Filled-in values are drawn again, and others are unchanged.
     moved = (sample.dithered(0) != sample.X)[:, model.numbers_.index("age")]
     is_missing = frame["age"].isna().to_numpy()[drawn.places]
     assert not moved[~is_missing].any()
@@ -132,7 +132,7 @@ def test_the_sample_is_rows_of_the_blocks(frame, tmp_path, id_column):
 
 
 def test_values_that_the_sample_lacks(rng, tmp_path):
-    """A category of one row, and a missing value in a block without a row of the sample."""
+    """A category in only one row, and a missing value in a block without sampled rows."""
     frame = pd.DataFrame({"a": rng.normal(size=3000), "b": rng.normal(size=3000)})
     groups = rng.integers(2, size=3000)
     frame["u"], frame["v"] = np.array(["x", "y"])[groups], np.array(["p", "q"])[groups]
@@ -144,7 +144,7 @@ def test_values_that_the_sample_lacks(rng, tmp_path):
     assert X.shape[0] == 3000
     assert np.isfinite(X).all()
     table = read_folder(tmp_path / "parts")
-    with pytest.raises(TableError, match=r"a block of the folder.*'a' 1.*missing="):
+    with pytest.raises(TableError, match=r"A block of the folder.*'a' 1.*missing="):
         prepare_blocks(table, Preparation(missing="error"), sample=few)
 
 

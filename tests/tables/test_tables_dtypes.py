@@ -1,4 +1,4 @@
-"""Columns of every dtype of pandas, polars and pyarrow, and values that are no numbers."""
+"""Columns of all dtypes of pandas, polars and pyarrow, and values that are not numbers."""
 
 import datetime
 import decimal
@@ -81,7 +81,7 @@ def test_columns_of_polars(column):
 def test_columns_of_pyarrow(column):
     table = pa.table({**_table(), "c": column})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that many values are missing
+        warnings.simplefilter("ignore", UserWarning)  # warnings about missing values
         labels = TableClusterer(2).fit(table).labels_
     assert set(labels.tolist()) <= {0, 1}
 
@@ -117,7 +117,7 @@ def test_lists_as_ids_and_labels_are_refused():
     with pytest.raises(TableError, match=r"id column 'c' holds lists"):
         TableClusterer(2, id_column="c").fit(frame)
     rows = Preparation(columns=["x"]).fit_prepare(frame)
-    with pytest.raises(TableError, match=r"no single text as labels"):
+    with pytest.raises(TableError, match=r"nested values as labels"):
         match_labels(frame[["c"]], rows)
     with pytest.raises(TableError, match="both called 'label'"):
         match_labels(pd.DataFrame(np.eye(2), columns=["label", "label"]), rows)

@@ -1,4 +1,4 @@
-"""Files made to harm: sparse matrices that lie, bombs, lines and numbers without an end."""
+"""Malicious files: inconsistent sparse matrices, decompression bombs, endless lines."""
 
 import gzip
 import io
@@ -108,7 +108,7 @@ class TestSparseFiles:
 class TestNumpyFiles:
     def test_no_arrays(self, tmp_path):
         np.savez(tmp_path / "a.npz")
-        refused(tmp_path / "a.npz", "has none")
+        refused(tmp_path / "a.npz", "got none")
 
     @pytest.mark.parametrize("keep", [0.3, 0.7, 0.95])
     @pytest.mark.parametrize("name", ["a.npz", "a.npy"])
@@ -143,7 +143,7 @@ class TestNumpyFiles:
         with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
             archive.writestr("X.npy", file.getvalue())
             archive.writestr("X", file.getvalue())
-        refused(tmp_path / "a.npz", "one name")
+        refused(tmp_path / "a.npz", "same name")
 
     def test_long_doubles_that_are_no_float64_count_as_missing(self, tmp_path):
         X = np.ones((20, 2), dtype=np.longdouble)
@@ -153,7 +153,7 @@ class TestNumpyFiles:
 
 
 def packed_excel(path, change, part="sheet1"):
-    """Write a workbook of which a part, its sheet, is changed, with checksums that fit."""
+    """Write a workbook with a changed sheet and correct checksums."""
     book = openpyxl.Workbook()
     for row in [["a", "b"], [1, 2], [3, 4]]:
         book.active.append(row)
@@ -255,7 +255,7 @@ class TestText:
         rows = [f"{i % 7}.25,{number if i % 3 else others.format(i)}" for i in range(40)]
         (tmp_path / "a.csv").write_text("\n".join(["a,b", *rows]))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that many values are missing
+            warnings.simplefilter("ignore", UserWarning)  # warnings about missing values
             labels = TableClusterer(2).fit(tmp_path / "a.csv").labels_
         assert set(labels.tolist()) <= {0, 1}
 

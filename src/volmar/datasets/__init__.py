@@ -1,4 +1,4 @@
-"""Benchmark sets of the papers by name, and artificial data with known labels."""
+"""Benchmark data sets of the papers, and generators of artificial data."""
 
 from typing import TYPE_CHECKING
 

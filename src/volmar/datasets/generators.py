@@ -1,4 +1,4 @@
-"""Artificial data with known labels: the JMLR paper's three sets and unbalanced blobs."""
+"""Artificial data with known labels: the three sets of the JMLR paper, and blobs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from volmar._checks import check_count, check_number, check_random_state
 from volmar._memory import require_memory
 from volmar._vectors import check_vector
 
-# Largest noise and distance: squares of the points are numbers.
+# Maximum noise and distance, for which squares of coordinates do not overflow.
 FARTHEST = 1e100
-# Arrays of the points that are held at once while they are drawn and shuffled.
+# Number of copies of the rows in memory while they are drawn and shuffled.
 COPIES = 4
 
 __all__ = ["make_blobs", "make_two_circles", "make_two_gaussians", "make_two_moons"]
@@ -24,24 +24,25 @@ __all__ = ["make_blobs", "make_two_circles", "make_two_gaussians", "make_two_moo
 def make_two_gaussians(
     n_samples: int = 200, *, random_state: int | np.random.RandomState | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Two crossed Gaussians in parallel planes, the 2gaussians set of JMLR section 8.2.
+    """Draw two crossed Gaussians in parallel planes, the 2gaussians set of JMLR section 8.2.
 
-    Half the points have the covariance diag(100, 4) and third coordinate +3 (label 0), the
-    others diag(4, 100) and -3 (label 1); both have mean zero in the first two coordinates.
-    With an odd `n_samples` label 0 has the point more.
+    Half of the rows have the covariance diag(100, 4) and third coordinate +3 (label 0), the others
+    diag(4, 100) and -3 (label 1). Both have mean zero in the first two coordinates. If `n_samples`
+    is odd, label 0 has one row more.
 
     Parameters
     ----------
     n_samples : int, default=200
-        Number of points, at least 2.
+        Number of rows, at least 2.
     random_state : int, RandomState or None, default=None
-        Seed of the draw and of the shuffle.
+        Random seed of the draw and of the shuffle.
 
     Returns
     -------
     X : ndarray of shape (n_samples, 3)
+        The rows.
     y : ndarray of shape (n_samples,)
-        0 or 1.
+        Labels, 0 or 1.
 
     Examples
     --------
@@ -65,9 +66,25 @@ def make_two_moons(
     noise: float = 0.05,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return `sklearn.datasets.make_moons`, the shape of the JMLR paper's 2moons.
+    """Draw two half circles with `sklearn.datasets.make_moons`, as 2moons of the JMLR paper.
 
-    The paper gives no formula; the noise is a reading of its picture.
+    The paper gives no formula. The default noise was estimated from its figure.
+
+    Parameters
+    ----------
+    n_samples : int, default=200
+        Number of rows, at least 2.
+    noise : float, default=0.05
+        Standard deviation of the Gaussian noise.
+    random_state : int, RandomState or None, default=None
+        Random seed of the draw and of the shuffle.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+        The rows.
+    y : ndarray of shape (n_samples,)
+        Labels, 0 or 1.
 
     Examples
     --------
@@ -89,9 +106,27 @@ def make_two_circles(
     factor: float = 0.5,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return `sklearn.datasets.make_circles`, the shape of the JMLR paper's 2circles.
+    """Draw two circles with `sklearn.datasets.make_circles`, as 2circles of the JMLR paper.
 
-    The paper gives no formula; noise and factor are a reading of its picture.
+    The paper gives no formula. The default noise and factor were estimated from its figure.
+
+    Parameters
+    ----------
+    n_samples : int, default=200
+        Number of rows, at least 2.
+    noise : float, default=0.05
+        Standard deviation of the Gaussian noise.
+    factor : float, default=0.5
+        Radius of the inner circle, in [0, 1). The outer circle has radius 1.
+    random_state : int, RandomState or None, default=None
+        Random seed of the draw and of the shuffle.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+        The rows.
+    y : ndarray of shape (n_samples,)
+        Labels, 0 for the outer and 1 for the inner circle.
 
     Examples
     --------
@@ -104,7 +139,7 @@ def make_two_circles(
     noise = check_number("noise", noise, low=0.0, high=FARTHEST)
     factor = check_number("factor", factor, low=0.0, high=1.0)
     if factor == 1.0:
-        raise ValueError("factor must be below 1, got 1.0: the two circles would be one.")
+        raise ValueError("factor must be below 1, got 1.0, for which the two circles are equal.")
     rng = check_random_state(random_state)
     return datasets.make_circles(n_samples, noise=noise, factor=factor, random_state=rng)
 
@@ -118,35 +153,36 @@ def make_blobs(
     separation: float = 6.0,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""Spherical Gaussian blobs whose class sizes and distances are known exactly.
+    r"""Draw spherical Gaussian blobs with given sizes and distances.
 
     Each blob has standard deviation 1. The centres form a regular polygon in the first two
-    features (a line when there is one feature), with `separation` between neighbours, so
-    for two balanced blobs the best possible error is :math:`\Phi(-separation / 2)`.
+    features (a line if there is one feature), with distance `separation` between neighbours. For
+    two balanced blobs, the lowest possible error is :math:`\Phi(-separation / 2)`.
 
     Parameters
     ----------
     n_samples : int, default=200
-        Number of points, at least one for each centre.
+        Number of rows, at least one per centre.
     n_features : int, default=2
         Number of features.
     centers : int, default=2
         Number of blobs.
     imbalance : float or sequence of float, default=1.0
-        A number r >= 1: the first class is r times as large as the last, with a constant
-        ratio from one class to the next. A sequence: the fraction of each class, with sum 1.
-        Class sizes are the fractions of `n_samples` rounded to whole points (largest
-        remainder first, every class at least one point): they do not depend on the seed.
+        If a number r >= 1, the first class is r times as large as the last, with a constant ratio
+        between consecutive classes. If a sequence, the fraction of each class; they must sum to 1.
+        Class sizes are the fractions of `n_samples` rounded to integers (largest remainder first,
+        at least one row per class). They do not depend on the seed.
     separation : float, default=6.0
         Distance between neighbouring centres, in standard deviations.
     random_state : int, RandomState or None, default=None
-        Seed of the draw and of the shuffle.
+        Random seed of the draw and of the shuffle.
 
     Returns
     -------
     X : ndarray of shape (n_samples, n_features)
+        The rows.
     y : ndarray of shape (n_samples,)
-        0 to ``centers - 1``.
+        Labels, 0 to ``centers - 1``.
 
     Examples
     --------
@@ -174,7 +210,7 @@ def _checked_size(n_samples: int, n_features: int, low: int = 2) -> int:
     require_memory(
         COPIES * 8.0 * n_samples * n_features,
         f"data of n_samples={n_samples} and n_features={n_features}",
-        "Ask for fewer points or features.",
+        "Use a smaller n_samples or n_features.",
     )
     return n_samples
 
@@ -187,22 +223,23 @@ def _fractions(imbalance: float | Sequence[float], centers: int) -> np.ndarray:
     fractions = check_vector("imbalance", imbalance)
     if fractions.shape != (centers,):
         raise ValueError(
-            f"imbalance={imbalance!r} must have one fraction for each of the {centers} centers"
+            f"imbalance must have one fraction for each of the {centers} centers, got "
+            f"{imbalance!r}."
         )
     if not (fractions > 0).all() or not math.isclose(fractions.sum(), 1.0, rel_tol=1e-9):
-        raise ValueError(f"imbalance={imbalance!r} must be positive fractions with sum 1")
+        raise ValueError(f"imbalance must be positive fractions that sum to 1, got {imbalance!r}.")
     return fractions
 
 
 def _class_sizes(n_samples: int, fractions: np.ndarray) -> list[int]:
-    """Whole numbers with sum `n_samples`, nearest to the fractions, none of them zero."""
+    """Return positive integers that sum to `n_samples` and are nearest to the fractions."""
     exact = n_samples * fractions
-    # 1e-9 keeps an exact product such as 100 * 0.29 = 28.999999999999996 from losing a point.
+    # 1e-9 allows for rounding: 100 * 0.29 is 28.999999999999996, which must become 29.
     sizes = np.maximum(np.floor(exact + 1e-9).astype(int), 1)
     while sizes.sum() != n_samples:
         step = 1 if sizes.sum() < n_samples else -1
         shortfall = step * (exact - sizes)
-        # A class of one point must keep it.
+        # A class must keep at least one row.
         shortfall[(sizes == 1) & (step == -1)] = -np.inf
         sizes[np.argmax(shortfall)] += step
     return [int(size) for size in sizes]

@@ -1,4 +1,4 @@
-"""`load`: a benchmark data set by name, optionally sampled and scaled."""
+"""`load`: load a benchmark data set by name, optionally sampled and scaled."""
 
 from __future__ import annotations
 
@@ -39,46 +39,58 @@ def load(
 ) -> Bunch:
     """Load a data set of the papers by name.
 
-    Feature values are the stored ones: nothing is scaled, centred or imputed unless an
-    argument asks for it.
+    By default, feature values are returned as stored, without scaling, centring or imputation.
 
     Parameters
     ----------
     name : str
-        One of `list_datasets`, or a pair such as ``"mnist-4v9"``; the class named first gets
-        label 0.
+        One of `list_datasets`, or a pair of classes such as ``"mnist-4v9"``. The class named first
+        gets label 0.
     realization : int, default=None
-        Number of the sampling, from 1. On an ``ida-*`` set without `n_samples` it is the
-        training part of that realization of the collection where the file has it, and
-        otherwise a seeded random split of the same size (`DESCR` says which). With `n_samples`
-        it numbers the random samplings. None is the whole set (sampling 1 with `n_samples`).
+        Number of the random sample, from 1. For an ``ida-*`` data set without `n_samples`, it is
+        the training part of that realization of the collection if the file has it, and a seeded
+        random split of the same size otherwise (`DESCR` states which). If None, the whole data set
+        is returned, or sample 1 if `n_samples` is given.
     n_samples : int, default=None
-        Size of a random subset drawn without regard to the classes, as the JMLR paper does,
-        so a small one may miss a class. The draw depends on name, size and number only, and on
-        the order of the source's rows. On an ``ida-*`` set it draws from all rows too: the
-        fixed realizations have a size of their own.
+        Size of a random subset. It is drawn without regard to the classes, as in the JMLR paper,
+        so a small one may miss a class. The draw depends only on the name, the size, the number
+        `realization` and the order of the stored rows. For an ``ida-*`` data set, it is also drawn
+        from all rows, because the fixed realizations have a fixed size. If None, all rows are
+        returned.
     scale : {"minmax", "symmetric", "standard", "unit", "tfidf"}, default=None
-        "minmax" and "symmetric" map each feature to [0, 1] or [-1, 1], "standard" to mean 0
-        and standard deviation 1, over all rows of the named set, before any sampling. "unit"
-        maps grey values to [0, 1] by their known range (MNIST and USPS divided by 255,
-        digits by 16). "tfidf" weighs term counts by scikit-learn's `TfidfTransformer` over all
-        18846 documents, before the choice of groups, as the JMLR paper does.
+        Scaling of the features over all rows of the data set, before sampling:
+
+        - "minmax": range 0 to 1;
+        - "symmetric": range -1 to 1;
+        - "standard": mean 0 and standard deviation 1;
+        - "unit": grey values scaled to [0, 1] by their known range (MNIST and USPS divided by 255,
+          digits by 16);
+        - "tfidf": term counts weighted by the `TfidfTransformer` of scikit-learn over all 18846
+          documents, before the choice of groups, as in the JMLR paper.
+
+        If None, features are not scaled.
     missing : {"keep", "drop", "mean"}, default=None
-        Unknown values: keep NaN, drop the rows, or put the mean of the feature over the
-        rows of the named set. None is "drop" for breast, whose row count in the papers says
-        so, and "keep" for all others.
+        How to handle missing values: keep NaN, drop their rows, or replace them by the mean of the
+        feature over the rows of the data set. If None, "drop" for breast, which gives the number
+        of rows in the papers, and "keep" for all others.
     data_home : path, default=None
-        Folder with the data files; see `data_folder`. A set that is not there is fetched
-        from OpenML where OpenML has it.
+        Folder with the data files, see `data_folder`. Data sets that are not in the folder are
+        fetched from OpenML if they are available there.
 
     Returns
     -------
     data : Bunch
-        `X`: ndarray, or CSR array for ``20news*`` and ``adult*``; float64, but float32 for
-        ``mnist*``, ``isolet*``, ``covtype*`` and ``usps-9298*``. `y`: ints from 0. `target_names`:
-        list of str. `feature_names`: list of str, or None. `name`. `source`: "file",
-        "openml", "scikit-learn" or "generator". `DESCR`: a first line that says what it
-        is, then sizes, origin, what was done and what differs from the papers.
+        Dictionary-like object with the attributes
+
+        - `X`: ndarray, or CSR array for ``20news*`` and ``adult*``; float32 for ``mnist*``,
+          ``isolet*``, ``covtype*`` and ``usps-9298*``, and float64 for others;
+        - `y`: integer labels from 0;
+        - `target_names`: list of str;
+        - `feature_names`: list of str, or None;
+        - `name`: str;
+        - `source`: "file", "openml", "scikit-learn" or "generator";
+        - `DESCR`: description of the data set, its size, origin and preparation, and its
+          differences from the papers.
 
     Examples
     --------
@@ -120,7 +132,7 @@ def load(
         notes={
             "Origin": stored.origin,
             "Rows": rows_text,
-            "Unknown values": missing_text,
+            "Missing values": missing_text,
             "Scaling": scale or "none",
             "Differs from the papers": "; ".join(filter(None, (task.base.differs, task.differs))),
         },
@@ -131,7 +143,9 @@ def _load_generated(
     row: Generated, realization: int | None, n_samples: int | None, scale: str | None
 ) -> Bunch:
     if scale in ("unit", "tfidf"):
-        raise ValueError(f"scale={scale!r} is not for {row.name!r}; use 'minmax' or 'standard'")
+        raise ValueError(
+            f"scale={scale!r} is not available for {row.name!r}. Use 'minmax' or 'standard'."
+        )
     size, number = n_samples or _GENERATED_SIZE, realization or 1
     seed = np.random.SeedSequence(_entropy(row.name, size, number)).generate_state(1)[0]
     X, y = getattr(generators, row.function)(size, random_state=int(seed))
@@ -145,7 +159,7 @@ def _load_generated(
         source="generator",
         notes={
             "Origin": f"volmar.datasets.{row.function}",
-            "Rows": f"draw {number} of {size} points",
+            "Rows": f"draw {number} of {size} rows",
             "Scaling": scale or "none",
             "Differs from the papers": row.differs,
         },
@@ -153,7 +167,7 @@ def _load_generated(
 
 
 def _select(task: Task, stored: Stored, *, tfidf: bool) -> Selected:
-    """Return rows of the task's classes, their labels from 0, and the names of features."""
+    """Return the rows of the classes of a task, their labels, and the names of features."""
     base, X, codes = task.base, stored.X, stored.y
     if tfidf:
         X = sp.csr_array(TfidfTransformer().fit_transform(X.astype(float)))
@@ -185,15 +199,17 @@ def _treat_missing(X: Any, y: np.ndarray, missing: str) -> tuple[Any, np.ndarray
 
 def _check_scale(scale: str | None, name: str, base: Base) -> None:
     if scale == "tfidf" and not base.text:
-        raise ValueError(f"scale='tfidf' is for term counts and {name!r} has none; see 20news")
+        raise ValueError(
+            f"scale='tfidf' needs term counts, and {name!r} has none. Use it with '20news'."
+        )
     if scale == "unit" and base.grey is None:
         raise ValueError(
-            f"scale='unit' is for grey values and {name!r} has none; use 'minmax' or 'standard'"
+            f"scale='unit' needs grey values, and {name!r} has none. Use 'minmax' or 'standard'."
         )
     if base.sparse and scale in ("minmax", "symmetric", "standard"):
         raise ValueError(
-            f"scale={scale!r} would make the sparse {name!r} dense; use scale=None"
-            + (" or 'tfidf'" if base.text else ", its features are 0 or 1")
+            f"scale={scale!r} would make the sparse data set {name!r} dense. Use scale=None"
+            + (" or 'tfidf'." if base.text else ": its features are 0 or 1.")
         )
 
 
@@ -209,19 +225,19 @@ def _scale(X: Any, scale: str | None, grey: tuple[float, float] | None) -> Any:
 
 
 def _sampling_size(task: Task, realization: int | None, n_samples: int | None) -> int | None:
-    """Return how many rows to draw, None for all; refuse before anything is read."""
+    """Return the number of rows to draw, None for all. Errors come before any file is read."""
     if task.n_samples is not None and n_samples not in (None, task.n_samples):
         raise ValueError(
-            f"n_samples={n_samples}: {task.name!r} has {task.n_samples} rows by its name; "
-            f"draw another size from {task.base.name!r}"
+            f"n_samples must be {task.n_samples} or None for {task.name!r}, got {n_samples}. "
+            f"Draw other sizes from {task.base.name!r}."
         )
     size = n_samples or task.n_samples
     if size is not None or realization is None:
         return size
     if task.base.n_train is None:
         raise ValueError(
-            f"realization={realization}: {task.name!r} has no realizations of a stated size; "
-            "give n_samples, the size of the random sampling, as well"
+            f"realization={realization} needs n_samples, because {task.name!r} has no fixed "
+            "realizations. Give n_samples, the size of the random sample."
         )
     return task.base.n_train
 
@@ -229,17 +245,19 @@ def _sampling_size(task: Task, realization: int | None, n_samples: int | None) -
 def _sample(
     name: str, stored: Stored, n: int, size: int, number: int, from_collection: bool
 ) -> tuple[np.ndarray, str]:
-    """Row numbers of a sampling, and a sentence that says how they were found."""
+    """Return the row numbers of a sample, and a description of the sample."""
     if size > n:
-        raise ValueError(f"n_samples={size}: {name!r} has {n} rows only; ask for at most {n}")
+        raise ValueError(
+            f"n_samples must be at most {n}, the number of rows of {name!r}, got {size}."
+        )
     drawn = np.random.default_rng(_entropy(name, size, number)).permutation(n)[:size]
     if not from_collection:
-        return drawn, f"seeded random sampling {number}, {size} of {n}"
+        return drawn, f"seeded random sample {number}, {size} of {n}"
     fixed = np.flatnonzero(stored.extras.get("realization", np.array([])) == number)
     if fixed.size:
         train = stored.extras["train_index"][fixed[0]]
-        return train, f"training part of the collection's realization {number}, {size} of {n}"
-    text = f"seeded random split {number}, {size} of {n}: the collection's own is not at hand"
+        return train, f"training part of realization {number} of the collection, {size} of {n}"
+    text = f"seeded random split {number}, {size} of {n}: the file has no such realization"
     return drawn, text
 
 

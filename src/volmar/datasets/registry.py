@@ -1,4 +1,4 @@
-"""The data sets of sets.toml: files, classes, copies on OpenML, and what differs."""
+"""The data sets of sets.toml: files, classes, and copies on OpenML."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["BASES", "GENERATED", "TABLES", "Base", "Generated"]
 
 @dataclass(frozen=True)
 class ClassRow:
-    """A class: the label as stored, its name and its size."""
+    """A class: its stored label, its name and its number of rows."""
 
     code: int
     label: str
@@ -21,10 +21,10 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class Base:
-    """A data set as it is stored, before a choice of classes, rows or scaling.
+    """A stored data set, before classes or rows are selected and features are scaled.
 
-    `origin` describes the file only, `differs` every copy. `unlabelled` is the number of
-    rows of the file whose label is unknown; they are never returned.
+    `origin` describes only the file, and `differs` describes all copies. `unlabelled` is the
+    number of rows of the file without a label, which are never returned.
     """
 
     name: str
@@ -35,22 +35,22 @@ class Base:
     origin: str = ""
     differs: str = ""
     openml_id: int | None = None
-    openml_labels: tuple[str, ...] = ()  # in the order of the classes, where they differ
-    openml_counts: tuple[int, ...] = ()  # where OpenML has more rows than the file
-    sklearn: str = ""  # the function of sklearn.datasets that has it
+    openml_labels: tuple[str, ...] = ()  # in the order of the classes, if they differ
+    openml_counts: tuple[int, ...] = ()  # if OpenML has more rows than the file
+    sklearn: str = ""  # the function of sklearn.datasets that loads it
     dtype: str = "float64"
     sparse: bool = False
-    text: bool = False  # term counts, so TF-IDF makes sense
+    text: bool = False  # whether features are term counts, for TF-IDF
     grey: tuple[float, float] | None = None  # range of the grey values of an image
     n_train: int | None = None  # size of a realization, IDA collection
     missing: str = "keep"
     unlabelled: int = 0
     feature_names: tuple[str, ...] = ()
-    pairs_by_label: bool = False  # a pair's name has labels in place of codes
+    pairs_by_label: bool = False  # whether names of pairs have labels in place of codes
 
     @property
     def tokens(self) -> dict[str, tuple[int, ...]]:
-        """What may stand on either side of the v in a pair's name, and the codes meant."""
+        """Names of classes in the name of a pair, and their codes."""
         if len(self.classes) <= 2:
             return {}
         if not self.text:
@@ -68,7 +68,7 @@ class Base:
 
 @dataclass(frozen=True)
 class Generated:
-    """A set drawn by a function of `volmar.datasets.generators`."""
+    """A data set that is drawn by a function of `volmar.datasets.generators`."""
 
     name: str
     about: str

@@ -1,4 +1,4 @@
-"""Where a base data set is read from: a folder of files, scikit-learn, or OpenML."""
+"""Read a base data set from a folder of files, scikit-learn or OpenML."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VARIABLE = "VOLMAR_DATA"
 
 @dataclass(frozen=True)
 class Stored:
-    """A base set as read: features, labels as codes of the registry, and the file's extras."""
+    """A base data set: features, labels as codes of the registry, and other arrays of the file."""
 
     X: Any
     y: np.ndarray
@@ -32,31 +32,32 @@ class Stored:
 
 
 def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path | None:
-    """Folder the data files are read from, or None when there is none.
+    """Return the folder of the data files, or None if there is none.
 
-    The first of: `data_home`, the environment variable VOLMAR_DATA, and the folder
-    ``shared/data`` beside the checkout when the package runs from one.
+    It is the first of `data_home`, the environment variable VOLMAR_DATA, and the folder
+    ``shared/data`` beside the checkout if the package runs from one.
 
     Parameters
     ----------
     data_home : path, default=None
-        A folder that goes before the other two.
+        Folder that takes precedence over the other two.
 
     Returns
     -------
     folder : Path or None
+        The folder.
 
     Raises
     ------
     FileNotFoundError
-        When `data_home` or VOLMAR_DATA names a folder that does not exist.
+        If `data_home` or VOLMAR_DATA is not an existing folder.
     """
     for what, value in (("data_home", data_home), (_VARIABLE, os.environ.get(_VARIABLE))):
         if value:
             folder = Path(value).expanduser()
             if not folder.is_dir():
                 raise FileNotFoundError(
-                    f"{what}={str(value)!r} is not a folder; give the folder with the .npz files"
+                    f"{what}={str(value)!r} is not a folder. Give the folder with the .npz files."
                 )
             return folder
     root = Path(__file__).resolve().parents[3]
@@ -67,9 +68,9 @@ def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path | None:
 def read(
     base: Base, data_home: str | os.PathLike[str] | None = None, *, file_only: bool = False
 ) -> Stored:
-    """Read a base set from where it is, and check its size and class counts.
+    """Read a base data set from its source, and check its size and class counts.
 
-    `file_only`: only the file will do, because it has arrays that OpenML's copy lacks.
+    With `file_only`, OpenML is not used, because its copy lacks some arrays of the file.
     """
     if base.sklearn:
         return _read_sklearn(base)
@@ -78,10 +79,10 @@ def read(
         return _read_file(base, folder)
     if base.openml_id is not None and not file_only:
         return _read_openml(base)
-    looked = f"it is not in {folder}" if folder else "no data folder is set"
+    looked = f"which is not in {folder}" if folder else "and no data folder is set"
     raise FileNotFoundError(
-        f"{base.name!r} is read from the file {base.file}, and {looked}; put the file into a "
-        f"folder and name that folder by data_home or the environment variable {_VARIABLE}"
+        f"{base.name!r} needs the file {base.file}, {looked}. Put the file into a folder, and "
+        f"give the folder as data_home or in the environment variable {_VARIABLE}."
     )
 
 
@@ -100,7 +101,9 @@ def _read_file(base: Base, folder: Path) -> Stored:
         X: Any = sp.csr_array(sp.load_npz(path))
         path = folder / base.file.replace(".npz", "_labels.npz")
         if not path.is_file():
-            raise FileNotFoundError(f"{base.file} is in {folder} without its labels {path.name}")
+            raise FileNotFoundError(
+                f"{path.name}, the labels of {base.file}, is not in {folder}. Put it there."
+            )
     with np.load(path, allow_pickle=False) as arrays:
         if not base.sparse:
             X = arrays["X"]
@@ -118,26 +121,24 @@ def _read_openml(base: Base) -> Stored:
     except (OSError, ValueError) as error:
         raise ConnectionError(
             f"{base.name!r} could not be read from OpenML (data set {base.openml_id}): {error}. "
-            f"Try again with a network connection, or put {base.file} into a folder and name "
-            f"that folder by data_home or the environment variable {_VARIABLE}"
+            f"Try again with a network connection, or put {base.file} into a folder, and give the "
+            f"folder as data_home or in the environment variable {_VARIABLE}."
         ) from error
     X = _decode_features(bunch.data, bunch.feature_names, bunch.categories or {})
     y = _decode_labels(base, bunch.target, where)
     _check(base, X, y, where, counts=base.openml_counts)
     names = base.feature_names or tuple(str(name) for name in bunch.feature_names)
-    origin = (
-        f"{where}; its rows may stand in another order than the file's, and a sampling with them"
-    )
+    origin = f"{where}; the order of its rows, and so a random sample, may differ from the file"
     return Stored(X, y, "openml", origin, names)
 
 
 def _decode_features(
     X: Any, feature_names: list[str], categories: Mapping[str, list[str]]
 ) -> np.ndarray:
-    """Undo OpenML's coding of nominal features by position in the ARFF header.
+    """Decode nominal features, which OpenML codes by their position in the ARFF header.
 
-    Categories that are numbers become these numbers; others their alphabetical rank among
-    the values that occur, which is how the files are coded.
+    Categories that are numbers become these numbers. Others become their alphabetical rank among
+    the values that occur, as in the files.
     """
     X = X.toarray() if sp.issparse(X) else X
     if not set(feature_names) & set(categories):
@@ -163,14 +164,14 @@ def _decode_labels(base: Base, target: np.ndarray, where: str) -> np.ndarray:
     unknown = sorted(set(words.tolist()) - set(code_of))
     if unknown:
         raise ValueError(
-            f"{where} has labels {unknown} that {base.name!r} does not know (it expects "
-            f"{sorted(code_of)}): it is another set; use the file {base.file} instead"
+            f"{where} is not {base.name!r}: it has the labels {unknown}, and {sorted(code_of)} "
+            f"are expected. Use the file {base.file}."
         )
     return np.array([code_of[word] for word in words.tolist()])
 
 
 def _plain(label: object) -> str:
-    """Label without the quotes some ARFF headers keep, and '1' for 1.0 and '1.'."""
+    """Return a label without the quotes of some ARFF headers, and '1' for 1.0 and '1.'."""
     word = str(label).strip().strip("'\"")
     try:
         number = float(word)
@@ -188,13 +189,13 @@ def _check(
     counts: tuple[int, ...] = (),
     unlabelled: int = 0,
 ) -> None:
-    """Refuse a copy whose size or class counts are not those of the registry."""
+    """Raise `ValueError` if the size or class counts differ from those of the registry."""
     codes = [row.code for row in base.classes]
     expected = list(counts or [row.count for row in base.classes])
     shape = (sum(expected) + unlabelled, base.n_features)
     found = [int(np.count_nonzero(y == code)) for code in codes]
     if tuple(X.shape) != shape or y.shape != shape[:1] or found != expected:
         raise ValueError(
-            f"{where} is not the {base.name!r} of the papers: it has shape {tuple(X.shape)} and "
-            f"class counts {found}, where {shape} and {expected} are known; use another copy"
+            f"{where} is not {base.name!r} as in the papers: it has shape {tuple(X.shape)} and "
+            f"class counts {found}, and {shape} and {expected} are expected. Use another copy."
         )

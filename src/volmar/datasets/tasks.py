@@ -1,4 +1,4 @@
-"""From a name to the classes and rows it means: whole sets, pairs, topics, named subsets."""
+"""Find the classes and rows for a name: whole data sets, pairs, topics, named subsets."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["Task", "find_task", "list_datasets"]
 
 @dataclass(frozen=True)
 class Task:
-    """What a name stands for: groups of classes of a base set, in label order."""
+    """The data set for a name: groups of classes of a base data set, in the order of labels."""
 
     name: str
     base: Base
     groups: tuple[tuple[str, tuple[int, ...]], ...]
-    rows: str = ""  # key of the file's array of row numbers
-    first_column: str = ""  # key of the file's array put before the features
-    n_samples: int | None = None  # size of the draw that the name itself means
+    rows: str = ""  # key of the array of row numbers in the file
+    first_column: str = ""  # key of an array in the file that becomes the first feature
+    n_samples: int | None = None  # fixed size of the random subset
     differs: str = ""
 
     @property
     def file_only(self) -> bool:
-        """Whether it needs an array that no other copy of the base set has."""
+        """Whether the data set needs an array that only the file has."""
         return bool(self.rows or self.first_column)
 
 
@@ -49,15 +49,17 @@ _PAIR_PATTERNS = (
 
 
 def list_datasets() -> list[str]:
-    """Names that `load` knows, sorted.
+    """Return the names of the data sets that `load` can load.
 
-    Besides these, any pair of classes of a set with three classes or more loads by name:
-    ``"mnist-4v9"``, ``"letter-KvP"``, ``"satellite-3v4"``, ``"usps-9298-0v6"``,
-    ``"20news-crypt-v-space"`` (a group's last word, its full name, or a topic).
+    In addition, `load` accepts any pair of classes of a data set with at least three classes:
+    ``"mnist-4v9"``, ``"letter-KvP"``, ``"satellite-3v4"``, ``"usps-9298-0v6"`` or
+    ``"20news-crypt-v-space"``. Newsgroups are given by their last word, their full name or a
+    topic.
 
     Returns
     -------
     names : list of str
+        Sorted names.
 
     Examples
     --------
@@ -69,15 +71,15 @@ def list_datasets() -> list[str]:
 
 
 def find_task(name: str) -> Task:
-    """Return what `name` stands for, or raise `ValueError` with the nearest names."""
+    """Return the task for a name. Raise `ValueError` with similar names if it is unknown."""
     if not isinstance(name, str):
-        raise TypeError(f"name={name!r} must be a str; list_datasets() has the names")
+        raise TypeError(f"name must be a str, got {name!r}. list_datasets() returns all names.")
     task = _TASKS.get(name) or _pair(name)
     if task is None:
         near = difflib.get_close_matches(name, list_datasets(), n=3)
-        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+        hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
         raise ValueError(
-            f"name={name!r} is not a known data set; {hint}list_datasets() has all names"
+            f"name={name!r} is not a known data set. {hint}list_datasets() returns all names."
         )
     return task
 
@@ -95,12 +97,14 @@ def _pair(name: str) -> Task | None:
         for side in sides:
             if side not in tokens:
                 raise ValueError(
-                    f"name={name!r}: {base.name!r} has no class {side!r}; it has "
-                    f"{', '.join(sorted(tokens))}"
+                    f"name={name!r}: {base.name!r} has no class {side!r}. Choose from "
+                    f"{', '.join(sorted(tokens))}."
                 )
         groups = [(side, tokens[side]) for side in sides]
         if set(groups[0][1]) & set(groups[1][1]):
-            raise ValueError(f"name={name!r}: the two sides share a class; name two that do not")
+            raise ValueError(
+                f"name={name!r}: the two sides have a class in common. Give two disjoint sides."
+            )
         names = {row.code: row.label for row in base.classes}
         named = [(names[codes[0]] if len(codes) == 1 else side, codes) for side, codes in groups]
         return Task(name, base, tuple(named))

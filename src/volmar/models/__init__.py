@@ -1,4 +1,4 @@
-"""Fitted models in files that hold numbers and names, and no code."""
+"""Save fitted models to files and load them. The files hold data, and no code."""
 
 from typing import TYPE_CHECKING
 

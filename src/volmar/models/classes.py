@@ -1,4 +1,4 @@
-"""What may stand in a model file: a table of names, and the attributes of each class."""
+"""The classes and functions that a model file may hold, and their attributes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ __all__ = [
     "name_of",
 ]
 
-# The names of classes in files, for good, and where the classes are now: a class that moves
-# changes its line, one that is renamed gets "module:Class". A class whose attributes change so
-# that older files no longer fit gets a new version, and both lines stay while both are read.
+# The permanent names of classes in files, and the modules of the classes. If a class moves, its
+# module is changed here. If it is renamed, the value becomes "module:Class". If its attributes
+# change so that older files no longer fit, a line with a new version is added. The old line stays
+# as long as such files are read.
 CLASSES: dict[str, str] = {
     "BasisExpansion/1": "volmar.margin.feature_space.basis",
     "BasisHyperplane/1": "volmar.margin.feature_space.basis",
@@ -87,7 +88,7 @@ CLASSES: dict[str, str] = {
     "TwoWayProblem/1": "volmar.volume.two_way",
     "ViewMap/1": "volmar.rows.views",
     "VolumeProblem/1": "volmar.volume.problem",
-    # What solvers return.
+    # Results of solvers.
     "AVRResult/1": "volmar.volume.avr",
     "CutResult/1": "volmar.baselines.normalized_cut",
     "DiscriminativeKMeansResult/1": "volmar.baselines.discriminative_kmeans",
@@ -110,7 +111,7 @@ CLASSES: dict[str, str] = {
     "SeparationResult/1": "volmar.separation.gep",
     "SpectralResult/1": "volmar.baselines.normalized_spectral_clustering",
     "VolumeResult/1": "volmar.volume.two_way",
-    # Of scikit-learn: their transforms are arithmetic with arrays, and call nothing by a name.
+    # scikit-learn: these transforms only compute with arrays, and call nothing by name.
     "MaxAbsScaler/1": "sklearn.preprocessing",
     "MinMaxScaler/1": "sklearn.preprocessing",
     "MissingIndicator/1": "sklearn.impute",
@@ -144,7 +145,7 @@ CLASSES: dict[str, str] = {
     "TableClusterer/1": "volmar",
     "VolumeRegularizedClassifier/1": "volmar",
 }
-#: Steps of pipelines.
+#: Transformers that a saved pipeline may have.
 TRANSFORMERS = (
     *("MaxAbsScaler", "MinMaxScaler", "Normalizer", "PCA", "Preparation", "RobustScaler"),
     *("SimpleImputer", "StandardScaler", "TruncatedSVD"),
@@ -152,7 +153,7 @@ TRANSFORMERS = (
 
 
 def name_of(cls: type) -> str | None:
-    """Return the last name under which a class stands in files, None for one that may not."""
+    """Return the latest name of a class in files, or None if it cannot be saved."""
     return next((name for name in _names(cls.__name__) if class_named(name) is cls), None)
 
 
@@ -162,7 +163,7 @@ def _names(own: str) -> list[str]:
 
 
 def class_named(name: str) -> type | None:
-    """Return the class of a name; None, and nothing is imported, where the table has no such."""
+    """Return the class of a name. For an unknown name, return None and import nothing."""
     if name not in CLASSES:
         return None
     module, own = _place(name)
@@ -176,18 +177,18 @@ def _place(name: str) -> tuple[str, str]:
 
 
 def is_extension(value: Any) -> bool:
-    """Whether it extends a similarity to new points: its `weights` is held by graph methods."""
+    """Return whether a value extends a similarity to new rows; models hold its `weights`."""
     return (name_of(type(value)) or "").partition("/")[0].endswith("Extension")
 
 
 def is_public_estimator(cls: type) -> bool:
-    """Whether it is an estimator that `volmar` exports."""
+    """Return whether a class is an estimator that `volmar` exports."""
     return CLASSES.get(name_of(cls) or "") == "volmar"
 
 
 @cache
 def known_functions() -> dict[str, Callable[..., Any]]:
-    """Functions that a model may hold: scikit-learn's kernels, and rows of given similarities."""
+    """Return the functions that a model may hold: kernels of scikit-learn, given similarities."""
     graph = import_module("volmar.graphs.graph")
     kernels = {f"kernel {name}": function for name, function in kernel_metrics().items()}
     return {"given similarities": graph._given_row_weights, **kernels}
@@ -195,7 +196,7 @@ def known_functions() -> dict[str, Callable[..., Any]]:
 
 @cache
 def _own_names(cls: Any) -> frozenset[str]:
-    """Attributes that instances may have: fields, or parameters of an estimator."""
+    """Return the required attributes of a class: its fields, or parameters of an estimator."""
     if is_dataclass(cls):
         return frozenset(field.name for field in fields(cls))
     if issubclass(cls, BaseEstimator):
@@ -204,7 +205,7 @@ def _own_names(cls: Any) -> frozenset[str]:
 
 
 def defaults_of(cls: Any) -> dict[str, Any]:
-    """Return defaults of fields and parameters, which files older than these lack."""
+    """Return the defaults of fields and parameters, which are missing from older files."""
     if is_dataclass(cls):
         return {one.name: one.default for one in fields(cls) if one.default is not MISSING}
     if issubclass(cls, BaseEstimator):
@@ -214,19 +215,19 @@ def defaults_of(cls: Any) -> dict[str, Any]:
 
 
 def is_cached(cls: Any, name: str) -> bool:
-    """Whether it is a cached property, which is found again when needed."""
+    """Return whether a name is a cached property, which is recomputed when needed."""
     return isinstance(inspect.getattr_static(cls, name, None), cached_property)
 
 
 def attribute_fault(cls: Any, names: Iterable[str]) -> str | None:
-    """Return what is wrong with the attributes of an instance, None where nothing is.
+    """Return what is wrong with the attribute names of an instance, or None.
 
-    A dataclass has its fields, an estimator its parameters and names that begin or end with an
-    underscore, as scikit-learn has it; any class has what its cached properties have found. No
+    A dataclass has its fields. An estimator has its parameters, and names that begin or end with
+    an underscore, as usual in scikit-learn. Any class may have values of its cached properties. No
     attribute may hide a method or another name of the class.
     """
     if issubclass(cls, Enum):
-        return "has attributes of its own"
+        return "is an enumeration with attributes"
     own, names = _own_names(cls), set(names)
     for name in sorted(own - names):
         return f"lacks {name!r}"
@@ -235,7 +236,7 @@ def attribute_fault(cls: Any, names: Iterable[str]) -> str | None:
         if is_cached(cls, name):
             continue
         if not name.isidentifier() or name.startswith("__") or static is not None:
-            return f"has an attribute {name!r:.60}, which is not one of its own"
+            return f"has an attribute {name!r:.60}, which is not allowed"
         is_private = name.startswith("_") or name.endswith("_")
         if is_dataclass(cls) or (issubclass(cls, BaseEstimator) and not is_private):
             return f"has an unknown attribute {name!r:.60}"

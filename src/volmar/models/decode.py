@@ -1,4 +1,4 @@
-"""From a table of plain values and arrays back to a model, running nothing that it says."""
+"""Decode a model from nodes of plain values and arrays, without executing code from the file."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _SPARSE = {
     ("csr", False): sparse.csr_matrix,
     ("csc", False): sparse.csc_matrix,
 }
-# Levels above the nodes of a tree, all together: a printed tree is indented by them.
+# Maximum sum of the depths of all nodes of a tree, by which a printed tree is indented.
 MAX_LEVELS = 10**7
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 class Decoder:
-    """The values of a table, made from the first node to the last.
+    """Decode the nodes of a file, from the first to the last.
 
-    A node refers to nodes before it, so that there are no loops. Objects are made empty and given
-    their attributes: no constructor, no method of pickling, no name from the file is called. The
-    one thing that is computed is the search tree of rows that are in the file.
+    A node references only earlier nodes, so there are no cycles. Objects are created empty and
+    then given their attributes: no constructor, no pickle method and no name from the file is
+    called. Only the search trees of stored rows are computed.
     """
 
     def __init__(self, archive: Archive, nodes: Any):
@@ -78,21 +78,21 @@ class Decoder:
         }
         fault = extent_fault(self._typed(nodes, list))
         if fault:
-            raise archive.error(f"{fault}, which no fitted model does")
+            raise archive.error(f"{fault}, unlike any fitted model")
         for node in nodes:
             parts = dict(self._typed(node, dict))
             kind = parts.pop("is", None)
             if not isinstance(kind, str) or kind not in makers:
-                raise archive.error(f"has a part of an unknown kind, {kind!r:.60}")
+                raise archive.error(f"has a node of an unknown kind, {kind!r:.60}")
             make, names = makers[kind]
             if set(parts) != set(names):
-                raise archive.error(f"has a part of kind {kind!r} that is malformed")
+                raise archive.error(f"has a malformed node of kind {kind!r}")
             self._made.append(make(*(parts[name] for name in names)))
         if self._n_arrays != archive.n_arrays:
-            raise archive.error("has arrays that belong to nothing")
+            raise archive.error("has unused arrays")
 
     def value(self, raw: Any) -> Any:
-        """Return what a plain value or a reference stands for."""
+        """Return the value of a plain value or a reference."""
         if raw is None or type(raw) in (bool, int, float, str):
             if not is_short(raw):
                 raise self._archive.error("has an integer of more than 64 bits")
@@ -103,11 +103,11 @@ class Decoder:
                 return _FLOATS[what]
             if kind == "ref" and type(what) is int and 0 <= what < len(self._made):
                 return self._made[what]
-        raise self._archive.error(f"has {raw!r:.60} where a value or an earlier part must stand")
+        raise self._archive.error(f"has {raw!r:.60} in place of a value or a reference")
 
     def _typed(self, raw: Any, kind: type) -> Any:
         if type(raw) is not kind:
-            raise self._archive.error(f"has {raw!r:.60} where a {kind.__name__} must stand")
+            raise self._archive.error(f"has {raw!r:.60} in place of a {kind.__name__}")
         return raw
 
     def _items(self, raw: Any) -> list[Any]:
@@ -116,7 +116,7 @@ class Decoder:
     def _keys(self, raw: Any) -> list[Any]:
         keys = self._items(raw)
         if not all(is_key(key) for key in keys):
-            raise self._archive.error("has a key that is not a plain value or a pair of them")
+            raise self._archive.error("has a key that is not a plain value or a pair")
         return keys
 
     def _dict(self, raw: Any) -> dict[Any, Any]:
@@ -127,9 +127,9 @@ class Decoder:
         return dict(zip(keys, self._items([item for _, item in pairs]), strict=True))
 
     def _array(self, name: Any) -> NDArray:
-        # In the order in which they were written: none twice.
+        # Arrays occur in the order in which they were written, each once.
         if name != f"arrays/{self._n_arrays}.npy":
-            raise self._archive.error(f"names the array {name!r:.60} out of turn")
+            raise self._archive.error(f"names the array {name!r:.60} out of order")
         self._n_arrays += 1
         return self._archive.array(name)
 
@@ -139,7 +139,9 @@ class Decoder:
         if any(type(size) is not int or size < 0 for size in sizes) or (
             math.prod(sizes) != len(values)
         ):
-            raise self._archive.error(f"has an array of shape {shape!r:.60} with other contents")
+            raise self._archive.error(
+                f"has an array whose items do not fit the shape {shape!r:.60}"
+            )
         array = np.empty(len(values), dtype=object)
         for i, item in enumerate(values):
             if type(item) is dict and "ref" in item:
@@ -148,7 +150,7 @@ class Decoder:
         return array.reshape(sizes)
 
     def _dtype(self, name: Any) -> np.dtype:
-        # One letter and a size: numpy reads commas and brackets as records.
+        # Only a letter and a size: NumPy parses commas and brackets as records.
         text = self._typed(name, str)
         is_short = len(text) < 24 and text.isascii() and "," not in text and "(" not in text
         try:
@@ -167,7 +169,7 @@ class Decoder:
             content = b""
         is_truth = dtype.kind != "b" or content in (b"\0", b"\1")
         if not content or len(content) != dtype.itemsize or not is_truth or dtype.kind == "U":
-            raise self._archive.error(f"has a number of type {name} that is not one")
+            raise self._archive.error(f"has a malformed number of type {name}")
         return np.frombuffer(content, dtype)[0]
 
     def _sparse(
@@ -190,13 +192,13 @@ class Decoder:
             self._spend(sum(part.nbytes for part in parts))
             try:
                 matrix = cls(tuple(parts), shape=size)
-                # Compiled code follows these numbers without looking where they lead.
+                # Compiled code uses these indices without a check of their range.
                 matrix.check_format(full_check=True)
             except (ValueError, IndexError, TypeError, OverflowError):
                 pass
             else:
                 return matrix
-        raise self._archive.error("has a sparse matrix whose parts do not fit together")
+        raise self._archive.error("has a sparse matrix whose arrays do not fit together")
 
     def _search(self, rows: Any, n_jobs: Any) -> ExactBackend:
         points, n_jobs = self.value(rows), self.value(n_jobs)
@@ -208,18 +210,18 @@ class Decoder:
                 return ExactBackend(points, n_jobs)
             except (ValueError, TypeError):  # no rows, or not finite
                 pass
-        raise self._archive.error("has no rows to search for neighbours in")
+        raise self._archive.error("has a search of neighbours without valid rows")
 
     def _jobs(self, n_jobs: Any) -> int | None:
-        """Return a number of threads that this machine has: the file may be from a larger one."""
+        """Return a valid number of threads: the file may be from a machine with more cores."""
         if n_jobs is None:
             return None
         if type(n_jobs) is not int or n_jobs == 0:
-            raise self._archive.error(f"has n_jobs={n_jobs!r:.40}, which is no number of threads")
+            raise self._archive.error(f"has an invalid n_jobs={n_jobs!r:.40}")
         return max(-1, min(n_jobs, os.cpu_count() or 1))
 
     def _spend(self, n_bytes: int) -> None:
-        """Refuse many copies of one array, which are short in the file and long in memory."""
+        """Raise `ModelError` if copies of arrays, stored once in the file, exceed the memory."""
         self._budget -= n_bytes
         if self._budget < 0:
             raise self._archive.error("needs more memory than is available")
@@ -227,15 +229,14 @@ class Decoder:
     def _weights(self, raw: Any) -> Any:
         extension = self.value(raw)
         if not is_extension(extension):
-            raise self._archive.error(f"asks for the weights of {type(extension).__name__}")
+            raise self._archive.error(f"has the weights of a {type(extension).__name__}")
         return extension.weights
 
     def _function(self, name: Any) -> Any:
         functions = known_functions()
         if self._typed(name, str) not in functions:
             raise self._archive.error(
-                f"names a function {name!r:.60}, which is not on the list of those that a model "
-                "may use"
+                f"names a function {name!r:.60}, which is not on the list of allowed functions"
             )
         return functions[name]
 
@@ -243,16 +244,17 @@ class Decoder:
         cls = class_named(self._typed(name, str))
         if cls is None:
             raise self._archive.error(
-                f"names a class {name!r:.80}, which is not on the list of this version of volmar; "
-                "nothing of it has been run. Install the volmar that wrote the file, or fit and "
-                "save the model again"
+                f"names a class {name!r:.80}, which this version of volmar does not know. No code "
+                "was executed",
+                "Install the version of volmar that wrote the file, or fit and save the model "
+                "again.",
             )
         return cls
 
     def _enum(self, name: Any, member: Any) -> Enum:
         cls = self._class(name)
         if not issubclass(cls, Enum) or self._typed(member, str) not in cls.__members__:
-            raise self._archive.error(f"has a {name!r:.80} that is none of its values")
+            raise self._archive.error(f"has an unknown value of {name!r:.80}")
         return cls.__members__[member]
 
     def _object(self, name: Any, state: Any) -> Any:
@@ -267,7 +269,7 @@ class Decoder:
         if fault:
             raise self._archive.error(f"has a {cls.__name__} that {fault}")
         made: Any = object.__new__(cls)
-        # What a cached property has found is found again, from parts that are checked.
+        # Cached properties are computed again, from attributes that have been checked.
         parts = {key: part for key, part in parts.items() if not is_cached(cls, key)}
         if hasattr(made, "__dict__"):
             vars(made).update(parts)
@@ -282,8 +284,8 @@ class Decoder:
         return made
 
     def _check_tree(self, tree: SplitTree) -> None:
-        """Refuse a tree whose nodes meet again below: the ways through it would be endless."""
-        seen = self._split_nodes  # of all trees: no two share a node either
+        """Raise `ModelError` unless the nodes form a binary tree: every node has one parent."""
+        seen = self._split_nodes  # of all trees, which must not share nodes either
         stack: list[Any] = [(tree.root, 0)]
         n_levels = 0
         while stack:
@@ -291,17 +293,19 @@ class Decoder:
             n_levels += depth
             is_node = isinstance(node, SplitNode) and isinstance(node.children, tuple)
             if not is_node or len(node.children) not in (0, 2) or id(node) in seen:
-                raise self._archive.error("has a tree of splits that is not one")
+                raise self._archive.error("has a tree of splits that is not a binary tree")
             seen.add(id(node))
             stack.extend((child, depth + 1) for child in node.children)
             if n_levels > MAX_LEVELS:
-                raise self._archive.error("has a tree of splits that is too deep to be printed")
+                raise self._archive.error("has a tree of splits that is too deep")
         labels = [leaf.label for leaf in tree.leaves()]
         known = {label for label in labels if label is not None}
         if known and (None in labels or known != set(range(len(known)))):
-            raise self._archive.error("has a tree of splits whose clusters are not numbered")
+            raise self._archive.error(
+                "has a tree of splits whose clusters are not numbered from 0"
+            )
         features = [feature for node in tree.nodes() for feature, _ in node.leading]
         names = tree.feature_names
         n_names = math.inf if names is None else len(names)
         if features and not 0 <= min(features) <= max(features) < n_names:
-            raise self._archive.error("has a tree of splits by features that do not exist")
+            raise self._archive.error("has a tree of splits with unknown features")

@@ -1,4 +1,4 @@
-"""From a fitted model to a table of plain values and a list of arrays."""
+"""Encode a fitted model as a list of nodes of plain values, and a list of arrays."""
 
 from __future__ import annotations
 
@@ -26,33 +26,34 @@ from volmar.models.classes import attribute_fault, is_extension, known_functions
 
 __all__ = ["Encoder", "is_key", "is_short"]
 
-# Made by scikit-learn while it tells callbacks of a fit.
+# Attributes that scikit-learn sets for callbacks during a fit.
 _WATCHING = ("_skl_callback", "_callback_fit_ctx")
-# Found again when first needed.
+# Indices of neighbour searches, which are rebuilt when first needed.
 _INDICES = ("_index", "_quantizer")
-_LONGEST_WAY, _LONGEST_KEY = 200, 2
+# Maximum number of characters of a path in messages, and of parts of a tuple as key.
+_MAX_PATH, _MAX_KEY = 200, 2
 _PLAIN = (bool, int, str, type(None))
 _SEQUENCES: dict[type, str] = {list: "list", tuple: "tuple", set: "set"}
 _MAPPINGS: dict[type, str] = {dict: "dict", MappingProxyType: "proxy"}
 
 
 def is_key(value: Any) -> bool:
-    """Whether it may be a key or a member of a set: a plain value, or a pair of them.
+    """Return whether a value may be a key or a member of a set: a plain value or a pair.
 
-    Of longer tuples any number can be made that have the same hash, and a dict of them takes for
-    ever.
+    Longer tuples are not allowed. It is easy to create many with the same hash, and a dict of them
+    would take forever.
     """
-    parts = value if type(value) is tuple and len(value) <= _LONGEST_KEY else (value,)
+    parts = value if type(value) is tuple and len(value) <= _MAX_KEY else (value,)
     return all(isinstance(part, (*_PLAIN, float, Enum)) for part in parts)
 
 
 def is_short(value: Any) -> bool:
-    """Whether it is no integer of more than 64 bits, which no number of a model is."""
+    """Return False for integers of more than 64 bits, which no fitted model has."""
     return type(value) is not int or -(2**63) <= value < 2**64
 
 
 class _Place:
-    """Where a value was met, spelt out only in an error: the way to a deep one is long."""
+    """The path to a value, which is formatted only for an error message."""
 
     __slots__ = ("parent", "step")
 
@@ -64,33 +65,33 @@ class _Place:
         while place.parent is not None:
             steps.append(place.step)
             place = place.parent
-        way = "".join(reversed(steps))
-        return place.step + (way if len(way) <= _LONGEST_WAY else f" ... {way[-_LONGEST_WAY:]}")
+        path = "".join(reversed(steps))
+        return place.step + (path if len(path) <= _MAX_PATH else f" ... {path[-_MAX_PATH:]}")
 
 
 class Encoder:
-    """A table of nodes, made of plain values and of nodes before them, and the arrays they hold.
+    """Encode values as nodes, which hold plain values and references to earlier nodes.
 
-    Objects that are met twice are one node. Loops are refused; no function calls itself, so that
-    no model is too deep.
+    An object that occurs twice is one node. Cycles raise an error. There is no recursion, so
+    models may be nested to any depth.
     """
 
     def __init__(self) -> None:
         self.nodes: list[dict[str, Any]] = []
         self.arrays: list[NDArray] = []
         self._number: dict[int, int] = {}
-        # Ids stay taken as long as their objects live.
+        # Keep objects alive, so that their ids are not reused.
         self._kept: list[Any] = []
         self._states: dict[int, tuple[Any, dict[str, Any]]] = {}
 
     def add(self, value: Any, path: str) -> Any:
-        """Put a value, known to errors as `path`, into the table; return what stands for it."""
+        """Encode a value, and return its plain value or reference. Messages name it as `path`."""
         open_: set[int] = set()
         stack = [(value, _Place(None, path), False)]
         while stack:
             item, where, is_done = stack.pop()
             if not is_short(item):
-                raise TypeError(f"{where} is an integer of more than 64 bits: use a smaller one.")
+                raise TypeError(f"{where} is an integer of more than 64 bits. Use a smaller one.")
             if _is_inline(item) or id(item) in self._number:
                 continue
             if is_done:
@@ -101,10 +102,12 @@ class Encoder:
                 self._kept.append(item)
                 continue
             if id(item) in open_:
-                raise TypeError(f"{where} contains itself, and a model file cannot hold a loop.")
+                raise TypeError(
+                    f"{where} contains itself, which cannot be saved. Remove the cycle."
+                )
             open_.add(id(item))
             stack.append((item, where, True))
-            # The first part is looked at first: an error names `kernel` and not what came of it.
+            # In order, so that an error names the parameter `kernel`, not a derived attribute.
             parts = [(part, _Place(where, step), False) for part, step in self._parts(item, where)]
             stack.extend(reversed(parts))
         return self._value(value)
@@ -117,7 +120,7 @@ class Encoder:
         return {"ref": self._number[id(value)]}
 
     def _parts(self, item: Any, path: _Place) -> Iterator[tuple[Any, str]]:
-        """Values that have to be in the table before the item, with the step to each."""
+        """Yield the values inside an item, which are encoded before it, with the step to each."""
         if type(item) in _SEQUENCES:
             yield from ((part, f"[{i}]") for i, part in enumerate(item))
         elif type(item) in _MAPPINGS:
@@ -131,7 +134,7 @@ class Encoder:
             yield from ((part, f".{name}") for name, part in state.items())
 
     def _state(self, item: Any, path: _Place) -> dict[str, Any]:
-        """Named parts of an object, the same at every call; none for what has no parts."""
+        """Return the attributes of an object, the same ones at every call."""
         if id(item) not in self._states:
             self._states[id(item)] = item, _state(item, path)
         return self._states[id(item)][1]
@@ -141,7 +144,7 @@ class Encoder:
         if kind in _SEQUENCES:
             if kind is set:
                 _check_keys(item, path)
-                item = sorted(item, key=repr)  # or their order would differ between two runs
+                item = sorted(item, key=repr)  # otherwise the order would differ between runs
             return {"is": _SEQUENCES[kind], "items": [self._value(part) for part in item]}
         if kind in _MAPPINGS:
             _check_keys(item, path)
@@ -176,15 +179,15 @@ class Encoder:
         if item.dtype.kind == "O":
             if not all(_is_inline(value) for value in item.flat):
                 raise TypeError(
-                    f"{path} is an array of objects, and a model file cannot hold those: use "
-                    "numbers or strings."
+                    f"{path} is an array of objects, which cannot be saved. Use numbers or "
+                    "strings."
                 )
             values = [self._value(value) for value in item.flat]
             return {"is": "object array", "shape": list(item.shape), "items": values}
         if item.dtype.kind not in ARRAY_KINDS or item.dtype.itemsize == 0:
             raise TypeError(
-                f"{path} is an array of {item.dtype}, and a model file cannot hold those: use "
-                "numbers or strings."
+                f"{path} is an array of dtype {item.dtype}, which cannot be saved. Use numbers or "
+                "strings."
             )
         self.arrays.append(np.asarray(item))
         return {"is": "array", "file": f"arrays/{len(self.arrays) - 1}.npy"}
@@ -198,15 +201,18 @@ def _check_keys(items: Any, path: _Place) -> None:
     for key in items:
         if not is_key(key):
             raise TypeError(
-                f"{path} has a key of type {type(key).__name__}, and a model file holds plain "
-                "values and pairs of them as keys."
+                f"{path} has a key of type {type(key).__name__}, which cannot be saved. Use plain "
+                "values or pairs of them as keys."
             )
 
 
 def _state(item: Any, path: _Place) -> dict[str, Any]:
     if sparse.issparse(item):
         if item.ndim != 2:
-            raise TypeError(f"{path} is a sparse array that is not 2-d: use a dense one.")
+            raise TypeError(
+                f"{path} is a sparse array of {item.ndim} dimensions, which cannot be saved. Use "
+                "a dense array."
+            )
         matrix = item if item.format in ("csr", "csc") else item.tocsr()
         return {
             "format": matrix.format,
@@ -215,20 +221,20 @@ def _state(item: Any, path: _Place) -> dict[str, Any]:
             **{name: getattr(matrix, name) for name in ("data", "indices", "indptr")},
         }
     if isinstance(item, ExactBackend):
-        # The search tree is made of these again.
+        # The search tree is rebuilt from these.
         return {"rows": item._rows, "n_jobs": item.n_jobs}
     if isinstance(item, Enum) or not name_of(type(item)):
         return {}
     if not hasattr(item, "__dict__"):
         return {field.name: getattr(item, field.name) for field in fields(item)}
     if isinstance(item, SplitTree):
-        return dict(vars(item))  # its nodes are objects of the file, at any depth
-    # Classes of the house leave out what is not to be kept: factors, labels in blocks.
+        return dict(vars(item))  # its nodes are encoded as objects, at any depth
+    # Classes of volmar leave out factorisations and labels in blocks.
     state = dict(item.__getstate__() or {})
     if isinstance(item, WarmStart) and is_model(state.get("init")):
-        state["init"] = default_start(item)  # the model before is no part of this one
+        state["init"] = default_start(item)  # the previous model is not saved with this one
     if state.get("views") is not None and hasattr(state.get("row_map_"), "groups"):
-        state["views"] = state["row_map_"].groups  # a file holds no slices
+        state["views"] = state["row_map_"].groups  # a file cannot hold slices
     if isinstance(item, (CellBackend, FaissBackend, PyNNDescentBackend)):
         state = {name: part for name, part in state.items() if name not in _INDICES}
         state["_index"] = None
@@ -239,19 +245,19 @@ def _refusal(item: Any, path: _Place, fault: str) -> TypeError:
     kind = type(item)
     if isinstance(item, (np.random.RandomState, np.random.Generator)):
         return TypeError(
-            f"{path} is a {kind.__name__}, and a model file cannot hold where it has got to: call "
-            "set_params(random_state=None), or an int, on the fitted model and save it then."
+            f"{path} is a {kind.__name__}, whose state cannot be saved. Call "
+            "set_params(random_state=None), or give an int, on the fitted model, and save it then."
         )
     is_own = kind.__module__.startswith("volmar.")
     if isinstance(item, (FunctionType, MethodType)) or (callable(item) and not is_own):
         name = getattr(item, "__qualname__", kind.__qualname__)
         return TypeError(
-            f"{path} is a function ({name}), and a model file holds no code: use a kernel or an "
+            f"{path} is a function ({name}), and a model file holds no code. Give a kernel or an "
             "affinity by its name, or precomputed."
         )
     if fault:
-        return TypeError(f"{path} ({kind.__name__}) cannot be saved: it {fault}.")
+        return TypeError(f"{path} ({kind.__name__}) cannot be saved, because it {fault}.")
     return TypeError(
-        f"{path} is a {kind.__module__}.{kind.__qualname__}, and a model file holds numbers, "
-        "strings, arrays and what volmar.models.classes names."
+        f"{path} is a {kind.__module__}.{kind.__qualname__}, which cannot be saved. A model file "
+        "holds numbers, strings, arrays and the classes in volmar.models.classes."
     )

@@ -1,8 +1,8 @@
-"""Whether the attributes of an object have the types that its class declares.
+"""Check that the attributes of an object have the types that its class declares.
 
-The annotations of a class are the table: fields of dataclasses, and attributes that classes of
-volmar annotate in their bodies. Parameters of estimators may be plain values, arrays and flat
-containers of plain values, whatever their annotations say: `fit` checks them.
+The types are the annotations of dataclass fields, and of attributes in the bodies of other classes
+of volmar. The annotations of estimator parameters are ignored, because `fit` checks parameters:
+plain values, arrays and flat containers of plain values are accepted.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from volmar.models.classes import known_functions, name_of
 
 __all__ = ["is_known_function", "is_numbers", "is_real", "type_fault"]
 
-# Numbers that compiled code takes: float32 and float64, integers and truth values.
+# Sizes of floats that compiled code accepts: float32 and float64.
 _FLOAT_SIZES = (4, 8)
 _CONTAINERS = (list, tuple, set)
 
 
 def type_fault(cls: Any, parts: dict[str, Any]) -> str | None:
-    """Return what is wrong with the types of attributes, None where nothing is."""
+    """Return what is wrong with the types of attributes, or None."""
     hints, parameters = _hints(cls), _parameters(cls)
     for name, value in parts.items():
         if name in parameters:
             if not _is_parameter(value):
-                return f"has a parameter {name!r} that is no plain value or array"
+                return f"has a parameter {name!r} that is not a plain value or array"
         elif name in hints and not _fits(hints[name], value):
-            return f"has a {type(value).__name__} for {name!r}"
+            return f"has a {type(value).__name__} as {name!r}"
     return None
 
 
 def is_real(value: Any) -> bool:
-    """Whether it is a real number."""
+    """Return whether a value is a real number."""
     return isinstance(value, (int, float)) or (
         isinstance(value, np.generic) and value.dtype.kind in "biuf"
     )
 
 
 def is_known_function(value: Any) -> bool:
-    """Whether it is a function that a model may hold."""
+    """Return whether a value is one of the functions that a model may hold."""
     return any(value is function for function in known_functions().values())
 
 
 def is_numbers(value: Any) -> bool:
-    """Whether it is an array or a sparse matrix of numbers that compiled code takes."""
+    """Return whether a value is an array or sparse matrix of a dtype for compiled code."""
     if not isinstance(value, np.ndarray) and not sparse.issparse(value):
         return False
     dtype = value.dtype
@@ -141,12 +141,12 @@ def _fits(hint: Any, value: Any) -> bool:
 
 
 def _scalar(of: tuple[Any, ...]) -> Any:
-    """Return the type of an array's entries by its annotation, None where it says nothing."""
+    """Return the type of entries in the annotation of an array, or None if it has none."""
     return next(iter(get_args(of[1])), None) if len(of) == 2 else None
 
 
 def _has_kind(of: tuple[Any, ...], value: Any) -> bool:
-    """Whether an array has the kind of its annotation, such as NDArray[np.float64]."""
+    """Return whether an array has the kind of its annotation, such as NDArray[np.float64]."""
     scalar = _scalar(of)
     if not isinstance(scalar, type) or not issubclass(scalar, np.generic):
         return True

@@ -1,8 +1,8 @@
-"""How deep and how large the values of a model file may be, before any of them is made.
+"""Limits on the depth and size of the values of a model file, checked before they are created.
 
-A node may be referred to any number of times, so that a short file can describe a value that is
-astronomically large when it is written out: sixty tuples, each of which holds the one before
-twice. To hash, print, compare or clone such a value would take for ever.
+A node may be referenced any number of times. A short file can therefore describe a value that is
+astronomically large when all references are expanded, such as sixty tuples, each of which holds
+the previous one twice. To hash, print, compare or clone such a value would never end.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any
 
 __all__ = ["MAX_DEPTH", "MAX_EXPANDED", "extent_fault"]
 
-#: Values inside values: a fitted model has about ten. Trees of splits are not counted, which
-#: nothing descends recursively.
+#: Maximum nesting depth of values; a fitted model has a depth of about ten. Trees of splits are
+#: not counted, because they are never traversed by recursion.
 MAX_DEPTH = 50
-#: Values that a model is when every reference is written out; eight characters count as one.
+#: Maximum number of values when every reference is expanded. Eight characters count as one value.
 MAX_EXPANDED = 2**24
 _TREE = "SplitNode/"
-_TOO_LARGE = f"holds more than {MAX_EXPANDED:,} values when every reference is written out"
+_TOO_LARGE = f"holds more than {MAX_EXPANDED:,} values when every reference is expanded"
 
 
 def extent_fault(nodes: list[Any]) -> str | None:
-    """Return why nodes are too deep or too large, None where they are not.
+    """Return why nodes are too deep or too large, or None if they are not.
 
-    Nodes may be malformed: what is no reference to an earlier node counts as one value.
+    Nodes may be malformed. A value that is not a reference to an earlier node counts as one.
     """
     depths: list[int] = []
     sizes: list[int] = []
@@ -43,23 +43,23 @@ def extent_fault(nodes: list[Any]) -> str | None:
             if size > MAX_EXPANDED:
                 return _TOO_LARGE
         if depth > MAX_DEPTH:
-            return f"is nested more than {MAX_DEPTH} deep"
+            return f"is nested more than {MAX_DEPTH} levels deep"
         depths.append(depth)
         sizes.append(size)
-    # What nothing refers to is the model, its preparation, or made for nothing.
+    # Nodes without references to them are the model, its preparation, or unused.
     if sum(size for size, used in zip(sizes, is_used, strict=True) if not used) > MAX_EXPANDED:
         return _TOO_LARGE
     return None
 
 
 def _place(value: Any, number: int) -> int | None:
-    """Return the number of the earlier node that a value refers to, None for other values."""
+    """Return the number of the earlier node that a value references, None for other values."""
     place = value.get("ref") if type(value) is dict else None
     return place if type(place) is int and 0 <= place < number else None
 
 
 def _values(node: Any, *, is_tree: bool) -> Iterator[tuple[Any, bool]]:
-    """Values of a node and whether they are the children in a tree of splits."""
+    """Yield the values of a node, and whether each is a child in a tree of splits."""
     stack: list[tuple[Any, bool]] = [(node, False)]
     while stack:
         value, is_child = stack.pop()

@@ -1,4 +1,4 @@
-"""Whether the attributes of an object keep the rules of its class."""
+"""Check that the attributes of an object follow the rules of its class."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from volmar.models.rules import RULES
 
 __all__ = ["rule_fault"]
 
-# Columns are scaled by more than this (`volmar.tables.number_features`), and rows of a table are
-# nearer to each other than that in units of the standard deviations.
+# Minimum scale of a column (as in `volmar.tables.number_features`), and maximum distance between
+# rows of a table in units of the standard deviations.
 SMALLEST_DIVISOR, LARGEST_DISTANCE = 1e-150, 1e100
 
 
 def rule_fault(value: Any) -> str | None:
-    """Return which attribute of an object does not fit the others, None where all do."""
+    """Return which attribute of an object does not fit the others, or None if all do."""
     sizes: dict[str, int] = {}
-    # The clusterer that a `TableClusterer` was given is a parameter, and never fitted.
+    # The clusterer that is a parameter of a `TableClusterer` is never fitted.
     is_fitted = not is_public_estimator(type(value)) or any(
         name.endswith("_") for name in vars(value)
     )
@@ -38,11 +38,11 @@ def rule_fault(value: Any) -> str | None:
         if part is _ABSENT or (part is None and rule.is_optional):
             continue
         if not (rule.is_kind(part) and rule.binds(part, sizes)):
-            return f"has a {'.'.join(rule.way)!r} that does not fit the rest of it"
+            return f"has a {'.'.join(rule.way)!r} that does not fit its other attributes"
     for rule in _rules(type(value).__name__):  # all sizes are known now
         part = rule.follow(value)
         if part is not _ABSENT and part is not None and not rule.holds(part, sizes):
-            return f"has a {'.'.join(rule.way)!r} with values that do not fit the rest of it"
+            return f"has values of {'.'.join(rule.way)!r} that do not fit its other attributes"
     is_sound = _CHECKS.get(type(value).__name__) if is_fitted else None
     return None if is_sound is None or is_sound(value) else "has values that do not fit together"
 
@@ -81,7 +81,7 @@ class _Rule:
         )
 
     def follow(self, value: Any) -> Any:
-        """Return what stands at the end of the way; absent parts on it have no rule."""
+        """Return the value at the end of the path. It is absent if a part of the path is."""
         for name in self.way:
             if value is None:
                 return _ABSENT
@@ -97,12 +97,12 @@ class _Rule:
         )
 
     def binds(self, value: Any, sizes: dict[str, int]) -> bool:
-        """Whether the dimensions are those that other lines have found; notes new ones."""
+        """Return whether the shape agrees with `sizes`, and add new dimensions to `sizes`."""
         if not self.dims:
             return not isinstance(value, np.ndarray) or value.ndim == 0
         shape = value.shape if hasattr(value, "shape") else _shape(value)
-        least = sum(not dim.endswith("?") for dim in self.dims)
-        if not least <= len(shape) <= len(self.dims):
+        n_required = sum(not dim.endswith("?") for dim in self.dims)
+        if not n_required <= len(shape) <= len(self.dims):
             return False
         for dim, size in zip(self.dims, shape, strict=False):
             name = dim.rstrip("?")
@@ -112,12 +112,12 @@ class _Rule:
         return True
 
     def holds(self, value: Any, sizes: dict[str, int]) -> bool:
-        """Whether the values are what the flags say."""
+        """Return whether the values satisfy the flags."""
         values = value.data if sparse.issparse(value) else np.asarray(value)
         for flag in self.flags:
             name, _, of = flag.partition(":")
             if (of and of not in sizes) or (name == "number" and "names" in sizes):
-                continue  # of a part that is None
+                continue  # the dimension belongs to an attribute that is None
             if values.size and not _FLAGS[name](values, sizes.get(of, 0)):
                 return False
         return True
@@ -128,10 +128,10 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _is_class(kind: str, value: Any) -> bool:
-    """Whether it is an instance of a class by its name, or of one whose name ends so."""
+    """Return whether a value has a class of this name, or with this ending ("*Map")."""
     own = type(value).__name__
     is_named = own.endswith(kind[1:]) if kind.startswith("*") else own == kind
-    is_search = own == "ExactBackend"  # made by the decoder, not by a name
+    is_search = own == "ExactBackend"  # created by the decoder, not by its name
     return is_named and (is_search or name_of(type(value)) is not None)
 
 
@@ -205,13 +205,13 @@ _FLAGS: dict[str, Callable[[Any, float], bool]] = {
 
 
 def _are_tails(tails: Any) -> bool:
-    """Whether logs of columns exist: (x + shift) of values that are `leasts` at least."""
+    """Return whether the logs exist: x + shift must be positive at the minima, `leasts`."""
     is_log = np.isfinite(tails.shifts)
     return bool((tails.leasts + tails.shifts > 0)[is_log].all())
 
 
 def _are_fills(fills: Any) -> bool:
-    """Whether distances between rows do not overflow."""
+    """Return whether distances between rows do not overflow."""
     with np.errstate(all="ignore"):
         distances = np.abs((fills.donors - fills.medians) / fills.scales)
     return not np.isinf(fills.donors).any() and not (distances > LARGEST_DISTANCE).any()
@@ -226,13 +226,13 @@ def _are_scores(scores: Any) -> bool:
 
 
 def _are_starts(starts: Any, n: int) -> bool:
-    """Whether they divide n entries."""
+    """Return whether start indices divide n entries into consecutive ranges."""
     is_ordered = bool((np.diff(starts) >= 0).all())
     return starts.size > 0 and starts[0] == 0 and starts[-1] == n and is_ordered
 
 
 def _is_scatter(scatter: Any) -> bool:
-    """Whether rows can be measured: columns by the sketch, a covariance for each cluster."""
+    """Return whether sizes agree: columns with the sketch, covariances with the clusters."""
     q = scatter.mean.size
     n_columns = q if scatter.sketch is None else scatter.sketch.bucket.size
     return (
@@ -266,7 +266,7 @@ def _is_sketch(sketch: Any) -> bool:
 
 
 def _are_views(views: Any) -> bool:
-    """Whether the columns of all views, before and after the map, are divided among them."""
+    """Return whether all columns, before and after the maps, are divided among the views."""
     k = views.scales.size
     return (
         k > 0

@@ -1,20 +1,20 @@
-"""What the attributes of fitted objects must be besides their types: shapes that fit each other.
+"""Rules for the attributes of fitted objects besides their types: shapes, and ranges of values.
 
-`RULES` has a few lines for each class. A line names an attribute, or a way to one of its parts,
-and says what stands there::
+`RULES` has a few lines per class. A line has an attribute or a path to a nested one, a kind,
+dimensions and flags::
 
-    "coef: float d k? finite"     an array (d,) or (d, k), or a matrix; or a number, where all
+    "coef: float d k? finite"     an array (d,) or (d, k), or a matrix; or a number, if all
                                   dimensions are optional
-    "_expansion.rows: float n d"  the same n as that of other lines of the class
+    "_expansion.rows: float n d"  n is the same in all lines of a class
 
-Kinds are float, int, bool, real (any of these), text (of one dimension: str), name (a str), a
-class of `volmar.models.classes`, a word that its name ends in ("*Extension"), "function" and
-"estimator". A kind with a question mark may be None, one with an exclamation mark must be there:
-other attributes may be missing, and the trial of the model finds what it needs. Dimensions are
-letters, numbers or "*" for any. Flags: finite, positive, nonzero, divisor (no quotient of a number
-of a table by it overflows), below:n (indices from 0 to n - 1), number:n (the same, or a name where
-a line before has the dimension "names"), label:n (-1 to n - 1), upto:n (0 to
-n), sum:n, is:n (a number that equals n).
+Kinds are float, int, bool, real (any of these), text (a one-dimensional sequence of str), name (a
+str), a class of `volmar.models.classes`, an ending of class names ("*Extension"), "function" and
+"estimator". A value whose kind ends with a question mark may be None. An attribute whose kind ends
+with an exclamation mark is required; others may be missing, and the trial of the model fails if it
+needs them. Dimensions are letters, numbers or "*" for any size. Flags are finite, positive,
+nonzero, divisor (large enough that division does not overflow), below:n (indices from 0 to n - 1),
+number:n (the same, or names if an earlier line has the dimension "names"), label:n (-1 to n - 1),
+upto:n (0 to n), sum:n (the values sum to n) and is:n (the value equals n).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LABELLED = (
     "n_features_in_: int is:f",
 )
 _EXPANDED = ("_expansion: KernelExpansion", "_expansion.rows: float? n *")
-# A number in files of the first versions.
+# The intercept is a single number in files of the first versions.
 _KERNEL_FUNCTION = (
     "dual_coef_: float n finite",
     "intercept_: float *? finite",
@@ -68,7 +68,7 @@ _KERNEL_MAP = ("_kernel: Kernel", "_n_components: int positive is:r", "n_feature
 _BACKEND = ("_rows: float n d finite", "_seed: int")
 
 RULES: dict[str, tuple[str, ...]] = {
-    # Parts of predictions.
+    # Objects for predictions.
     "Kernel": ("kernel: name|function", "_function: function?", "_arguments: numbers"),
     "KernelExpansion": ("rows: float? n d finite", "offset: float? d finite"),
     "RowMap": ("idf: float? d finite", "components: float? r d finite"),

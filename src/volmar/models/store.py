@@ -1,4 +1,4 @@
-"""Fitted models into files and out of them."""
+"""`save_model` and `load_model`: fitted models in files."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ from volmar.tables import Preparation
 
 __all__ = ["SavedModel", "load_model", "save_model"]
 
-# Raised when files of before can no longer be read; 2 since classes have names of their own.
+# Version of the file format, raised when older files can no longer be read. Since version 2, the
+# file has its own names of classes.
 FORMAT = 2
 _KEYS = {"format", "volmar", "model", "preparation", "nodes"}
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """What a model file holds.
+    """The content of a model file.
 
     Attributes
     ----------
     model : estimator
-        The fitted estimator, as it was saved: a clusterer, a pipeline or a `TableClusterer`.
+        The fitted estimator: a clusterer, a pipeline or a `TableClusterer`.
     preparation : Preparation or None
-        How its rows were made from a table, where that was saved with it. That of a
-        `TableClusterer` is its own.
+        The preparation of the table to which the model was fitted. For a `TableClusterer`, it is
+        `model.preparation_`. None if the model was saved without one.
     version : str
-        The version of volmar that wrote the file.
+        Version of volmar that wrote the file.
     """
 
     model: Any
@@ -50,49 +51,50 @@ class SavedModel:
 
     @property
     def clusterer(self) -> Any:
-        """What takes rows that `preparation` has made: the model, or that of `TableClusterer`."""
+        """The clusterer of prepared rows: `model`, or `model.model_` of a `TableClusterer`."""
         return getattr(self.model, "model_", self.model)
 
 
 def save_model(
     path: str | PathLike[str], model: Any, *, preparation: Any = None, force: bool = False
 ) -> None:
-    """Write a fitted estimator to a file that holds numbers and names, and no code.
+    """Save a fitted estimator to a file that holds data, and no code.
 
     Parameters
     ----------
-    path : str or path
-        The file; ``.volmar`` is the customary ending.
+    path : str or path-like
+        File to write, usually with the suffix ``.volmar``.
     model : estimator
         A fitted estimator of volmar, such as `MSPC` or `TableClusterer`, or a pipeline of
-        scikit-learn that ends in one. Other steps may be `StandardScaler`, `MinMaxScaler`,
-        `MaxAbsScaler`, `RobustScaler`, `Normalizer`, `SimpleImputer`, `PCA`, `TruncatedSVD` or
-        `volmar.tables.Preparation`.
-    preparation : volmar.tables.Preparation, optional
-        How its rows were made from a table. A `TableClusterer` has its own.
+        scikit-learn whose last step is a clusterer of volmar. Its other steps may be
+        `StandardScaler`, `MinMaxScaler`, `MaxAbsScaler`, `RobustScaler`, `Normalizer`,
+        `SimpleImputer`, `PCA`, `TruncatedSVD` or `volmar.tables.Preparation`.
+    preparation : volmar.tables.Preparation, default=None
+        The fitted preparation of the table, saved with the model. It must be None for a
+        `TableClusterer`, which has its own.
     force : bool, default=False
-        Replace a file that exists.
+        Whether an existing file may be replaced.
 
     Raises
     ------
     ModelError
-        Where the model is not fitted, the file exists and `force` is not set, or it cannot be
-        written.
+        If the model is not fitted, if the file exists and `force` is False, or if the file cannot
+        be written.
     TypeError
-        Where the model holds what a file cannot: a callable kernel, affinity or start, a
-        `RandomState`, a transformer of another package. The message names the attribute.
+        If the model holds an object that cannot be saved: a callable kernel, affinity or start, a
+        `RandomState`, or a transformer of another package. The message names the attribute.
 
     Notes
     -----
-    Everything that the fitted model has is kept, `labels_` and the training rows that graph and
-    kernel methods need for new rows included: the file is as large as the model. Left out are
-    factors of matrices and indices of neighbours, which are made again from what is kept;
-    callbacks; and labels that lie in the blocks of a dask collection, which the model predicts.
-    The file is complete or is not there at all.
+    The file holds the whole fitted model, including `labels_` and the training rows that graph
+    and kernel methods need to predict new rows, and is about as large as the model in memory.
+    Three things are left out: matrix factorisations and neighbour indices, which are recomputed
+    when needed; callbacks; and labels in blocks of a dask collection, which the model can predict.
+    If writing fails, no incomplete file is left.
 
     See Also
     --------
-    load_model : Read it.
+    load_model : Load a saved model.
 
     Examples
     --------
@@ -116,12 +118,13 @@ def save_model(
         )
     if preparation is not None and _is_of_tables(model):
         raise ValueError(
-            f"preparation={preparation!r:.60}: a TableClusterer has its own. Leave it out."
+            f"preparation must be None for a TableClusterer, which has its own, got "
+            f"{preparation!r:.60}."
         )
     try:
         check_is_fitted(model)
     except NotFittedError:
-        raise ModelError(f"this {type(model).__name__} is not fitted. Call fit first.") from None
+        raise ModelError(f"This {type(model).__name__} is not fitted. Call fit first.") from None
     encoder = Encoder()
     text = {
         "format": FORMAT,
@@ -132,44 +135,47 @@ def save_model(
     }
     fault = extent_fault(encoder.nodes)
     if fault:
-        raise ModelError(f"the model {fault}, which load_model refuses. Check its parameters.")
+        raise ModelError(
+            f"The model {fault}, and load_model would not read it. Check its parameters."
+        )
     write_archive(Path(path), text, encoder.arrays, force=force)
 
 
 def load_model(path: str | PathLike[str]) -> SavedModel:
-    """Read a file that `save_model` has written.
+    """Load a model from a file that was written by `save_model`.
 
-    Loading runs nothing that the file says, no matter who wrote it: classes are taken from a list
-    of volmar's own, objects are made empty and given attributes, arrays hold no objects. Types,
-    shapes and sizes of its parts are checked, and the model scores a few rows before it is
-    returned. A file can still lie about clusters: trust its labels as far as the one who sent it.
+    No code in the file is executed, even if the file is malicious: only classes from a fixed list
+    are used, objects are created empty and then given their attributes, and arrays hold no
+    objects. The types, shapes and sizes of all values are checked, and the model must score a few
+    rows before it is returned. However, the labels themselves cannot be checked, so use them only
+    if you trust the author of the file.
 
     Parameters
     ----------
-    path : str or path
-        The file.
+    path : str or path-like
+        File that was written by `save_model`.
 
     Returns
     -------
     SavedModel
-        The model, the preparation of its rows and the version that wrote them.
+        The model, its preparation, and the version of volmar that wrote the file.
 
     Raises
     ------
     ModelError
-        Where the file is not a model file, is damaged, was written by a later format, names a
-        class that is not on the list, needs more memory than there is, is nested more than 50
-        deep, holds more than 2^24 values when every reference is written out, or holds a model
-        whose parts do not fit together.
+        If the file is not a model file, is damaged, has a newer format, names an unknown class,
+        needs more memory than is available, is nested more than 50 levels deep, holds more than
+        2^24 values when every reference is expanded, or holds a model whose attributes do not fit
+        together.
 
     Warns
     -----
     UserWarning
-        Where another version of volmar has written the file.
+        If another version of volmar wrote the file.
 
     See Also
     --------
-    save_model : Write it.
+    save_model : Save a fitted model.
     """
     with Archive(Path(path)) as archive:
         text = archive.text()
@@ -189,8 +195,8 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
     _warn_of_scikit_learn(path, model)
     if version != __version__:
         warnings.warn(
-            f"{path} was written by volmar {version}, and this is {__version__}: labels of new "
-            "rows may differ. Fit and save again to be sure.",
+            f"{path} was written by volmar {version}, and this is volmar {__version__}. Labels of "
+            "new rows may differ. Fit and save the model again to be sure.",
             UserWarning,
             stacklevel=2,
         )
@@ -202,12 +208,12 @@ def _is_of_tables(model: Any) -> bool:
 
 
 def _refuse_unknown(model: Any) -> None:
-    """Refuse what cannot be saved by its class, before anything is encoded."""
+    """Raise `TypeError` for a model whose class cannot be saved."""
     if type(model) is not Pipeline:
         if not is_public_estimator(type(model)):
             raise TypeError(
-                f"model must be an estimator of volmar, such as MSPC, got {type(model).__name__}. "
-                "A pipeline of scikit-learn may end in one."
+                f"model must be an estimator of volmar, such as MSPC, or a pipeline of "
+                f"scikit-learn that ends in one, got {type(model).__name__}."
             )
         return
     *before, (_, last) = model.steps
@@ -220,18 +226,18 @@ def _refuse_unknown(model: Any) -> None:
         known = (name_of(type(step)) or "").partition("/")[0]
         if step not in (None, "passthrough") and known not in TRANSFORMERS:
             raise TypeError(
-                f"the step {name!r} of the pipeline is a {type(step).__name__}, and a model file "
-                f"holds only these transformers: {', '.join(TRANSFORMERS)}."
+                f"Step {name!r} of the pipeline is a {type(step).__name__}, which cannot be "
+                f"saved. Use one of {', '.join(TRANSFORMERS)}."
             )
     if model.memory is not None:
         raise TypeError(
-            "the pipeline has a memory, and a model file cannot hold it: call "
-            "set_params(memory=None) on the fitted pipeline and save it then."
+            "The memory of the pipeline cannot be saved. Call set_params(memory=None) on the "
+            "fitted pipeline, and save it then."
         )
 
 
 def _check_loaded(archive: Archive, model: Any, preparation: Any) -> None:
-    """Refuse a model whose parts are not those of a fitted one."""
+    """Raise `ModelError` if the loaded objects are not a fitted model and its preparation."""
     name = type(model).__name__
     if preparation is not None and (type(preparation) is not Preparation or _is_of_tables(model)):
         raise archive.error(f"holds a {type(preparation).__name__} as the preparation of a {name}")
@@ -243,14 +249,14 @@ def _check_loaded(archive: Archive, model: Any, preparation: Any) -> None:
         try:
             _refuse_unknown(model)
         except TypeError as error:
-            raise archive.error(f"holds a pipeline that none is saved as: {error}") from error
+            raise archive.error(f"holds a pipeline that cannot be saved ({error})") from error
         model = model.steps[-1][1]
     elif _is_of_tables(model):
         if type(vars(model).get("preparation_")) is not Preparation:
             raise archive.error(f"holds a {name} that is not fitted")
         model = vars(model).get("model_")
     if not is_public_estimator(type(model)) or _is_of_tables(model):
-        raise archive.error(f"holds a {type(model).__name__} and not an estimator of volmar")
+        raise archive.error(f"holds a {type(model).__name__}, not an estimator of volmar")
     n_features = vars(model).get("n_features_in_")
     if not isinstance(n_features, int) or "result_" not in vars(model):
         raise archive.error(f"holds a {type(model).__name__} that is not fitted")
@@ -260,8 +266,8 @@ def _check_width(archive: Archive, model: Any, preparation: Preparation) -> None
     n_made, n_taken = len(preparation.feature_names_), getattr(model, "n_features_in_", None)
     if not _is_of_tables(model) and n_made != n_taken:
         raise archive.error(
-            f"holds a {type(model).__name__} for rows of {n_taken} features, and its preparation "
-            f"makes {n_made}"
+            f"holds a {type(model).__name__} for {n_taken} features, and a preparation that makes "
+            f"{n_made}"
         )
 
 
@@ -269,31 +275,34 @@ def _warn_of_scikit_learn(path: Any, model: Any) -> None:
     if type(model) is not Pipeline:
         return
     of_sklearn = [model, *(step for _, step in model.steps[:-1] if hasattr(step, "__dict__"))]
-    # As scikit-learn does when it unpickles.
+    # scikit-learn also removes this attribute when it unpickles an estimator.
     versions = {str(vars(one).pop("_sklearn_version", sklearn.__version__)) for one in of_sklearn}
     if versions - {sklearn.__version__}:
         warnings.warn(
-            f"{path} has steps that scikit-learn {', '.join(sorted(versions))!s:.60} fitted, and "
-            f"this is {sklearn.__version__}: labels of new rows may differ. Fit and save again to "
-            "be sure.",
+            f"{path} has steps that were fitted by scikit-learn "
+            f"{', '.join(sorted(versions))!s:.60}, and this is scikit-learn "
+            f"{sklearn.__version__}. Labels of new rows may differ. Fit and save the model again "
+            "to be sure.",
             UserWarning,
             stacklevel=3,
         )
 
 
 def _check_version(archive: Archive, text: Any) -> str:
-    """Return the version that wrote the file; refuse a format that is not known here."""
+    """Return the version of volmar that wrote the file. Raise `ModelError` for other formats."""
     written = text.get("format") if isinstance(text, dict) else None
     version = text.get("volmar") if isinstance(text, dict) else None
     if type(written) is not int or written < 1 or type(version) is not str or len(version) > 40:
         raise archive.error("has a malformed model.json")
     if written < FORMAT:
         raise archive.error(
-            f"has format {written}, which this version no longer reads. Fit and save again"
+            f"has format {written}, which volmar {__version__} no longer reads",
+            "Fit and save the model again.",
         )
     if written > FORMAT:
         raise archive.error(
-            f"has format {written}, written by volmar {version!r:.40}; this is volmar "
-            f"{__version__}, which reads format {FORMAT}. Install the newer volmar"
+            f"has format {written}, written by volmar {version!r:.40}. This is volmar "
+            f"{__version__}, which reads format {FORMAT}",
+            "Install the newer version of volmar.",
         )
     return version

@@ -1,8 +1,7 @@
-"""A trial of a loaded model: it must score rows before anyone gets it.
+"""Trial of a loaded model: it must score a few rows before it is returned.
 
-Types and shapes of its parts are checked one by one (`hints`, `rules`). Whether they fit together
-is seen here at once: some rows are scored by the code that scores any others, and a model that
-cannot is refused.
+The types and shapes of single attributes are checked by `hints` and `rules`. The trial checks that
+they fit together: the usual methods score some rows, and a model that fails is rejected.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ from volmar.tables import Preparation
 
 __all__ = ["trial_fault"]
 
-# Rows of more columns are tried as sparse ones, unless the file has as many numbers.
+# Rows with more columns are sparse, unless the file is large enough to hold that many numbers.
 WIDE = 2**17
-# Where the rows of a model lie: zero may be far from them, or have no similarity to them.
+# Attributes with a centre of the rows. Zero may be far from the rows, with zero similarity.
 _CENTRES = ("mean", "mean_", "offset", "origin", "_origin")
 _HOLDERS = (
     *("_hyperplane", "_expansion", "expansion", "_planes", "_row_weights", "_fitted", "graph"),
     *("_spectral_graph", "row_weights", "search", "_backend", "model_"),
 )
-# Built from the rows when first searched, which may take minutes.
+# These build an index in the first search, which may take minutes.
 _SLOW = ("CellBackend", "FaissBackend", "PyNNDescentBackend")
 
 
 def trial_fault(model: Any, preparation: Any, n_bytes: int) -> str | None:
-    """Return why a model cannot score rows, None where it can.
+    """Return why a model cannot score rows, or None if it can.
 
     Parameters
     ----------
     model : estimator
         A fitted estimator, pipeline or `TableClusterer`.
     preparation : Preparation or None
-        What made its rows from a table.
+        The preparation of its table.
     n_bytes : int
-        Size of the file, which bounds the rows that are made here.
+        Size of the file, which limits the size of the rows that are created here.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -53,8 +52,8 @@ def trial_fault(model: Any, preparation: Any, n_bytes: int) -> str | None:
             return _fault(model, preparation, n_bytes)
         except MemoryError:
             return "needs more memory than is available"
-        except Exception as error:  # whatever hostile attributes lead to
-            return f"does not fit together ({type(error).__name__})"
+        except Exception as error:  # malicious attributes may raise any error
+            return f"has attributes that do not fit together ({type(error).__name__})"
 
 
 def _fault(model: Any, preparation: Any, n_bytes: int) -> str | None:
@@ -76,7 +75,7 @@ def _fault(model: Any, preparation: Any, n_bytes: int) -> str | None:
 
 
 def _inner(model: Any, n_bytes: int) -> str | None:
-    """Try every split of a tree by itself: rows come down to some of them only."""
+    """Try the model of every split in a tree, because the rows may not reach all of them."""
     tree = vars(model).get("tree_")
     if tree is None:
         return None
@@ -94,7 +93,7 @@ def _inner(model: Any, n_bytes: int) -> str | None:
 
 
 def _scores_rows(model: Any, rows: Iterable[Any], *, confidence: bool = False) -> str | None:
-    """Score rows at once, or one after the other: a ValueError may be the fault of one of them."""
+    """Score all rows at once, or else one by one: only some may raise a `ValueError`."""
     if any(type(part).__name__ in _SLOW for part in _parts(model)):
         return None
     rows = list(rows)
@@ -114,23 +113,23 @@ def _scores_rows(model: Any, rows: Iterable[Any], *, confidence: bool = False) -
     if has_scored:
         return None
     reason = "scores are not finite" if refused is None else " ".join(str(refused).split())
-    return f"does not fit together ({reason[:120]})"
+    return f"has attributes that do not fit together ({reason[:120]})"
 
 
 def _has_scores(model: Any, rows: Any) -> bool:
-    """Whether a model scores all rows by finite numbers; scores that are none are an error."""
+    """Return whether all scores are finite. Raise `TypeError` if they are not floats."""
     scores = np.asarray(model.decision_function(rows))
     if hasattr(model, "predict"):
         model.predict(rows)
     if "novelty_" in vars(model):
         model.novelty_score(rows)
     if scores.dtype.kind != "f" or scores.shape[:1] != rows.shape[:1] or scores.ndim > 2:
-        raise TypeError("scores that are none")
+        raise TypeError("the scores are not an array of floats")
     return bool(np.isfinite(scores).all())
 
 
 def _rows(model: Any, n_bytes: int) -> Iterator[Any]:
-    """Single rows: of zeros, of ones, and where the training rows are."""
+    """Yield single rows: zeros, ones, centres of the training rows, and a training row."""
     d = int(model.n_features_in_)
     if d > max(WIDE, n_bytes // 8):
         yield sparse.csr_array((1, d))
@@ -147,7 +146,7 @@ def _rows(model: Any, n_bytes: int) -> Iterator[Any]:
 
 
 def _fitted_rows(model: Any) -> Iterator[Any]:
-    """First row of those that a model keeps: others may have no similarity to them."""
+    """Yield the first training row that a model stores: other rows may have zero similarity."""
     for part in _parts(model):
         rows: Any = getattr(part, "rows", None)
         if not (isinstance(rows, np.ndarray) or sparse.issparse(rows)):
@@ -172,7 +171,7 @@ def _centres(model: Any) -> Iterator[NDArray]:
 
 
 def _parts(model: Any) -> Iterator[Any]:
-    """Return a model and the objects that it scores rows with."""
+    """Yield a model and the objects with which it scores rows."""
     stack, seen = [model.steps[-1][1] if type(model) is Pipeline else model], set()
     while stack:
         part = stack.pop()
@@ -185,7 +184,7 @@ def _parts(model: Any) -> Iterator[Any]:
 
 
 def _tables(preparation: Preparation) -> Iterator[Any]:
-    """Tables of one row with the columns of a preparation, whose parameters must be right."""
+    """Yield tables of one row with the columns of a preparation, and check its parameters."""
     preparation.check_parameters()
     kinds = dict(zip(preparation.numbers_, preparation.number_kinds_, strict=True))
     d = preparation.n_features_in_
@@ -195,7 +194,7 @@ def _tables(preparation: Preparation) -> Iterator[Any]:
         return
     try:
         import pandas as pd
-    except ImportError:  # then no such table can come
+    except ImportError:  # without pandas, there are no such tables
         return
     row = {name: _cell(preparation, kinds.get(name), name) for name in preparation.names_in_}
     yield pd.DataFrame([row], columns=preparation.names_in_)

@@ -1,4 +1,4 @@
-"""Tables in one estimator: the preparation of columns and a clusterer, with reports and files."""
+"""`TableClusterer`, which prepares and clusters a table, and `compare_methods`."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Several methods on the same rows, side by side."""
+"""`compare_methods`: cluster the same rows by several methods."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from volmar.table_clusterer.names import clusterer_names, find_name, new_cluster
 
 __all__ = ["DEFAULT_METHODS", "Comparison", "MethodRun", "compare_methods", "spelled"]
 
-# One of each family, and the method that everybody has.
+# One method of each family, and k-means as the usual baseline.
 DEFAULT_METHODS = ("MSPC", "CPMMC", "SoftLabelMVC", "KMeans")
-# Rows that are fitted where the time is not linear in them; the others are predicted.
-# Semi-definite programs are cubic, kernel matrices and neighbours of many columns quadratic.
+# Maximum number of rows to fit, for methods whose time is not linear in it. Other rows are
+# predicted. The time of semidefinite programs is cubic in the number of rows. The time of kernel
+# matrices, and of neighbours in many columns, is quadratic.
 MOST_FITTED = {
     "GMMC": 1000,
     "SDPMMC": 500,
@@ -37,26 +38,26 @@ MOST_FITTED = {
     "NormalizedSpectralClustering": 10_000,
     "SMIC": 10_000,
 }
-_PIECE = 20_000  # rows predicted at once
+_PIECE = 20_000  # number of rows that are predicted at once
 
 
 @dataclass(frozen=True)
 class MethodRun:
-    """One method's clusters.
+    """The clusters of one method.
 
     Attributes
     ----------
     method : str
-        Its name.
+        Name of the method.
     labels : ndarray of int, shape (n,)
-        Its clusters, numbered so that as many rows as possible have the number that the first
-        method gave them.
+        Cluster of each row. Clusters are numbered to agree with those of the first method on as
+        many rows as possible.
     seconds : float
-        Time of the fit, and of the prediction of rows that were not fitted.
+        Time in seconds of the fit, and of the prediction of rows that were not fitted.
     scores : list of LabelScore
-        Label-free scores; empty where it found one cluster.
+        Label-free scores. Empty if the method found a single cluster.
     n_fitted : int
-        Rows that were fitted; the others are predicted.
+        Number of rows that were fitted. The others were predicted.
     """
 
     method: str
@@ -73,18 +74,22 @@ class MethodRun:
 
 @dataclass
 class Comparison:
-    """What `compare_methods` finds.
+    """The result of `compare_methods`.
 
     Attributes
     ----------
-    n_rows, n_columns, n_clusters : int
-        Shape of the rows, and the number of clusters that the methods were asked for.
+    n_rows, n_columns : int
+        Number of rows and columns.
+    n_clusters : int
+        Number of clusters that the methods were asked for.
     runs : list of MethodRun
-        The methods that ended.
+        The methods that completed.
     left_out : dict of str to str
-        The others, with the reason.
-    warnings, notes : list of str
-        What the fits warned of, and how the number of clusters was chosen; a line each.
+        The methods that failed, and the reason for each.
+    warnings : list of str
+        Warnings of the fits, one line each.
+    notes : list of str
+        How the number of clusters was chosen, one line each.
     """
 
     n_rows: int = 0
@@ -96,14 +101,20 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
 
     def agreement(self) -> NDArray[np.float64]:
-        """Return the adjusted Rand index of all pairs of methods: 1 the same, 0 by chance."""
+        """Return the adjusted Rand index of all pairs of methods.
+
+        Returns
+        -------
+        ndarray of shape (n_methods, n_methods)
+            1 for equal clusters, about 0 for independent ones.
+        """
         from sklearn.metrics import adjusted_rand_score
 
         labels = [run.labels for run in self.runs]
         return np.array([[adjusted_rand_score(a, b) for b in labels] for a in labels])
 
     def summary(self) -> dict[str, Any]:
-        """Return all of it as plain values, ready for `json.dumps`."""
+        """Return the comparison as plain values, ready for `json.dumps`."""
         return {
             "rows compared": self.n_rows,
             "columns": self.n_columns,
@@ -142,24 +153,26 @@ def compare_methods(
     Parameters
     ----------
     X : array of shape (n, d)
-        Rows, dense or CSR; scaled, since some methods depend on units.
-    methods : sequence of str
-        Clusterers of volmar by their names, or "KMeans" (scikit-learn's).
+        Rows, dense or CSR. They should be scaled, because some methods depend on units.
+    methods : sequence of str, default=("MSPC", "CPMMC", "SoftLabelMVC", "KMeans")
+        Names of clusterers of volmar, or "KMeans" for that of scikit-learn.
     n_clusters : int or "auto", default="auto"
-        Number of clusters. With "auto", as many as `MSPC` finds evidence for, and 2 where it
+        Number of clusters. With "auto", the number for which `MSPC` finds evidence, and 2 if it
         finds none.
-    fit_rows : array of shape (n, d), optional
-        The rows to fit, if not `X` itself: those of `volmar.tables.PreparedTable.dithered`.
+    fit_rows : array of shape (n, d), default=None
+        The rows to fit, such as those of `volmar.tables.PreparedTable.dithered`. If None, `X`.
     random_state : int, default=0
-        Random seed of the methods, and of the rows that are fitted where these are a sample.
-    progress : callable, optional
+        Random seed of the methods, and of the sample of rows if a method is fitted to a sample.
+    progress : callable, default=None
         Called as ``progress(stage, done, total)``.
-    into : Comparison, optional
-        Gets the methods one by one, so that those that ended are kept where it is interrupted.
+    into : Comparison, default=None
+        Result to which each method is added when it completes, so that it is not lost if the
+        comparison is interrupted. If None, a new one is created.
 
     Returns
     -------
     Comparison
+        The clusters and scores of all methods.
 
     Examples
     --------
@@ -202,7 +215,7 @@ def compare_methods(
 
 
 def spelled(methods: Sequence[str], argument: str) -> list[str]:
-    """Return the names of methods as the library spells them, each once."""
+    """Return the names of methods in the spelling of volmar, without duplicates."""
     known = [*clusterer_names(), "KMeans"]
     return list(dict.fromkeys(find_name(one, known, argument) for one in methods))
 
@@ -210,7 +223,7 @@ def spelled(methods: Sequence[str], argument: str) -> list[str]:
 def _fit(
     X: Any, rows: Any, name: str, n_clusters: int | str, seed: int
 ) -> tuple[MethodRun, list[str]]:
-    """Return the clusters of a method, without scores, and what the fit warned of."""
+    """Return the clusters of a method, without scores, and the warnings of the fit."""
     from sklearn.cluster import KMeans
 
     n = X.shape[0]
@@ -230,13 +243,13 @@ def _fit(
 
 
 def _predicted(estimator: Any, X: Any) -> NDArray:
-    """Predict in pieces: kernels with all rows at once would take much memory."""
+    """Predict in pieces, because kernels with all rows at once would need much memory."""
     starts = range(0, X.shape[0], _PIECE)
     return np.concatenate([estimator.predict(X[start : start + _PIECE]) for start in starts])
 
 
 def _numbered_as(first: NDArray, labels: NDArray) -> NDArray:
-    """Return labels with other numbers, those of `first` where most rows agree."""
+    """Renumber labels to agree with `first` on as many rows as possible."""
     k = int(max(first.max(), labels.max())) + 1
     together = sparse.coo_array((np.ones(len(labels)), (labels, first)), shape=(k, k)).toarray()
     return linear_sum_assignment(together, maximize=True)[1][labels]
@@ -245,22 +258,25 @@ def _numbered_as(first: NDArray, labels: NDArray) -> NDArray:
 def _by_evidence(
     X: Any, rows: Any, seed: int, found: Comparison
 ) -> dict[str, tuple[MethodRun, list[str]]]:
-    """Set the number of clusters that MSPC finds evidence for, and return its clusters.
+    """Set the number of clusters for which MSPC finds evidence, and return its clusters.
 
-    It is 2 without evidence, and then nothing is returned: MSPC at 2 is another fit.
+    Without evidence the number is 2 and nothing is returned, because MSPC with 2 clusters is
+    another fit.
     """
     from volmar.evidence.splits.split_test import FEWEST_ROWS
 
     found.n_clusters = 2
     if X.shape[0] < FEWEST_ROWS:
-        found.notes.append(f"{X.shape[0]} rows are too few to test a split, so 2 clusters")
+        found.notes.append(
+            f"{X.shape[0]} rows are too few to test a split; the methods have 2 clusters"
+        )
         return {}
     tested = _fit(X, rows, "MSPC", "auto", seed)
     n_found = tested[0].n_clusters
     if n_found == 1:
         found.notes.append(
-            "nothing supports a split of these rows; methods are compared at 2 clusters all the "
-            "same"
+            "there is no evidence for a split of these rows; the methods are compared with 2 "
+            "clusters anyway"
         )
         return {}
     found.notes.append(f"MSPC finds evidence for {n_found} clusters")

@@ -1,4 +1,4 @@
-"""How clearly each row belongs to its cluster rather than the next one; clusters without rows."""
+"""Confidence that a row belongs to its cluster rather than to the next best one."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from numpy.typing import NDArray
 
 __all__ = ["confidence_of", "score_slopes", "warn_of_empty"]
 
-# Values that two normal distributions are fitted to: quantiles of the scores, evenly spaced.
+# Maximum number of values to which the mixture is fitted: evenly spaced quantiles of the scores.
 N_VALUES = 2000
 N_STEPS, TOLERANCE = 200, 1e-4
-# Scores beyond these shares of the rows are moved in: one outlier would widen both groups.
+# Share of the scores that is clipped at each end: one outlier would widen both distributions.
 TRIMMED = 0.005
 
 
 def score_slopes(scores: NDArray, labels: NDArray) -> dict[tuple[int, int], float]:
-    r"""Return the slope of the logit for each pair of clusters that are next to each other.
+    r"""Return the slope of the logit for each pair of neighbouring clusters.
 
-    Of the rows of two clusters the difference of their two scores, t, is taken as a mixture of two
-    normal distributions with one variance, fitted by maximum likelihood (EM, which starts from the
-    clusters). Then the log-odds are linear in t with slope :math:`(\mu_a - \mu_b) / \sigma^2`.
+    For the rows of two clusters, the difference t of the two scores is modelled as a mixture of
+    two normal distributions with a common variance, fitted by maximum likelihood (EM, which starts
+    from the clusters). The log-odds are then linear in t with slope
+    :math:`(\mu_a - \mu_b) / \sigma^2`.
 
-    The smaller number of a pair comes first. Pairs in which no row has its best and its
-    second-best score are left out.
+    The smaller number of a pair comes first. A pair is left out if no row has its best and
+    second-best scores in these two clusters.
     """
     matrix = _columns(scores)
     labels = np.asarray(labels)
@@ -42,10 +43,10 @@ def score_slopes(scores: NDArray, labels: NDArray) -> dict[tuple[int, int], floa
 def confidence_of(
     scores: NDArray, labels: NDArray, slopes: dict[tuple[int, int], float]
 ) -> NDArray[np.float64]:
-    """Return a number from 0.5 (on the border) to 1 for each row, of the fit or new.
+    """Return the confidence of each row, from 0.5 (on the border between clusters) to 1.
 
-    It is the logistic function of slope times the lead of the row's cluster over the next one, and
-    1 where there is a single cluster.
+    It is the logistic function of the slope times the difference between the scores of the row's
+    cluster and the next best one. With a single cluster it is 1.
     """
     matrix = _columns(scores)
     labels = np.asarray(labels)
@@ -54,7 +55,7 @@ def confidence_of(
     other = _next_best(matrix, labels)
     rows = np.arange(len(labels))
     lead = np.maximum(matrix[rows, labels] - matrix[rows, other], 0.0)
-    # A pair that no row of the fit was between gets the smallest slope, the careful choice.
+    # A pair without a fitted slope gets the smallest slope, which gives the lowest confidence.
     table = np.full((matrix.shape[1],) * 2, min(slopes.values()))
     for (a, b), slope in slopes.items():
         table[a, b] = table[b, a] = slope
@@ -62,7 +63,7 @@ def confidence_of(
 
 
 def _columns(scores: NDArray) -> NDArray:
-    """Return a column for each cluster; one score a row is that of the second of two."""
+    """Return one column per cluster. A single score per row is that of the second of two."""
     scores = np.asarray(scores, dtype=np.float64)
     return scores if scores.ndim == 2 else np.column_stack([np.zeros(len(scores)), scores])
 
@@ -74,7 +75,7 @@ def _next_best(matrix: NDArray, labels: NDArray) -> NDArray[np.intp]:
 
 
 def _slope(t: NDArray, is_second: NDArray) -> float:
-    """Return the slope of the logit of the second group in t, 0 where there are not two."""
+    """Return the slope of the logit of the second group in t, 0 if there is only one group."""
     if np.ptp(t) == 0 or is_second.all() or not is_second.any():
         return 0.0
     order = np.argsort(t, kind="stable")
@@ -92,7 +93,7 @@ def _slope(t: NDArray, is_second: NDArray) -> float:
         upper = second @ values / (share * len(values))
         lower = (1 - second) @ values / ((1 - share) * len(values))
         variance = np.mean(second * (values - upper) ** 2 + (1 - second) * (values - lower) ** 2)
-        # Two single values would have no spread at all: no slope is steeper than this one.
+        # Limit the slope: the variance of two groups of equal values would be 0.
         variance = max(float(variance), 1e-4)
         before, slope = slope, float(upper - lower) / variance
         logit = np.log(share / (1 - share)) + slope * (values - (upper + lower) / 2)
@@ -103,13 +104,13 @@ def _slope(t: NDArray, is_second: NDArray) -> float:
 
 
 def warn_of_empty(model: Any, labels: NDArray) -> None:
-    """Warn of clusters of a model that no row of the table, as it is, belongs to."""
+    """Warn about clusters that were fitted to dithered rows and have no row of the table."""
     wanted = model.get_params(deep=False)["n_clusters"]
     n_clusters = model.tree_.n_leaves if isinstance(wanted, str) else int(wanted)
     if empty := sorted(set(range(n_clusters)) - set(labels.tolist())):
         warnings.warn(
-            f"No row is in cluster {', '.join(map(str, empty))} of the {n_clusters} that were "
-            "found among rows with noise, because rows share their values. Lower n_clusters.",
+            f"Cluster {', '.join(map(str, empty))} of {n_clusters} has no rows. The clusters were "
+            "fitted to rows with added noise, and many rows have equal values. Lower n_clusters.",
             UserWarning,
             stacklevel=2,
         )

@@ -1,4 +1,4 @@
-"""What a `TableClusterer` keeps of its table to compare later ones with it."""
+"""Compare new tables with the table to which a `TableClusterer` was fitted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TableDrift"]
 
-# Kinds of columns whose values are counted.
+# Kinds of columns for which the counts of values are compared.
 CATEGORIES = ("categorical", "boolean")
 
 
@@ -32,42 +32,45 @@ class TableDrift(BaseEstimator):
     drift_summary_: DriftSummary
 
     def drift(self, data: Any, *, alpha: float = 0.05) -> DriftReport:
-        """Compare a new table with that of the fit: shares, distances, columns that moved.
+        """Test whether a new table differs from the fitted one.
 
-        Columns of numbers are compared as they are prepared for the clusterer (after logs, scales
-        and fills), columns of categories by the counts of their values.
+        The shares of clusters, distances of rows from cluster centres, and columns are compared.
+        Numeric columns are compared as prepared for the clusterer (after logs, filling in and
+        scaling), categorical columns by the counts of their values. The fitted table itself is not
+        needed, because the fit stores a summary, `drift_summary_`.
 
         Parameters
         ----------
         data : DataFrame, pyarrow Table, array, sparse array, str or path
-            A table with the columns in use, in any order.
+            A table with the columns in `preparation_.used_`, in any order.
         alpha : float, default=0.05
-            Level: a table of the same source is reported as changed with about this probability
-            at most.
+            Level of the tests: a table from the same source is reported as changed with at most
+            about this probability.
 
         Returns
         -------
         volmar.diagnostics.DriftReport
-            It needs no old table: the fit keeps a summary, `drift_summary_`.
+            The differences and their p-values.
         """
         from volmar.diagnostics import drift  # a fit needs no tests
 
         return drift(self, data, alpha=alpha)
 
     def summarize_drift(self, data: Any, reference: DriftSummary | None = None) -> DriftSummary:
-        """Return what a comparison needs of a table; those of blocks of a table can be joined.
+        """Summarise a table for a comparison. Summaries of blocks of a table can be joined.
 
         Parameters
         ----------
         data : DataFrame, LoadedTable, array, sparse array, str or path
-            A table with the columns in use.
-        reference : DriftSummary, optional
-            The summary to compare with, `drift_summary_` for example. Not given, the table is
-            the first of a comparison.
+            A table with the columns in `preparation_.used_`.
+        reference : DriftSummary, default=None
+            Summary with which the new one will be compared, such as `drift_summary_`. If None, the
+            new summary is the reference of a comparison.
 
         Returns
         -------
         DriftSummary
+            The summary of the table.
         """
         check_is_fitted(self)
         table = check_table(self, as_pandas(data), reset=False)
@@ -82,7 +85,7 @@ class TableDrift(BaseEstimator):
         table: Any,
         reference: DriftSummary | None = None,
     ) -> DriftSummary:
-        """Return the summary of prepared rows with clusters, and of the table they are from."""
+        """Return the summary of prepared rows in clusters, and of their table."""
         names = self.preparation_.feature_names_
         k = self.n_clusters_ if reference is None else reference.counts.size
         k = max(k, int(labels.max(initial=0)) + 1) if reference is None else k
@@ -100,7 +103,7 @@ class TableDrift(BaseEstimator):
 def _values_of(
     preparation: Preparation, table: Any, known: dict[str, CategoryCounts]
 ) -> tuple[dict[str, CategoryCounts], dict[str, int]]:
-    """Return the counts of categories, and of missing values of numbers, that a table has."""
+    """Return the counts of categories, and of missing values in numeric columns."""
     columns = as_columns(table)
     missing: dict[str, int] = {}
     place = {name: j for j, name in enumerate(columns.names)}

@@ -1,4 +1,4 @@
-"""`TableClusterer`: the columns of a table prepared, its rows clustered, in one estimator."""
+"""`TableClusterer`: prepare the columns of a table and cluster its rows."""
 
 from __future__ import annotations
 
@@ -39,101 +39,103 @@ if TYPE_CHECKING:
 
 __all__ = ["TableClusterer"]
 
-# Held by a fitted estimator for `describe` and `report`, and not by a copy of it in a file.
+# Kept by a fitted estimator for `describe` and `report`, and not saved to files.
 _OF_THE_DATA = ("_table", "_prepared", "_seeds")
 
 
 class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
     """Prepare the columns of a table, cluster its rows, and describe the clusters.
 
-    `volmar.tables.Preparation` and a clusterer as one estimator: what ``volmar cluster`` does to a
-    file, for the DataFrames of Python.
+    It combines `volmar.tables.Preparation` and a clusterer. The command ``volmar cluster`` does
+    the same with a file.
 
     Parameters
     ----------
     n_clusters : int or "auto", default="auto"
-        Number of clusters. With "auto" every split is tested on held-out rows, and rows without
-        evidence for groups stay one cluster.
+        Number of clusters. With "auto", every split is tested on held-out rows, and rows without
+        evidence for groups stay a single cluster.
     clusterer : str or estimator, default="MSPC"
-        A clusterer of volmar by its name, or any clusterer with `n_clusters` and `predict`; a
-        clone of it is fitted, with the `n_clusters` given here.
-    columns, drop : list of str, default=None
-        The columns to use (None for all), and columns to leave out.
+        Name of a clusterer of volmar, or any clusterer with a parameter `n_clusters` and a method
+        `predict`. A clone is fitted, with the `n_clusters` given here.
+    columns : list of str, default=None
+        Columns to use. If None, all columns are used.
+    drop : list of str, default=None
+        Columns to leave out.
     id_column : str, default=None
-        The column that names the rows; not a feature.
+        Column that names the rows. It is not a feature.
     kinds : dict of str to str, default=None
-        The kind of a column where the guess is wrong: "numeric", "ordinal", "categorical",
-        "boolean", "date", "text", "id" or "ignore", as for `volmar.tables.Preparation`.
+        Kinds of columns, in place of the detected ones: "numeric", "ordinal", "categorical",
+        "boolean", "date", "text", "id" or "ignore". See `volmar.tables.Preparation`.
     scale : {"auto", "standard", "minmax", "none"}, default="auto"
-        How columns are scaled: "auto" is "standard" after a log of columns with a long tail.
+        Scaling of the columns. "auto" is "standard" after the log of columns with a long tail.
     missing : {"impute", "drop", "indicator", "error"}, default="impute"
         How to handle missing values: fill them in, leave out their rows, fill them in and add a
-        column that tells where, or refuse them.
+        column that marks them, or raise an error.
     alpha : float, default=None
-        Level of the tests of ``n_clusters="auto"``: the probability that rows without groups are
-        split. None leaves that of the clusterer, 0.05.
+        Level of the tests with ``n_clusters="auto"``: the probability that rows without groups are
+        split. If None, the default of the clusterer is used, 0.05.
     max_clusters : int, default=None
-        Maximum number of clusters of ``n_clusters="auto"``; None for no limit.
+        Maximum number of clusters with ``n_clusters="auto"``. If None, there is no limit.
     seeds : str, default=None
-        The column with the labels of some rows, empty (or -1) for all others; not a feature. Rows
-        with a label are in the cluster of that name (`cluster_names_`).
+        Column with the labels of some rows, empty (or -1) for all others. It is not a feature.
+        Labelled rows are in the cluster of that name, see `cluster_names_`.
     must_link : str, default=None
-        The column with group ids; rows with the same id are in one cluster, rows without one are
-        free. Not a feature.
+        Column with group ids. Rows with the same id are in one cluster, rows without an id are not
+        constrained. It is not a feature.
     min_cluster_size, max_cluster_size : int or float, default=None
-        Limits of the size of a cluster, in rows or as a fraction of them.
+        Minimum and maximum size of a cluster, as a number of rows or as a fraction of the rows.
     random_state : int, RandomState or None, default=0
-        Random seed of everything that draws: the clusterer, tests, samples of rows.
+        Random seed of the clusterer, the tests and the samples of rows.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n,)
-        Cluster of each row of the table, -1 for rows that were left out for missing values.
+        Cluster of each row, -1 for rows that were left out because of missing values.
     n_clusters_ : int
-        Number of clusters that were found, or asked for.
+        Number of clusters that were found or requested.
     cluster_names_ : list of str
-        Names of the clusters: the labels in the column `seeds`, and "new 1", ... for the others;
-        only with `seeds`.
+        Names of the clusters: the labels in the column `seeds`, and "new 1", ... for the others.
+        Only defined with `seeds`.
     confidence_ : ndarray of shape (n,)
-        How clearly each row belongs to its cluster rather than to the next one, from 0.5 (on the
-        border) to 1; NaN for rows that were left out. See Notes.
+        How clearly each row belongs to its cluster rather than to the next best one, from 0.5 (on
+        the border) to 1. NaN for rows that were left out. See Notes.
     novelty_ : volmar.diagnostics.ClusterNovelty
-        How far out the rows of each cluster lie, for `novelty_score` and ``predict(reject=)``.
+        Calibrated distances of rows in each cluster, for `novelty_score` and ``predict(reject=)``.
     is_fitted_to_blocks_ : bool
-        Whether the clusterer was fitted to the `blocks` of `fit_prepared`; only with these.
+        Whether the clusterer was fitted to the `blocks` of `fit_prepared`. Only defined with them.
     evidence_ : list of volmar.report.Evidence
-        What supports the clusters, or does not.
+        Evidence for or against the clusters.
     notes_ : list of str
-        What was done to the columns, a line each.
+        Description of the preparation of the columns, one line each.
     warnings_ : list of str
-        What the fit warned of.
+        Warnings of the fit.
     preparation_ : volmar.tables.Preparation
-        How the columns were prepared; fitted.
+        The fitted preparation of the columns.
     model_ : estimator
-        The fitted clusterer. Where nothing is split it predicts one cluster.
+        The fitted clusterer. If nothing was split, it predicts a single cluster.
     drift_summary_ : DriftSummary
-        What `drift` compares new tables with.
+        Summary of the table, with which `drift` compares new tables.
     seconds_ : dict of str to float
-        Time of each stage.
+        Time of each stage in seconds.
     n_features_in_ : int
         Number of columns of the table.
     feature_names_in_ : ndarray of str
-        Their names, if the table has any.
+        Names of these columns. Only defined if the table has column names.
 
     See Also
     --------
-    volmar.report.save_report : A report of any fitted clusterer.
-    volmar.models.load_model : Read what `save` has written.
+    volmar.report.save_report : Write a report of any fitted clusterer.
+    volmar.models.load_model : Load a model that was written by `save`.
 
     Notes
     -----
-    `confidence_` is a number for ranking rows, and a probability only under assumptions. For the
-    rows of two neighbouring clusters the difference of the two scores is taken as a mixture of two
-    normal distributions of one variance; then the log-odds are linear in it, and the confidence is
-    their logistic function, with 0.5 on the border that the clusterer has drawn. Where normal
-    groups overlap and were found, its mean is within 0.06 of the share of rows in the right
-    cluster. It takes the clusters for granted: a group that is cut in half has confident rows on
-    both sides. Whether there are groups is the question of `evidence_`.
+    `confidence_` ranks rows, and is a probability only under assumptions. For the rows of two
+    neighbouring clusters, the difference of the two scores is modelled as a mixture of two normal
+    distributions with a common variance. The log-odds are then linear in this difference, and the
+    confidence is their logistic function, with 0.5 on the border between the clusters. If normal
+    groups overlap and were found, the mean confidence is within 0.06 of the share of rows in the
+    correct cluster. The confidence does not test the clusters: if a group is cut in half, rows on
+    both sides have a high confidence. Use `evidence_` to see whether there are groups.
 
     Examples
     --------
@@ -197,20 +199,21 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         Parameters
         ----------
         data : DataFrame, pyarrow Table, array, sparse array, str or path
-            The table: a DataFrame of pandas or polars, or the file of one.
+            The table. DataFrames of pandas and polars are accepted. A str or path is the file of
+            a table.
         y : None
-            Not used; there for scikit-learn.
-        progress : callable, optional
-            Called as ``progress(stage, done, total)``; total is 0 where steps are not counted.
+            Ignored.
+        progress : callable, default=None
+            Called as ``progress(stage, done, total)``. The total is 0 if steps are not counted.
 
         Returns
         -------
-        TableClusterer
-            Itself.
+        self : TableClusterer
+            The fitted estimator.
         """
         del y
         self._forget()
-        # Wrong parameters are refused before a large table is read.
+        # Check the parameters before a large table is read.
         self._new_clusterer(0)
         preparation = self._new_preparation().check_parameters()
         times = StageTimes(progress)
@@ -236,33 +239,34 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         blocks: PreparedTable | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Cluster rows that are prepared already: a sample of a table that lies in blocks.
+        """Cluster prepared rows, for example a sample of a table in blocks.
 
         Parameters
         ----------
         rows : PreparedTable
-            The rows, in memory.
+            The prepared rows, in memory.
         preparation : Preparation
-            Fitted; new tables are prepared by it.
-        table : DataFrame or LoadedTable, optional
-            What the rows were made from: reports describe the clusters by its columns.
-        blocks : PreparedTable, optional
-            All rows, by `volmar.tables.prepare_blocks`. A clusterer that takes dask arrays is
-            fitted to them, and `is_fitted_to_blocks_` is True; others are fitted to the sample.
-            Tests, labels and reports are those of the sample.
-        progress : callable, optional
+            The fitted preparation, which will also prepare new tables.
+        table : DataFrame or LoadedTable, default=None
+            The table from which the rows were prepared. Reports describe the clusters by its
+            columns.
+        blocks : PreparedTable, default=None
+            All rows, as returned by `volmar.tables.prepare_blocks`. A clusterer that accepts dask
+            arrays is fitted to them, and `is_fitted_to_blocks_` is True. Others are fitted to
+            `rows`. Tests, labels and reports always use `rows`.
+        progress : callable, default=None
             As for `fit`.
 
         Returns
         -------
-        TableClusterer
-            Itself. `labels_` has one entry for each of the given rows, or of the table's where
-            `rows.kept` tells which these are.
+        self : TableClusterer
+            The fitted estimator. `labels_` has one entry per row of the table if `rows.kept` is
+            given, and one per prepared row otherwise.
         """
         if self.seeds is not None or self.must_link is not None:
             raise ValueError(
-                "seeds and must_link name columns of a table, and fit_prepared was given prepared "
-                "rows. Use fit, with a table in memory."
+                "seeds and must_link are columns of a table, and fit_prepared takes prepared "
+                "rows. Use fit with a table in memory."
             )
         self._forget()
         self.n_features_in_ = len(preparation.names_in_)
@@ -285,10 +289,10 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         wanted = self.n_clusters
         if isinstance(wanted, (int, np.integer)) and wanted > n:
             raise ValueError(
-                f"n_clusters={wanted} is more than the {n} rows. Lower n_clusters, or give more "
-                "rows."
+                f"n_clusters={wanted} is larger than the number of rows, {n}. Lower n_clusters, "
+                "or give more rows."
             )
-        # Gaps that the preparation makes are filled with noise for the fit, not for the labels.
+        # Noise closes the gaps that the preparation creates: for the fit, not for the labels.
         X = rows.dithered(seed)
         guide = known.of_rows(rows.kept)
         with warnings.catch_warnings(record=True, action="always") as caught:
@@ -298,7 +302,7 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
                     is_in_blocks = fit_to_blocks(model, blocks.dithered(seed), tell)
                 if not is_in_blocks:
                     fit_to_rows(model, X, tell, **guide)
-                # What is known holds for the rows of the fit.
+                # Seeds and links hold for the fitted rows.
                 is_own = (X is rows.X or is_guided(model, guide)) and not is_in_blocks
                 labels = model.labels_ if is_own else model.predict(rows.X)
                 if not is_own and blocks is None:
@@ -318,8 +322,8 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         if known.names:
             self.cluster_names_ = names_of_clusters(np.array(known.names), n_found).tolist()
         self.notes_ = [*rows.notes, *names_note(self)]
-        said = [*rows.warnings, *(str(one.message).splitlines()[0] for one in caught)]
-        self.warnings_ = list(dict.fromkeys(said))
+        texts = [*rows.warnings, *(str(one.message).splitlines()[0] for one in caught)]
+        self.warnings_ = list(dict.fromkeys(texts))
         self.seconds_ = times.seconds
         self._table, self._prepared, self._fit_seed = table, rows, seed
         self._seeds = guide.get("y")
@@ -334,7 +338,7 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         return self
 
     def _label(self, labels: NDArray) -> None:
-        """Set labels and confidences of all rows of the table."""
+        """Set the labels and confidences of all rows of the table."""
         rows = self._rows()
         scores = self._scores_of(rows.X)
         self.slopes_ = {} if scores is None else score_slopes(scores, labels)
@@ -353,7 +357,7 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         return confidence_of(scores, labels, self.slopes_)
 
     def _forget(self) -> None:
-        """Delete what was fitted: a fit that fails or is interrupted leaves nothing of any."""
+        """Delete fitted attributes, so that a failed or interrupted fit leaves none."""
         fitted = [name for name in vars(self) if name.endswith("_") and name[0] != "_"]
         for name in [*fitted, *_OF_THE_DATA, "_fit_seed", "_fit_work"]:
             if hasattr(self, name):
@@ -365,7 +369,6 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _new_preparation(self) -> Preparation:
-        """Return how the columns are to be prepared."""
         known = [name for name in (self.seeds, self.must_link) if name is not None]
         return Preparation(
             columns=self.columns,
@@ -377,7 +380,7 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         )
 
     def _new_clusterer(self, seed: int, n_clusters: Any = None) -> Any:
-        """Return the clusterer, not fitted, with its parameters set."""
+        """Return the unfitted clusterer with its parameters set."""
         made = new_clusterer(self.clusterer)
         known = made.get_params(deep=False)
         count = self.n_clusters if n_clusters is None else n_clusters
@@ -393,8 +396,8 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
             settings["random_state"] = seed
         if (self.seeds or self.must_link) and "must_link" not in signature(made.fit).parameters:
             raise ValueError(
-                f"{type(made).__name__} does not take labels of rows or links (seeds, must_link). "
-                "Use another clusterer, MSPC say."
+                f"{type(made).__name__} does not accept seeds and must_link. Use another "
+                "clusterer, such as MSPC."
             )
         for name in ("alpha", "max_clusters", "min_cluster_size", "max_cluster_size"):
             value = getattr(self, name)
@@ -402,7 +405,7 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
                 continue
             if name not in known:
                 raise ValueError(
-                    f"{name}={value!r}: {type(made).__name__} has no such parameter. Leave it out."
+                    f"{name}={value!r} is not a parameter of {type(made).__name__}. Leave it out."
                 )
             settings[name] = value
         return made.set_params(**settings)
@@ -410,17 +413,17 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
     # ---------------------------------------------------------------------- new rows
 
     def decision_function(self, data: Any) -> NDArray[np.float64]:
-        """Score the rows of a table.
+        """Return the scores of the rows of a table, from the decision function of the clusterer.
 
         Parameters
         ----------
         data : DataFrame, pyarrow Table, array, sparse array, str or path
-            A table with the columns in use.
+            A table with the columns in `preparation_.used_`.
 
         Returns
         -------
         ndarray of shape (n,) or (n, n_clusters)
-            As the clusterer gives them; NaN for rows that are left out for missing values.
+            Scores. NaN for rows that are left out because of missing values.
         """
         rows = self._new_rows(data)
         scores = self._scores_of(rows.X)
@@ -431,37 +434,37 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         return spread(scores, rows.kept, np.nan)
 
     def confidence(self, data: Any) -> NDArray[np.float64]:
-        """Return how clearly each row of a table belongs to the cluster that `predict` gives it.
+        """Return how clearly each row of a table belongs to its predicted cluster.
 
         Parameters
         ----------
         data : DataFrame, pyarrow Table, array, sparse array, str or path
-            A table with the columns in use.
+            A table with the columns in `preparation_.used_`.
 
         Returns
         -------
         ndarray of shape (n,)
-            As `confidence_`, by the scale that was found at the fit.
+            Confidence of each row, as in `confidence_`, with the slopes of the fit.
         """
         rows = self._new_rows(data)
         return spread(self.label_prepared(rows.X)[2], rows.kept, np.nan)
 
     def label_prepared(self, X: Any) -> tuple[NDArray[np.int64], NDArray, NDArray[np.float64]]:
-        """Return labels, scores and confidences of rows that `preparation_` has made.
+        """Return the labels, scores and confidences of prepared rows.
 
         Parameters
         ----------
         X : array of shape (n, d)
-            Prepared rows, of a block of a table for example.
+            Rows prepared by `preparation_`, for example from a block of a table.
 
         Returns
         -------
         labels : ndarray of shape (n,)
-            Their clusters.
+            Cluster of each row.
         scores : ndarray of shape (n,) or (n, n_clusters)
-            Their scores; NaN where the clusterer has none.
+            Scores. NaN if the clusterer has no decision function.
         confidence : ndarray of shape (n,)
-            As by `confidence`.
+            Confidence of each row, as returned by `confidence`.
         """
         labels = np.asarray(self.model_.predict(X)).astype(np.int64)
         scores = self._scores_of(X)
@@ -473,24 +476,24 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         return self.preparation_.prepare(check_table(self, data, reset=False))
 
     def _rows(self, data: Any = None) -> PreparedTable:
-        """Return the prepared rows of the fit, or of a table that was not kept."""
+        """Return the prepared rows of the fit, or of `data` if it is given."""
         check_is_fitted(self)
         if data is not None:
             return self._new_rows(data)
         if not hasattr(self, "_prepared"):
             raise ValueError(
-                "data=None: this TableClusterer was read from a file or a pickle, which do not "
-                "hold the table. Give the table as data."
+                "data must be given, because this TableClusterer was loaded from a file or a "
+                "pickle, which does not hold the table. Give the table as data."
             )
         return self._prepared
 
     # ---------------------------------------------------------------------- scikit-learn
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the table behind: a pickle or a file is as large as the model."""
+        """Return the state without the table, so that a pickle or file holds only the model."""
         state: dict[str, Any] = dict(super().__getstate__())
         return {name: value for name, value in state.items() if name not in _OF_THE_DATA}
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn which input is taken."""
+        """Return the tags of scikit-learn: which input is accepted."""
         return table_tags(super().__sklearn_tags__(), self.missing)

@@ -1,4 +1,4 @@
-"""Fits of the clusterer of a table, and how many clusters they have found."""
+"""Fit the clusterer of a table, and count its clusters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["fit_to_blocks", "fit_to_rows", "is_guided", "names_note", "number_fo
 
 
 def fit_to_blocks(model: Any, X: Any, tell: Callable[[int, int], None]) -> bool:
-    """Fit a clusterer to a dask array; tell whether it takes one."""
+    """Fit a clusterer to a dask array. Return False if it does not accept one."""
     if not isinstance(model, Clusterer):
         return False
     try:
@@ -26,7 +26,7 @@ def fit_to_blocks(model: Any, X: Any, tell: Callable[[int, int], None]) -> bool:
 
 
 def fit_to_rows(model: Any, X: Any, tell: Callable[[int, int], None], **known: NDArray) -> None:
-    """Fit a clusterer; ours reports the share of the rows that is settled."""
+    """Fit a clusterer. Clusterers of volmar report their progress to `tell`."""
     if not isinstance(model, Clusterer):
         model.fit(X)
         return
@@ -38,12 +38,12 @@ def fit_to_rows(model: Any, X: Any, tell: Callable[[int, int], None], **known: N
 
 
 def is_guided(model: Any, known: dict[str, NDArray]) -> bool:
-    """Whether labels, links or limits of sizes hold for the rows of the fit."""
+    """Return whether labels, links or a maximum size constrain the rows of the fit."""
     return bool(known) or getattr(model, "max_cluster_size", None) is not None
 
 
 def number_found(model: Any, labels: NDArray, wanted: int | str) -> int:
-    """Return the number of clusters that were found, or asked for."""
+    """Return the number of clusters that were found or requested."""
     if hasattr(model, "classes_") and isinstance(model, Clusterer):
         return len(model.classes_)
     if not isinstance(wanted, str):
@@ -52,7 +52,7 @@ def number_found(model: Any, labels: NDArray, wanted: int | str) -> int:
 
 
 def names_note(clusterer: Any) -> list[str]:
-    """Return what the clusters are called, for reports that number them."""
+    """Return a note with the names of the clusters, for reports that show numbers."""
     names = getattr(clusterer, "cluster_names_", ())
     listed = ", ".join(f"{number} is {name!r}" for number, name in enumerate(names))
     return [f"clusters have the names in column {clusterer.seeds!r}: {listed}"] if names else []

@@ -1,4 +1,4 @@
-"""Columns of a table that say what is known of its rows: labels, and rows that belong together."""
+"""Columns of a table with known labels, or with groups of rows that belong together."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from volmar.tables.columns import as_columns
 
 __all__ = ["KnownColumns", "known_columns"]
 
-# What people write for "unknown" beside leaving a field empty.
+# Values that stand for "unknown", besides empty fields.
 UNKNOWN = ("-1", "-1.0")
 
 
 class KnownColumns(NamedTuple):
-    """Class of each row, -1 if it is not known, the names of the classes, and groups of rows."""
+    """Class of each row (-1 if unknown), names of the classes, and group of each row."""
 
     seeds: NDArray | None = None
     names: tuple[str, ...] = ()
     groups: NDArray | None = None
 
     def of_rows(self, kept: NDArray | None) -> dict[str, NDArray]:
-        """Return the arguments of `fit`, for the rows that are kept."""
+        """Return the arguments of `fit` for the kept rows."""
         given = {"y": self.seeds, "must_link": self.groups}
         return {
             name: value if kept is None else value[kept]
@@ -35,7 +35,7 @@ class KnownColumns(NamedTuple):
 
 
 def known_columns(table: Any, seeds: str | None, must_link: str | None) -> KnownColumns:
-    """Read the columns that name classes and groups; empty fields and -1 are unknown."""
+    """Read the columns of classes and groups. Empty fields and -1 are unknown."""
     if seeds is None and must_link is None:
         return KnownColumns()
     columns = as_columns(table)
@@ -50,13 +50,13 @@ def known_columns(table: Any, seeds: str | None, must_link: str | None) -> Known
         ]
         if not known:
             raise TableError(
-                f"column {shown(seeds)}, which seeds= names, has no labels: all rows are empty "
-                "or -1. Give some rows a label, or leave seeds out"
+                f"Column {shown(seeds)}, given in seeds=, has no labels: all rows are empty or "
+                "-1. Label some rows, or leave out seeds."
             )
         if (codes >= 0).all():
             raise TableError(
-                f"column {shown(seeds)}, which seeds= names, has a label in every row, so that "
-                "nothing is left to find. Leave the labels of unknown rows empty"
+                f"Column {shown(seeds)}, given in seeds=, has a label in every row, so no rows "
+                "are left to cluster. Leave the labels of unknown rows empty."
             )
         numbers, names = codes, tuple(known)
     if must_link is not None:

@@ -1,4 +1,4 @@
-"""Clusterers by their names, and estimators that can be used as one."""
+"""Find clusterers by name, and check estimators that are used as clusterers."""
 
 from __future__ import annotations
 
@@ -14,24 +14,33 @@ __all__ = ["clusterer_names", "find_name", "new_clusterer"]
 
 
 def clusterer_names() -> list[str]:
-    """Return the names of the clusterers of the library."""
+    """Return the names of the clusterers in volmar.
+
+    Returns
+    -------
+    list of str
+        Class names, such as "MSPC".
+    """
     return list(volmar.CLUSTERERS)
 
 
 def find_name(given: str, names: Sequence[str], argument: str) -> str:
-    """Return the one of the names that was given in any case; `argument` is for the message."""
+    """Return the name that matches the given one, ignoring case.
+
+    `argument` precedes the given name in the error message.
+    """
     for known in names:
         if known.lower() == given.lower():
             return known
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]}?" if near else ""
-    raise ValueError(f"{argument}{given!r} is not known.{hint} There are {', '.join(names)}.")
+    raise ValueError(f"{argument}{given!r} is not known.{hint} Choose from {', '.join(names)}.")
 
 
 def new_clusterer(given: Any, argument: str = "clusterer=", **parameters: Any) -> Any:
-    """Return a clusterer, not fitted, by its name or as a clone of an estimator.
+    """Return an unfitted clusterer, by its name or as a clone of an estimator.
 
-    Of the parameters those are set that it has.
+    Parameters that the clusterer does not have are ignored.
     """
     if isinstance(given, str):
         made = getattr(volmar, find_name(given, clusterer_names(), argument))()
@@ -42,7 +51,7 @@ def new_clusterer(given: Any, argument: str = "clusterer=", **parameters: Any) -
 
 
 def _checked(given: Any) -> Any:
-    """Return a clone of an estimator that can be used."""
+    """Return a clone of an estimator. Raise `TypeError` if it cannot be used."""
     is_fit = not isinstance(given, type) and hasattr(given, "get_params")
     if not is_fit or "n_clusters" not in given.get_params(deep=False):
         raise TypeError(
@@ -51,7 +60,7 @@ def _checked(given: Any) -> Any:
         )
     if not hasattr(given, "predict"):
         raise TypeError(
-            f"clusterer={type(given).__name__} has no predict, which new rows need. Use another "
-            "one, such as MSPC or KMeans."
+            f"clusterer must have a method predict, for new rows, got {type(given).__name__}. Use "
+            "another one, such as MSPC or KMeans."
         )
     return clone(given)

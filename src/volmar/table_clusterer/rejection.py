@@ -1,4 +1,4 @@
-"""Clusters of new rows of a table, and rows that belong to none."""
+"""Predict the clusters of new rows of a table, and reject rows that belong to none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["TableRejection", "check_rejection", "spread"]
 
 
 class TableRejection:
-    """`predict` of `TableClusterer`, which may reject rows, and the calibration at its fit."""
+    """Methods of `TableClusterer` that predict clusters, and reject rows by p-values."""
 
     novelty_: ClusterNovelty
     model_: Any
@@ -28,15 +28,17 @@ class TableRejection:
         Parameters
         ----------
         data : DataFrame, pyarrow Table, array, sparse array, str or path
-            A table with the columns in use, in any order.
-        reject : float, optional
-            Label rows -1 whose `novelty_score` is at most this, 0.01 for example: about this share
-            of the rows of the same source, and all strangers that are as far out.
+            A table with the columns in `preparation_.used_`, in any order.
+        reject : float, default=None
+            Rows whose `novelty_score` is at most this value, such as 0.01, get the label -1. This
+            is about that share of the rows from the same source, and all rows that are as far from
+            the clusters. If None, no rows are rejected.
 
         Returns
         -------
         ndarray of shape (n,)
-            Cluster of each row; -1 for rows that are rejected, or left out for missing values.
+            Cluster of each row. It is -1 for rejected rows, and for rows that are left out because
+            of missing values.
         """
         rows = self._new_rows(data)
         labels = np.asarray(self.model_.predict(rows.X)).astype(np.int64)
@@ -46,44 +48,44 @@ class TableRejection:
         return spread(labels, rows.kept, -1).astype(np.int64)
 
     def novelty_score(self, data: Any) -> NDArray[np.float64]:
-        """Return p-values of the rows of a table in their clusters: low for strangers.
+        """Return the p-value of each row in its cluster. It is low for rows far from all clusters.
 
         Parameters
         ----------
         data : DataFrame, pyarrow Table, array, sparse array, str or path
-            A table with the columns in use.
+            A table with the columns in `preparation_.used_`.
 
         Returns
         -------
         ndarray of shape (n,)
-            Of new rows of the source of the fit, a share of about alpha, or less, has a p-value of
-            at most alpha. NaN for rows that are left out for missing values. The smallest value of
-            a cluster is ``novelty_.min_p_values``.
+            P-values. Among new rows from the source of the fitted table, at most about a share
+            alpha has a p-value of at most alpha. NaN for rows that are left out because of missing
+            values. The smallest possible value in each cluster is ``novelty_.min_p_values``.
 
         Notes
         -----
-        P-values are of the prepared rows. With ``scale="auto"`` a value more than ten times as far
-        from the median as nearly all others counts as missing and is filled in, so that it does
-        not make its row a stranger; ``scale="standard"`` keeps it.
+        P-values are computed from the prepared rows. With ``scale="auto"``, an outlier in a single
+        column (more than ten times as far from the median as nearly all other values) is treated
+        as missing and filled in, and does not lower the p-value. ``scale="standard"`` keeps it.
         """
         rows = self._new_rows(data)
         labels = np.asarray(self.model_.predict(rows.X)).astype(np.int64)
         return spread(self.novelty_prepared(rows.X, labels), rows.kept, np.nan)
 
     def novelty_prepared(self, X: Any, labels: NDArray) -> NDArray[np.float64]:
-        """Return p-values of rows that `preparation_` has made, in given clusters.
+        """Return the p-values of prepared rows in given clusters.
 
         Parameters
         ----------
         X : array of shape (n, d)
-            Prepared rows, of a block of a table for example.
+            Rows prepared by `preparation_`, for example from a block of a table.
         labels : ndarray of int, shape (n,)
-            Their clusters.
+            Cluster of each row.
 
         Returns
         -------
         ndarray of shape (n,)
-            As by `novelty_score`.
+            P-values, as returned by `novelty_score`.
         """
         return self._calibrated().p_values(X, labels)
 
@@ -95,27 +97,27 @@ class TableRejection:
         check_is_fitted(self)
         if not hasattr(self, "novelty_"):
             raise ValueError(
-                "this TableClusterer was saved by a version of volmar that did not calibrate "
-                "p-values of rows, which reject and novelty_score need. Fit and save it again."
+                "This TableClusterer was saved by an older version of volmar, without the "
+                "p-values that reject and novelty_score need. Fit and save it again."
             )
         return self.novelty_
 
 
 def check_rejection(model: Any, reject: float) -> None:
-    """Refuse a level, or a fitted model without p-values; warn of levels that are out of reach."""
+    """Check the level and that the model has p-values, and warn if the level is too low."""
     check_reject(reject)
     novelty = getattr(model, "novelty_", None)
     if novelty is None:
         raise ValueError(
-            f"reject={reject:g}: the model, {type(model).__name__}, was saved without the "
-            "calibration of p-values. Save it again after TableClusterer.fit (volmar cluster "
-            "--save), or after fit_novelty."
+            f"reject={reject:g} needs p-values, and this {type(model).__name__} was saved without "
+            "them. Save it again after TableClusterer.fit (volmar cluster --save), or after "
+            "fit_novelty."
         )
     warn_of_few_rows(novelty, reject)
 
 
 def spread(values: NDArray, kept: NDArray | None, missing: float) -> NDArray:
-    """Return values of the kept rows as values of all rows."""
+    """Return values of all rows from those of the kept rows, with `missing` for the others."""
     if kept is None or kept.all():
         return values
     out = np.full((len(kept), *values.shape[1:]), missing, dtype=values.dtype)

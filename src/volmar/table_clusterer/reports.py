@@ -1,4 +1,4 @@
-"""What a fitted `TableClusterer` reports: descriptions, pages, pictures and a summary."""
+"""Reports of a fitted `TableClusterer`: descriptions, HTML pages, pictures and a summary."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from volmar.tables.columns import check_table
 if TYPE_CHECKING:
     from volmar.diagnostics import ClusterDescription
 
-# Pages, pictures and files are imported by what writes them: a fit needs none of them.
+# Modules for pages, pictures and files are imported when needed, because a fit needs none.
 __all__ = ["TableReports"]
 
 
 class TableReports(BaseEstimator):
-    """Methods of `TableClusterer` that describe what a fit has found."""
+    """Methods of `TableClusterer` that describe the clusters."""
 
     n_clusters: Any
     n_clusters_: int
@@ -49,40 +49,39 @@ class TableReports(BaseEstimator):
     _new_clusterer: Any
 
     def describe(self, data: Any = None) -> ClusterDescription:
-        """Return what sets the clusters apart, in the columns of the table and their units.
+        """Describe how the clusters differ, in the columns of the table and their units.
 
         Parameters
         ----------
-        data : DataFrame, pyarrow Table, array, sparse array, str or path, optional
-            The table that was clustered. Only needed where the estimator was read from a file or a
-            pickle, which do not hold it.
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, default=None
+            The table that was clustered. It is needed only if the estimator was loaded from a file
+            or a pickle, which does not hold the table.
 
         Returns
         -------
         volmar.diagnostics.ClusterDescription
-            It prints as a sentence for each cluster.
+            The description. It prints as one sentence per cluster.
         """
         from volmar.report.judging import described
 
         return described(self._outcome(data))
 
     def suggest_labels(self, n: int = 10, data: Any = None, *, y: Any = None) -> NDArray[np.int64]:
-        """Return the rows of the table whose labels would settle most, the most useful first.
+        """Suggest rows whose labels would be most informative, in descending order.
 
         Parameters
         ----------
         n : int, default=10
             Number of rows.
-        data : DataFrame, pyarrow Table, array, sparse array, str or path, optional
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, default=None
             As for `describe`.
-        y : array of shape (n_rows,), optional
-            Known labels of the rows of the table, -1 where there is none; rows with a label are
-            not suggested.
+        y : array of shape (n_rows,), default=None
+            Known labels of the rows of the table, -1 if unknown. Labelled rows are not suggested.
 
         Returns
         -------
         ndarray of int
-            Numbers of rows of the table; see `volmar.diagnostics.suggest_labels`.
+            Row numbers in the table. See `volmar.diagnostics.suggest_labels`.
         """
         from volmar.diagnostics import suggest_labels
 
@@ -93,8 +92,8 @@ class TableReports(BaseEstimator):
             y = np.asarray(y)
             if y.shape != (n_rows,):
                 raise ValueError(
-                    f"y must have one entry for each row of the table, shape ({n_rows},), with -1 "
-                    f"where the label is not known, got shape {y.shape}."
+                    f"y must have one entry per row of the table, shape ({n_rows},), with -1 for "
+                    f"unknown labels, got shape {y.shape}."
                 )
             y = y[kept]
         found = suggest_labels(self.model_, rows.X, n, y=y, random_state=self._fit_seed)
@@ -110,24 +109,26 @@ class TableReports(BaseEstimator):
         asked: dict[str, str] | None = None,
         progress: Progress | None = None,
     ) -> Outcome:
-        """Return everything that a report shows.
+        """Return the content of a report.
 
         Parameters
         ----------
-        data : DataFrame, pyarrow Table, array, sparse array, str or path, optional
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, default=None
             As for `describe`.
-        title : str, optional
-            Heading of the report.
-        command, command_for_two : str, optional
-            What gives the same clusters again, and two of them; by default the code in Python.
-        asked : dict of str to str, optional
-            What was asked for, as the report shows it; by default the parameters.
-        progress : callable, optional
+        title : str, default=None
+            Heading of the report. If None, it names the table.
+        command, command_for_two : str, default=None
+            Commands that reproduce the clusters, and that find two clusters. If None, they are
+            Python code.
+        asked : dict of str to str, default=None
+            Options as shown in the report. If None, they are the parameters.
+        progress : callable, default=None
             As for `fit`.
 
         Returns
         -------
         volmar.report.Outcome
+            The content of the report.
         """
         from volmar.report.judging import best_split_of, judged
 
@@ -148,17 +149,17 @@ class TableReports(BaseEstimator):
         force: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        """Write a report of the clusters: one HTML page that needs no network.
+        """Write a report of the clusters as a self-contained HTML page.
 
         Parameters
         ----------
-        path : str or path
-            The file.
-        data : DataFrame, pyarrow Table, array, sparse array, str or path, optional
+        path : str or path-like
+            File to write.
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, default=None
             As for `describe`.
         force : bool, default=False
-            Replace a file that exists.
-        progress : callable, optional
+            Whether an existing file may be replaced.
+        progress : callable, default=None
             As for `fit`.
         """
         from volmar.report import save_report
@@ -175,25 +176,25 @@ class TableReports(BaseEstimator):
         force: bool = False,
         progress: Progress | None = None,
     ) -> list[Path]:
-        """Write every picture of the report as image files (needs matplotlib).
+        """Write the pictures of the report as image files (requires matplotlib).
 
         Parameters
         ----------
-        folder : str or path
-            Where to write; it is made where there is none.
-        data : DataFrame, pyarrow Table, array, sparse array, str or path, optional
+        folder : str or path-like
+            Folder for the files. It is created if it does not exist.
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, default=None
             As for `describe`.
         formats : sequence of {"png", "svg", "pdf"}, default=("png", "svg")
-            Formats of each picture.
+            Formats in which each picture is written.
         force : bool, default=False
-            Replace files that exist.
-        progress : callable, optional
+            Whether existing files may be replaced.
+        progress : callable, default=None
             As for `fit`.
 
         Returns
         -------
         list of Path
-            The files.
+            The written files.
         """
         from volmar.report import save_pictures
         from volmar.report.judging import with_joins
@@ -203,14 +204,16 @@ class TableReports(BaseEstimator):
         return save_pictures(Path(folder), outcome, formats=formats, force=force)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the fitted estimator to a file, without the table, for `volmar.models.load_model`.
+        """Save the fitted estimator to a file, without the table.
+
+        `volmar.models.load_model` loads it.
 
         Parameters
         ----------
-        path : str or path
-            The file; ``.volmar`` is the customary ending.
+        path : str or path-like
+            File to write, usually with the suffix ``.volmar``.
         force : bool, default=False
-            Replace a file that exists.
+            Whether an existing file may be replaced.
         """
         from volmar.models import save_model
 
@@ -218,18 +221,18 @@ class TableReports(BaseEstimator):
         save_model(path, self, force=force)
 
     def _refuse_input(self, path: str | os.PathLike[str], data: Any = None) -> None:
-        """Refuse to write over the table that was read."""
+        """Raise `ValueError` if writing to `path` would replace the table that was read."""
         read = getattr(getattr(self, "_table", None), "path", None)
         refuse_input(path, [one for one in (read, data) if isinstance(one, (str, os.PathLike))])
 
     def summary(self) -> dict[str, Any]:
-        """Return what was found as plain values, ready for `json.dumps`.
+        """Return the result as plain values, ready for `json.dumps`.
 
         Returns
         -------
         dict
-            Sizes, evidence with p-values and levels, columns and their kinds, notes, warnings,
-            parameters, times and the version.
+            Cluster sizes, evidence with p-values and levels, columns and their kinds, notes,
+            warnings, parameters, times and the version of volmar.
         """
         check_is_fitted(self)
         used = self.labels_[self.labels_ >= 0]
@@ -255,7 +258,7 @@ class TableReports(BaseEstimator):
         )
 
     def _outcome(self, data: Any) -> Outcome:
-        """Return what is known from the fit."""
+        """Return the content of a report that is known without further tests."""
         rows = self._rows(data)
         table = self._table if data is None else check_table(self, data, reset=False)
         if data is None:
@@ -310,7 +313,7 @@ class TableReports(BaseEstimator):
 
 
 def _splits(tree: Any) -> list[dict[str, Any]]:
-    """Return the splits of a tree, in the order in which they were made."""
+    """Return the splits of a tree, in the order in which they were found."""
     if tree is None:
         return []
     return [
@@ -326,7 +329,7 @@ def _splits(tree: Any) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON knows it: NaN and infinity are null, objects their text."""
+    """Return a value for JSON: None for NaN and infinity, and the repr of other objects."""
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple, set)):

@@ -1,4 +1,4 @@
-"""Tables: files to rows that a method takes, and labels to files."""
+"""Tables: reading files, preparing their columns as features, and writing labels."""
 
 from typing import TYPE_CHECKING
 

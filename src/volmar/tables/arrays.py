@@ -1,4 +1,4 @@
-"""Tables in NPY, NPZ and libsvm files: arrays of numbers, dense or sparse, checked in full."""
+"""Tables in NPY, NPZ and libsvm files: dense or sparse arrays, fully checked."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from volmar.tables.errors import (
 
 __all__ = ["read_libsvm", "read_numpy"]
 
-_ZIP = b"PK\x03\x04", b"PK\x05\x06"  # the second of a zip without members
-# Arrays of each sparse format beside its shape and data, in the order of SciPy's constructors.
+_ZIP = b"PK\x03\x04", b"PK\x05\x06"  # the second one begins a zip file without members
+# Index arrays of each sparse format, in the order of the constructors of SciPy.
 _PARTS = {
     "csr": ("indices", "indptr"),
     "csc": ("indices", "indptr"),
@@ -34,8 +34,8 @@ _PARTS = {
 }
 _FEWER = "Save fewer rows or columns."
 _UNFIT = (
-    "holds a sparse matrix whose parts do not fit together; save it again, by "
-    "scipy.sparse.save_npz"
+    "holds a sparse matrix whose arrays do not fit together. Save it again with "
+    "scipy.sparse.save_npz."
 )
 
 
@@ -52,27 +52,27 @@ def read_numpy(path: Path) -> Any:
                 table = read_array(file, path.stat().st_size)
     except (TableError, MemoryError):
         raise
-    except Exception as error:  # NumPy parses the header as Python: damage raises anything
+    except Exception as error:  # NumPy parses the header as Python, which may raise anything
         if "values of type" in str(error) or "magic string" in str(error):
             raise TableError(
-                f"{path.name} holds Python objects, or is no NumPy file; objects are not read, "
-                "because that could run code: save the numbers alone, by "
-                "numpy.save(file, array.astype(float))"
+                f"{path.name} holds Python objects or is not a NumPy file. Objects are not read, "
+                "because that could execute code. Save only numbers, with "
+                "numpy.save(file, array.astype(float))."
             ) from error
         raise TableError(
-            f"{path.name} cannot be read as a NumPy file: {one_line(error)}; save it again"
+            f"{path.name} cannot be read as a NumPy file: {one_line(error)}. Save it again."
         ) from error
     return table if sp.issparse(table) else _checked_array(path.name, table)
 
 
 def _table_of(path: Path, members: zipfile.ZipFile) -> Any:
-    """Return the table of an NPZ file: its sparse matrix, X, or the only matrix."""
+    """Return the table of an NPZ file: its sparse matrix, the array X, or the only matrix."""
     infos = {info.filename.removesuffix(".npy"): info for info in members.infolist()}
     if len(infos) < len(members.infolist()):
-        raise TableError(f"{path.name} has two arrays of one name; save it again")
+        raise TableError(f"{path.name} has two arrays with the same name. Save it again.")
     is_sparse = {"shape", "format"} <= set(infos)
     names = ["X"] if "X" in infos and not is_sparse else list(infos)
-    # Before anything is decompressed.
+    # Checked before anything is decompressed.
     n_bytes = sum(infos[name].file_size for name in names)
     require_memory(n_bytes, f"the content of {path.name}", _FEWER)
     arrays = {}
@@ -86,26 +86,28 @@ def _table_of(path: Path, members: zipfile.ZipFile) -> Any:
         return next(iter(tables.values()))
     found = f"{len(tables)} ({quoted_names(tables)})" if tables else "none"
     raise TableError(
-        f"{path.name} must have one two-dimensional array and has {found}; "
-        "call the table 'X', by numpy.savez(file, X=table)"
+        f"{path.name} must have exactly one two-dimensional array, got {found}. "
+        "Name the table 'X', with numpy.savez(file, X=table)."
     )
 
 
 def _checked_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind not in "biuf":
         raise TableError(
-            f"{name} holds values of dtype {array.dtype}, and numbers are needed; save them as "
-            "float64, or the table as CSV or Parquet"
+            f"{name} must hold numbers, got values of dtype {array.dtype}. Save them as float64, "
+            "or save the table as CSV or Parquet."
         )
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:
         raise TableError(
-            f"{name} holds an array of shape {array.shape}, and rows x columns are needed; "
-            "reshape it, by array.reshape(len(array), -1)"
+            f"{name} must hold an array of rows and columns, got the shape {array.shape}. "
+            "Reshape it with array.reshape(len(array), -1)."
         )
     if 0 in array.shape:
-        raise TableError(f"{name} holds an array of shape {array.shape}; give a file with rows")
+        raise TableError(
+            f"{name} holds an empty array of shape {array.shape}. Give a file with rows."
+        )
     refuse_wide(name, array.shape[1])
     if array.dtype.itemsize > 8:
         with np.errstate(over="ignore", invalid="ignore"):  # infinite values count as missing
@@ -114,7 +116,7 @@ def _checked_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _as_sparse(name: str, arrays: dict[str, NDArray[Any]]) -> Any:
-    """Return the matrix of the arrays that `scipy.sparse.save_npz` writes."""
+    """Return the sparse matrix of the arrays that `scipy.sparse.save_npz` writes."""
     kind, shape, data = (arrays.get(part) for part in ("format", "shape", "data"))
     word = kind.item() if kind is not None and kind.size == 1 else ""
     layout = word.decode("ascii", "replace") if isinstance(word, bytes) else str(word)
@@ -140,7 +142,7 @@ def _as_sparse(name: str, arrays: dict[str, NDArray[Any]]) -> Any:
     try:
         matrix = getattr(sp, f"{layout}_array")(inner, shape=size)
         if layout in ("csr", "csc", "bsr"):
-            # Compiled code follows these numbers without looking where they lead.
+            # Compiled code uses these indices without a check of their range.
             matrix.check_format(full_check=True)
         return checked_csr(name, sp.csr_array(matrix))
     except TableError:
@@ -150,18 +152,18 @@ def _as_sparse(name: str, arrays: dict[str, NDArray[Any]]) -> Any:
 
 
 def _refuse_size(name: str, shape: tuple[int, ...], n_values: int) -> None:
-    """Refuse shapes without rows or columns, too wide, or for which there is no memory."""
+    """Raise an error for a matrix that is empty, too wide, or too large for the memory."""
     if min(shape) < 1:
-        raise TableError(f"{name} holds a matrix of shape {shape}; give a file with rows")
+        raise TableError(f"{name} holds an empty matrix of shape {shape}. Give a file with rows.")
     refuse_wide(name, shape[1])
-    # Starts of the rows, then values and places as they are and sorted.
+    # The row pointers, and two copies (one sorted) of the values and indices.
     require_memory(8.0 * shape[0] + 32.0 * n_values, f"the matrix of {name}", _FEWER)
 
 
 def checked_csr(name: str, X: Any) -> Any:
-    """Return a CSR array without duplicates, its indices with 32 bits where they fit.
+    """Return a CSR array without duplicate entries.
 
-    scikit-learn often needs these.
+    Indices have 32 bits if they fit, because many estimators of scikit-learn need that.
     """
     _refuse_size(name, X.shape, X.nnz)
     X.check_format(full_check=True)
@@ -173,7 +175,7 @@ def checked_csr(name: str, X: Any) -> Any:
 
 
 def read_libsvm(path: Path) -> tuple[Any, NDArray[Any] | None]:
-    """Return the CSR array of a libsvm file, and its labels if there are different ones."""
+    """Return the CSR array of a libsvm file, and its labels. None if all labels are equal."""
     from sklearn.datasets import load_svmlight_file
 
     try:
@@ -183,11 +185,11 @@ def read_libsvm(path: Path) -> tuple[Any, NDArray[Any] | None]:
         if isinstance(error, TableError):
             raise
         raise TableError(
-            f"{path.name} cannot be read as libsvm: {one_line(error)}; lines must be "
-            "'label column:value column:value ...'"
+            f"{path.name} cannot be read as libsvm: {one_line(error)}. Write every line as "
+            "'label column:value column:value ...'."
         ) from error
     if 0 in X.shape:
-        raise TableError(f"{path.name} has no rows with values; give a file with rows")
-    # Files without labels have 0 in that place.
+        raise TableError(f"{path.name} has no rows with values. Give a file with rows.")
+    # Files without labels have 0 in their place.
     is_labelled = bool((truth != truth[0]).any()) and bool(np.isfinite(truth).all())
     return checked_csr(path.name, sp.csr_array(X)), truth if is_labelled else None

@@ -1,4 +1,4 @@
-"""A dask DataFrame prepared block by block, and rows drawn from it at random."""
+"""Prepare a dask DataFrame block by block, and draw random rows from it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from volmar.tables.read import LoadedTable
 
 __all__ = ["RowSample", "prepare_blocks", "prepare_sample", "sample_rows"]
 
-_SOURCE = "the folder"
-_TOGETHER = 8  # blocks looked at before the threshold is lowered
+_SOURCE, _BLOCK = "The folder", "A block of the folder"
+_TOGETHER = 8  # blocks that are sampled before the threshold is lowered
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class RowSample:
     Attributes
     ----------
     frame : DataFrame
-        The rows, in their order.
+        The drawn rows, in their original order.
     places : ndarray of int, shape (n_drawn,)
-        Their numbers among all rows.
+        Row numbers of the drawn rows in the whole table.
     n_rows : int
-        Number of all rows.
+        Number of rows in the whole table.
     """
 
     frame: Any
@@ -52,25 +52,26 @@ def sample_rows(
     random_state: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> RowSample:
-    """Draw rows of a dask DataFrame: every row gets a random key, and the smallest are kept.
+    """Draw random rows of a dask DataFrame without replacement.
 
-    One pass, which needs no knowledge of the lengths of blocks and keeps little more than
-    `size` rows at a time.
+    Every row gets a random key, and the rows with the smallest keys are drawn. This takes one
+    pass, without knowing the lengths of blocks, and keeps little more than `size` rows in memory.
 
     Parameters
     ----------
     frame : dask DataFrame
-        The rows, as `read_folder` returns them.
+        The rows, as returned by `read_folder`.
     size : int, default=20_000
-        Number of rows to draw; all where there are fewer.
+        Number of rows to draw. If there are fewer rows, all are drawn.
     random_state : int, default=0
         Random seed. The same seed draws the same rows of the same blocks.
     progress : callable, default=None
-        Called with the number of blocks that are done and of all.
+        Called with the number of blocks that are done, and the number of all blocks.
 
     Returns
     -------
     RowSample
+        The drawn rows and their row numbers.
 
     Raises
     ------
@@ -104,14 +105,14 @@ def sample_rows(
         if progress is not None:
             progress(numbers[-1] + 1, len(parts))
     if not before or kept is None:
-        raise TableError("the folder has no rows; give tables with rows")
+        raise TableError("The folder has no rows. Give tables with rows.")
     return RowSample(kept.reset_index(drop=True), places, before)
 
 
 def _drawn(
     block: Any, size: int, seed: tuple[int, int], threshold: float
 ) -> tuple[NDArray[np.float64], NDArray[np.intp], Any, int]:
-    """Return the smallest keys of a block, where they are, their rows, and the length."""
+    """Return the smallest keys of a block, their positions and rows, and its length."""
     keys = np.random.default_rng(seed).random(len(block))
     places = np.flatnonzero(keys < threshold)
     if len(places) > size:
@@ -120,10 +121,10 @@ def _drawn(
 
 
 class _Blocks:
-    """Blocks of the columns that matter, as delayed DataFrames.
+    """Blocks of the used columns, as delayed DataFrames.
 
-    Taken once: dask may put small files together, by the size of the columns asked for, so
-    that other columns of the same frame can come in other blocks.
+    The blocks are formed only once. dask may join small files, depending on the size of the
+    selected columns, so another selection of columns could have other blocks.
     """
 
     def __init__(self, frame: Any, names: list[str], id_column: str | None):
@@ -136,11 +137,11 @@ class _Blocks:
         self.id_dtype = None if self.id_place is None else chosen.dtypes.iloc[self.id_place]
 
     def tasks(self, function: Any, *arguments: Any, seed: int | None = None) -> list[Any]:
-        """Return delayed calls of a function, one a block, with seeds of their own at last."""
+        """Return one delayed call per block. With `seed`, the last argument is (seed, block)."""
         import dask
 
         task = dask.delayed(function, pure=True)
-        # One copy of the arguments in the graph, not one a block.
+        # One copy of the arguments in the graph, not one per block.
         shared = [dask.delayed(argument, pure=True) for argument in arguments]
         if seed is None:
             return [task(part, *shared) for part in self.parts]
@@ -154,7 +155,7 @@ class _Blocks:
         dtype: Any,
         seed: int | None = None,
     ) -> Any:
-        """Return what a function makes of each block as one dask array, lazily."""
+        """Return the results of a function on all blocks as one lazy dask array."""
         import dask.array as da
 
         lengths = self.lengths if self.lengths is not None else [np.nan] * len(self.parts)
@@ -171,30 +172,31 @@ class _Blocks:
 def prepare_blocks(
     frame: Any, preparation: Preparation, *, sample: RowSample | None = None
 ) -> PreparedTable:
-    """Prepare a dask DataFrame, lazily: each block as `Preparation.prepare` would.
+    """Prepare a dask DataFrame lazily, each block by `Preparation.prepare`.
 
-    A preparation that is not fitted yet is fitted to rows drawn at random. A pass over the
-    blocks makes means, standard deviations and ranges those of all rows.
+    A preparation that is not yet fitted is fitted to random rows. A pass over all blocks then
+    replaces the means, standard deviations and ranges of the sample by those of all rows.
 
     Parameters
     ----------
     frame : dask DataFrame
         The rows.
     preparation : Preparation
-        Its options, or its fitted state.
+        Preparation to use. If it is not fitted, it is fitted in place.
     sample : RowSample, default=None
-        Rows that a preparation is fitted to; `sample_rows` draws them if not given.
+        Rows to which the preparation is fitted. If None, `sample_rows` draws them.
 
     Returns
     -------
     PreparedTable
-        `X` is a dask array. `kept` is None where all rows are kept. `ids` is the id column as
-        a dask array, the numbers of the kept rows where some are dropped, and otherwise None.
+        `X` is a dask array. `kept` is None if all rows are kept. `ids` is the id column as a dask
+        array. Without an id column, it holds the numbers of the kept rows if some are dropped, and
+        is None otherwise.
 
     Raises
     ------
     TableError
-        For what `Preparation` refuses, in the sample or in a block.
+        If `Preparation` raises it for the sample or for a block.
     """
     try:
         import dask.array  # noqa: F401
@@ -207,14 +209,14 @@ def prepare_blocks(
     is_new = not hasattr(preparation, "feature_names_")
     notes, n_left = [], 0
     if is_new:
-        preparation.choose(table)  # what the options name wrongly, before a pass
+        preparation.choose(table)  # find errors in the options before the first pass
         drawn = sample_rows(frame) if sample is None else sample
         preparation.fit(LoadedTable(_SOURCE, drawn.frame))
         notes, n_left = list(preparation.notes_), drawn.n_rows - len(drawn.places)
         if n_left:
             notes.append(
-                f"columns were judged by {len(drawn.places):,} of {drawn.n_rows:,} rows, drawn at "
-                "random"
+                f"the columns were analysed on a random sample of {len(drawn.places):,} of "
+                f"{drawn.n_rows:,} rows"
             )
             preparation.notes_ = list(notes)
     else:
@@ -222,11 +224,11 @@ def prepare_blocks(
         fitted_places(table, known, preparation.names_in_)
         if id_column is not None:
             table.find([id_column], "id_column=")
-    # Features may be made of others: "x is missing" is no column of the table, and x is.
+    # An indicator such as "x is missing" is not a column of the table, but x is.
     used = [name for name in preparation.used_ if name in names]
     blocks = _Blocks(frame, used, id_column)
     nameless = copy.copy(preparation)
-    nameless.id_column = None  # ids are read once, and not in every pass
+    nameless.id_column = None  # ids are read only once, not in every pass
     kept = None
     if is_new or drops:
         found = computed(blocks.tasks(_look_at, nameless, n_left > 0, drops))
@@ -236,7 +238,7 @@ def prepare_blocks(
             note_dropped(_SOURCE, kept, notes)
             kept = None if kept.all() else kept
         if n_left:
-            # The means and deviations, or ranges, of all rows in place of those of the sample.
+            # Use the means and deviations, or ranges, of all rows in place of those of the sample.
             moments = reduce(ColumnMoments.merged, (one[2] for one in found))
             more = moments.offsets_and_scales(_SOURCE, preparation.numbers_, preparation.scale)
             features = preparation.number_features_
@@ -274,21 +276,22 @@ def prepare_blocks(
 def prepare_sample(
     sample: RowSample, preparation: Preparation, *, notes: Sequence[str] = ()
 ) -> PreparedTable:
-    """Prepare rows drawn from a dask DataFrame, as `prepare_blocks` does all of them.
+    """Prepare rows drawn from a dask DataFrame, as `prepare_blocks` prepares all rows.
 
     Parameters
     ----------
     sample : RowSample
-        The rows.
+        The drawn rows.
     preparation : Preparation
-        Fitted, by `prepare_blocks`.
+        Preparation that was fitted by `prepare_blocks`.
     notes : sequence of str, default=()
-        Notes on all rows, in place of those on the sample.
+        Notes on all rows, which replace those on the sample.
 
     Returns
     -------
     PreparedTable
-        In memory. `ids` are the numbers of the rows among all, where there is no id column.
+        The prepared rows, in memory. Without an id column, `ids` are the row numbers in the whole
+        table.
     """
     rows = preparation.prepare(LoadedTable(_SOURCE, sample.frame))
     ids = rows.ids if preparation.id_column is not None else sample.places[rows.kept]
@@ -298,7 +301,7 @@ def prepare_sample(
 def _look_at(
     block: Any, preparation: Preparation, scales: bool, drops: bool
 ) -> tuple[int, NDArray[np.bool_] | None, ColumnMoments | None]:
-    """Return how many rows of a block are kept, which these are, and moments of the numbers."""
+    """Return the number and the mask of the kept rows of a block, and the column moments."""
     X, kept = _prepared(block, preparation)
     moments = column_moments(X[:, : len(preparation.numbers_)]) if scales else None
     return len(X), kept if drops else None, moments
@@ -309,7 +312,7 @@ def _prepared(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     if not len(block):
         return np.empty((0, len(preparation.feature_names_))), np.empty(0, dtype=bool)
-    rows = preparation.prepare(LoadedTable(f"a block of {_SOURCE}", block))
+    rows = preparation.prepare(LoadedTable(_BLOCK, block))
     return rows.X, rows.kept
 
 
@@ -320,15 +323,15 @@ def _prepared_block(block: Any, preparation: Preparation) -> NDArray[np.float64]
 def _dithered_block(
     block: Any, preparation: Preparation, seed: tuple[int, int]
 ) -> NDArray[np.float64]:
-    """Return the rows of a block to fit a method on, the same ones in every pass."""
+    """Return the dithered rows of a block, the same ones in every pass."""
     if not len(block):
         return _prepared(block, preparation)[0]
-    rows = preparation.prepare(LoadedTable(f"a block of {_SOURCE}", block))
+    rows = preparation.prepare(LoadedTable(_BLOCK, block))
     return rows.X if rows.noise is None else rows.noise(rows.X, np.random.default_rng(seed))
 
 
 def _id_block(block: Any, place: int, dropping: Preparation | None) -> NDArray[Any]:
-    """Return the ids of a block; floats that are whole numbers, as CSV has them, become such."""
+    """Return the ids of a block. Floats with integer values, as from CSV, become integers."""
     ids = block.iloc[:, place].to_numpy()
     if dropping is not None:
         ids = ids[_prepared(block, dropping)[1]]

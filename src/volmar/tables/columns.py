@@ -1,4 +1,4 @@
-"""Tables of any library, their columns as numbers or categories, and which of them are used."""
+"""Tables of any library: their columns as numbers or categories, and the choice of columns."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _NUMERIC = ColumnKind("numeric")
 
 @dataclass(frozen=True)
 class Columns:
-    """A table with named columns; `notes` is what reading it had to decide."""
+    """A table with named columns. `notes` are the decisions made when it was read."""
 
-    source: str  # what messages call the table
+    source: str  # name of the table in messages
     names: list[str]
     data: Any  # a DataFrame, ndarray or csr_array
-    named: bool  # whether the names come from the table; those of a bare array are x0, x1, ...
+    named: bool  # whether the table has column names; otherwise they are x0, x1, ...
     notes: list[str]
 
     @property
@@ -58,20 +58,20 @@ class Columns:
         return hasattr(self.data, "iloc")
 
     def find(self, wanted: list[str], argument: str) -> list[int]:
-        """Return the places of columns that an argument names."""
+        """Return the positions of the columns that are named in an argument."""
         if not wanted:
             return []
         place = {name: j for j, name in enumerate(self.names)}
         for name in wanted:
             if name not in place:
                 raise TableError(
-                    f"{self.source} has no column {shown(name)}, which {argument} names; "
+                    f"{self.source} has no column {shown(name)}, given in {argument}. "
                     f"{nearest(name, self.names)}"
                 )
         return [place[name] for name in wanted]
 
     def padded(self, names: list[str]) -> Columns:
-        """Return a sparse table with the last columns, zero, that a file need not mention."""
+        """Return a sparse table extended to all columns. A file may omit trailing zero columns."""
         n, d = self.data.shape
         if self.named or d >= len(names):
             return self
@@ -80,34 +80,34 @@ class Columns:
         return Columns(self.source, list(names), data, True, self.notes)
 
     def csr(self, places: list[int]) -> Any:
-        """Return columns of a sparse table in float64."""
+        """Return columns of a sparse table as a CSR array of float64."""
         every = len(places) == len(self.names)
         columns = self.data if every else self.data[:, places]
         return sp.csr_array(columns).astype(np.float64, copy=False)
 
     def values(self, j: int) -> NDArray[Any]:
-        """Return a column as an array."""
+        """Return a column as a dense, one-dimensional array."""
         if self.is_frame:
             return np.asarray(self.data.iloc[:, j].to_numpy())
         column = self.data[:, [j]]
         return np.asarray(column.toarray() if self.is_sparse else column).ravel()
 
     def kinds(self, places: list[int], given: dict[str, str]) -> list[ColumnKind]:
-        """Return the kinds of columns, as given or guessed; those of an array are numeric."""
+        """Return the kinds of columns, as given or detected. Columns of an array are numeric."""
         names = [self.names[j] for j in places]
         if not self.is_frame:
             return [ColumnKind(given[name]) if name in given else _NUMERIC for name in names]
-        # Each column once: by its place takes pandas ten times as long.
+        # Iterating over the columns is ten times as fast as selecting each by position.
         columns = dict(zip(self.names, (column for _, column in self.data.items()), strict=True))
         return [kind_of(self.source, name, columns[name], given.get(name)) for name in names]
 
     def numbers(
         self, places: list[int], kinds: list[ColumnKind], notes: list[str]
     ) -> NDArray[np.float64]:
-        """Return columns as float64, NaN for missing and infinite values.
+        """Return columns as float64, with NaN for missing and infinite values.
 
-        Numbers are themselves, ordinal values their places, dates years with a fraction. What is
-        none of these is missing, with a note. The result may share memory with the table.
+        Ordinal values become ranks, and dates decimal years. Other values that are not numbers
+        become missing, with a note. The result may share memory with the table.
         """
         X = self._as_block(places, kinds, notes)
         if X.size == 0 or np.isfinite(X.sum()):
@@ -124,8 +124,8 @@ class Columns:
                 if kind.order is not None or kind.kind == "date":
                     what = "dates" if kind.kind == "date" else "words"
                     raise TableError(
-                        f"{self.source}: column {shown(self.names[j])} holds numbers, and {what} "
-                        "in the fitted table; give a table with names and values as that one"
+                        f"{self.source}: column {shown(self.names[j])} holds numbers, but held "
+                        f"{what} in the fitted table. Give a table with the same kinds of columns."
                     )
             block = self.data if every else self.data[:, places]
             return block.toarray() if self.is_sparse else np.asarray(block, dtype=np.float64)
@@ -157,23 +157,23 @@ class Columns:
             first = f"{shown(series.iloc[wrong[0]])} in row {wrong[0]}"
             if 2 * wrong.size > np.count_nonzero(known):
                 raise TableError(
-                    f"{self.source}: column {shown(self.names[j])} must hold {what} as in the "
-                    f"fitted table, got {first}; correct this column"
+                    f"{self.source}: column {shown(self.names[j])} must hold {what}, as in the "
+                    f"fitted table, got {first}. Correct this column."
                 )
             notes.append(
                 f"column {shown(self.names[j])} holds {what} and {wrong.size:,} other "
-                f"value{'s' if wrong.size > 1 else ''}, the first {first}: taken as missing"
+                f"value{'s' if wrong.size > 1 else ''}, treated as missing, such as {first}"
             )
         return values
 
     def is_missing(self, j: int) -> NDArray[np.bool_]:
-        """Tell which rows have no value in a column."""
+        """Return the mask of the rows with a missing value in a column."""
         if self.is_frame:
             return np.asarray(self.data.iloc[:, j].isna())
         return ~np.isfinite(self.values(j))
 
     def categories(self, j: int) -> tuple[NDArray[np.intp], list[str]]:
-        """Return a column as codes, -1 for missing, and its different values as sorted text."""
+        """Return a column as codes, -1 for missing, and its distinct values as sorted text."""
         import pandas as pd
 
         column = self.data.iloc[:, j] if self.is_frame else self.values(j)
@@ -181,8 +181,8 @@ class Columns:
             codes, values = pd.factorize(column)
         except TypeError as error:
             raise TableError(
-                f"{self.source}: column {shown(self.names[j])} must hold categories, and holds "
-                "lists or other values that are no single text; name it in drop="
+                f"{self.source}: column {shown(self.names[j])} must hold categories, got lists or "
+                "other nested values. Name it in drop=."
             ) from error
         words = [_word(value) for value in values]
         found = sorted(set(words))
@@ -191,21 +191,21 @@ class Columns:
         return moved[codes], found
 
     def row_names(self) -> tuple[NDArray[Any], str]:
-        """Return the index of a DataFrame, or row numbers from 0, and what they are called."""
+        """Return the index of a DataFrame, or row numbers from 0, and the name of these ids."""
         index = self.data.index if self.is_frame else None
-        # What counts rows in any way is a row number: rows may have been taken out.
+        # An integer index is not used: it numbers rows, of which some may have been removed.
         if index is None or index.nlevels > 1 or index.dtype.kind in "iu":
             return np.arange(self.n_rows), "row"
         return index.to_numpy(), "row" if index.name is None else str(index.name)
 
     def ids(self, name: str) -> NDArray[Any]:
-        """Return the column that names the rows."""
+        """Return the ids of the rows from the column `name`."""
         (j,) = self.find([name], "id_column=")
         values = self.values(j)
         if values.dtype.kind == "O" and not all(isinstance(one, Hashable) for one in values):
             raise TableError(
-                f"{self.source}: id column {shown(name)} holds lists or other values that are no "
-                "single text; give another id_column="
+                f"{self.source}: id column {shown(name)} holds lists or other nested values. Give "
+                "another id_column=."
             )
         if values.dtype.kind != "f":
             return values
@@ -213,7 +213,7 @@ class Columns:
         whole = values[known]
         if not whole.size or (np.abs(whole) >= _EXACT).any() or (whole != np.rint(whole)).any():
             return values
-        # Whole numbers became floats because one was missing, or the array has one dtype.
+        # Integers became floats because one is missing, or because the array has one dtype.
         if known.all():
             return whole.astype(np.int64)
         named = np.full(len(values), None, dtype=object)
@@ -222,29 +222,30 @@ class Columns:
 
 
 def as_pandas(data: Any) -> Any:
-    """Return a table as `Preparation` takes it.
+    """Convert a table of any supported library for `Preparation`.
 
     Parameters
     ----------
     data : DataFrame, pyarrow Table, array, sparse array, LoadedTable, str or path
-        DataFrames of pandas and polars; a str or path is read by `read_table`.
+        The table. DataFrames of pandas and polars are accepted. `read_table` reads a str or path.
 
     Returns
     -------
-    DataFrame of pandas, ndarray, sparse array or LoadedTable
+    pandas.DataFrame, ndarray, sparse array or LoadedTable
+        Arrays and tables of pandas are returned unchanged, others as a pandas DataFrame.
 
     Raises
     ------
     TableError
-        For a dask collection, whose rows are not here.
+        If `data` is a dask DataFrame, which is not in memory.
     """
     if hasattr(data, "to_frame") and not hasattr(data, "columns"):  # a Series
         data = data.to_frame()
     if isinstance(data, LoadedTable) or sp.issparse(data) or hasattr(data, "iloc"):
         if hasattr(data, "compute"):
             raise TableError(
-                "data is a dask DataFrame, whose rows are in blocks; give data.compute() if they "
-                "fit in memory, or fit a clusterer such as MSPC to it"
+                "data is a dask DataFrame, which is not in memory. Give data.compute() if it "
+                "fits into memory, or fit a clusterer such as MSPC to the dask DataFrame."
             )
         return data
     if isinstance(data, (str, os.PathLike)):
@@ -256,26 +257,26 @@ def as_pandas(data: Any) -> Any:
     if home == "pyarrow":
         from volmar.tables.arrow import as_frame
 
-        return as_frame("the table", data)
+        return as_frame("The table", data)
     if hasattr(data, "collect"):  # a LazyFrame
         data = data.collect()
-    # Column by column: polars' own way would need pyarrow.
+    # Converted by column, because `to_pandas` of polars needs pyarrow.
     columns = {name: _of_polars(data[name]) for name in data.columns}
     try:
         return pd.DataFrame(columns)
-    except UnicodeEncodeError as error:  # of polars' own objects, which may be any text
+    except UnicodeEncodeError as error:  # object columns of polars may hold any text
         raise TableError(
-            f"the table has half of a surrogate pair in a text ({one_line(error)}); correct it"
+            f"The table holds text with half of a surrogate pair ({one_line(error)}). Correct it."
         ) from error
 
 
 def _of_polars(column: Any) -> Any:
-    """Return the values of a column of polars; lists and records as objects."""
+    """Return the values of a polars column. Lists and records become objects."""
     import pandas as pd
 
     try:
         values = column.to_numpy()
-    except Exception:  # an error of polars: NumPy has no integers of 128 bits
+    except Exception:  # polars raises errors of its own, such as for integers of 128 bits
         values = None
     if values is not None and values.ndim == 1 and values.dtype.kind in "biufcmMOUS":
         return values
@@ -283,11 +284,11 @@ def _of_polars(column: Any) -> Any:
 
 
 def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
-    """Return a table as `as_columns` takes it, checked as scikit-learn checks input.
+    """Return a table for `as_columns`, after the input checks of scikit-learn.
 
-    `reset`: whether this is the table of the fit, which sets `n_features_in_` and
-    `feature_names_in_`; otherwise an array must have as many columns as that. A named table may
-    have its columns in any order, and others.
+    With `reset`, the table is fitted: `n_features_in_` and `feature_names_in_` are set. Otherwise
+    an array must have `n_features_in_` columns. A table with column names may have them in any
+    order, and may have additional columns.
     """
     from sklearn.utils.validation import validate_data
 
@@ -299,7 +300,7 @@ def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
             estimator.feature_names_in_, estimator.n_features_in_ = names, len(names)
         return table
     if isinstance(table, LoadedTable) and (table.feature_names is not None or not reset):
-        # A sparse file need not mention its last columns: the preparation adds them.
+        # A sparse file may omit trailing zero columns. The preparation adds them.
         if reset:
             vars(estimator).pop("feature_names_in_", None)
             estimator.n_features_in_ = content.shape[1]
@@ -318,7 +319,7 @@ def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
 
 
 def table_tags(tags: Any, missing: str) -> Any:
-    """Return scikit-learn's tags of an estimator that takes tables."""
+    """Return the scikit-learn tags of an estimator that accepts tables."""
     tags.input_tags.allow_nan = missing != "error"
     tags.input_tags.sparse = True
     tags.input_tags.string = True
@@ -328,7 +329,7 @@ def table_tags(tags: Any, missing: str) -> Any:
 
 def as_columns(data: Any) -> Columns:
     """Return the columns of a `LoadedTable`, a DataFrame, an ndarray or a sparse array."""
-    source, names, notes = "the table", None, []
+    source, names, notes = "The table", None, []
     data = as_pandas(data)
     if isinstance(data, LoadedTable):
         source, names, notes, data = data.name, data.feature_names, data.notes, data.data
@@ -343,11 +344,13 @@ def as_columns(data: Any) -> Columns:
         data = np.asarray(data)
         if data.dtype.kind not in "biuf":
             raise TableError(
-                f"{source} holds values of dtype {data.dtype}, and numbers are needed; give a "
-                "DataFrame if some columns are text"
+                f"{source} must hold numbers, got values of dtype {data.dtype}. Give a DataFrame "
+                "if some columns are text."
             )
     if data.ndim != 2:
-        raise TableError(f"{source} has shape {data.shape}, and rows x columns are needed")
+        raise TableError(
+            f"{source} must have rows and columns, got the shape {data.shape}. Reshape it."
+        )
     named = names is not None and len(names) == data.shape[1]
     if not named:
         names = [f"x{j}" for j in range(data.shape[1])]
@@ -355,20 +358,19 @@ def as_columns(data: Any) -> Columns:
 
 
 def _names_of(frame: Any) -> list[str]:
-    """Return the names of columns as text that can be written: no halves of surrogate pairs."""
+    """Return the names of columns as text, with half surrogate pairs escaped."""
     return [str(n).encode("utf-8", "backslashreplace").decode("utf-8") for n in frame.columns]
 
 
 def _refuse_signals(source: str, names: list[str], frame: Any) -> None:
-    """Refuse decimals that raise when they are compared: signalling NaN."""
+    """Raise `TableError` for signalling NaN, which raises an error in comparisons."""
     for name, dtype, (_, column) in zip(names, frame.dtypes, frame.items(), strict=True):
         if dtype.kind == "O":
             try:
                 column.isna()
             except ArithmeticError as error:
                 raise TableError(
-                    f"{source}: column {shown(name)} holds a signalling NaN; write None in its "
-                    "place"
+                    f"{source}: column {shown(name)} holds a signalling NaN. Replace it by None."
                 ) from error
 
 
@@ -378,7 +380,7 @@ def chosen_places(
     drop: Iterable[str] | None,
     id_column: str | None,
 ) -> list[int]:
-    """Return the places of the columns that these parameters of `Preparation` leave."""
+    """Return the positions of the columns that these parameters of `Preparation` select."""
     places = list(range(len(table.names)))
     if columns is not None:
         places = list(dict.fromkeys(table.find(names_given("columns", columns), "columns=")))
@@ -387,47 +389,47 @@ def chosen_places(
         (j,) = table.find([id_column], "id_column=")
         if columns is not None and j in places:
             raise TableError(
-                f"column {shown(id_column)} is in columns= and in id_column=; an id is not "
-                "compared, so take it out of one of them"
+                f"Column {shown(id_column)} is given in columns= and in id_column=. An id is not "
+                "a feature: remove the column from one of them."
             )
         out.add(j)
     places = [j for j in places if j not in out]
     if not places:
         raise TableError(
-            f"{table.source} has no column left to compare after columns=, drop= and id_column=; "
-            f"it has {quoted_names(table.names, 8)}"
+            f"{table.source} has no columns left after columns=, drop= and id_column=. Select "
+            f"some of its columns {quoted_names(table.names, 8)}."
         )
     return places
 
 
 def fitted_places(table: Columns, wanted: list[str], names_in: list[str]) -> list[int]:
-    """Return where columns of the fitted table are in a new one; by place, without names."""
+    """Return the positions of fitted columns in a new table: by name, or else by position."""
     by_place = not table.named and len(table.names) == len(names_in)
     place = {name: j for j, name in enumerate(names_in if by_place else table.names)}
     if absent := [name for name in wanted if name not in place]:
         raise TableError(
             f"{table.source} lacks {len(absent)} of the {len(wanted)} columns that the model "
-            f"was fitted on: {quoted_names(absent)}; give a table with these columns"
+            f"was fitted to: {quoted_names(absent)}. Give a table with these columns."
         )
     return [place[name] for name in wanted]
 
 
 def names_given(argument: str, names: Any) -> list[str]:
-    """Return the names of columns that an argument holds: none, one or several."""
+    """Return the column names of an argument as a list. None gives an empty list."""
     if names is None:
         return []
-    # A single name is meant as one, not as its letters.
+    # A str is a single name, not a list of letters.
     found = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
     if not all(isinstance(name, str) for name in found):
         raise TableError(
-            f"{argument}={shown(names)} must be a list of names of columns, each a str; a column "
-            "called by a number has that as its name, such as '0'"
+            f"{argument} must be a list of column names of type str, got {shown(names)}. Give "
+            "the name of a numbered column as text, such as '0'."
         )
     return found
 
 
 def _word(value: Any) -> str:
-    # 1.0 is what a whole number becomes in a column with missing values.
+    # An integer becomes a float, such as 1.0, in a column with missing values.
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value).strip()

@@ -1,4 +1,4 @@
-"""Columns of dates: recognised in text, and turned into years with a fraction."""
+"""Columns of dates: detected in text, and converted to decimal years."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["as_dates", "as_years", "date_layout", "date_parts"]
 
 _ISO = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ]\d{1,2}:\d{2}.*)?")
 _LOCAL = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})([T ]\d{1,2}:\d{2}.*)?")
-_LOOKED_AT = 1000
-_DAYS_A_YEAR = 365.2425
+_LOOKED_AT = 1000  # values from which the layout is detected
+_DAYS_PER_YEAR = 365.2425
 
 
 def date_layout(values: list[str]) -> str | None:
-    """Return how text values are written as dates, None where they are no dates.
+    """Return the layout of dates in text: "year first", "day first", "month first" or None.
 
-    "year first", "day first" or "month first". Day or month: by a number above 12, by points
-    between them (day first), and where nothing tells, month first.
+    None means that the values are not dates. A number above 12 is a day. If there is none, the day
+    is first in dates with points, and the month is first in others.
     """
     few = [value.strip() for value in values[:_LOOKED_AT]]
     if not few:
@@ -40,7 +40,7 @@ def date_layout(values: list[str]) -> str | None:
 
 
 def as_dates(series: Any, layout: str | None) -> Any:
-    """Return a pandas column as timestamps without a time zone, NaT for what is no date."""
+    """Return a pandas column as timestamps without a time zone, with NaT for other values."""
     import pandas as pd
 
     if isinstance(series.dtype, pd.PeriodDtype):
@@ -49,7 +49,7 @@ def as_dates(series: Any, layout: str | None) -> Any:
     is_day &= isinstance(series.dtype, pd.ArrowDtype)
     if is_day or not pd.api.types.is_datetime64_any_dtype(series.dtype):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that layouts are mixed
+            warnings.simplefilter("ignore")  # warnings about mixed layouts
             series = pd.to_datetime(
                 series.astype(object),
                 errors="coerce",
@@ -63,15 +63,15 @@ def as_dates(series: Any, layout: str | None) -> Any:
 
 
 def as_years(dates: Any) -> NDArray[np.float64]:
-    """Return timestamps as years with a fraction, 2024.5 for the middle of 2024; NaN for NaT."""
+    """Return timestamps as decimal years, such as 2024.5 for mid-2024; NaN for NaT."""
     days = dates.to_numpy().astype("datetime64[ms]")
     missing = np.isnat(days)
-    years = days.astype(np.int64) / (86_400_000 * _DAYS_A_YEAR) + 1970.0
+    years = days.astype(np.int64) / (86_400_000 * _DAYS_PER_YEAR) + 1970.0
     return np.where(missing, np.nan, years)
 
 
 def date_parts(dates: Any, name: str) -> dict[str, Any]:
-    """Return the weekday and the month of timestamps as ordered categories, for a description."""
+    """Return the weekday and the month of timestamps as categoricals, to describe clusters."""
     import pandas as pd
 
     days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]

@@ -1,4 +1,4 @@
-"""The error of this room, and how its messages show names and values."""
+"""`TableError`, and helpers that format names and values in its messages."""
 
 from __future__ import annotations
 
@@ -30,85 +30,88 @@ __all__ = [
 ]
 
 
-# A table with more columns is refused: a name and a kind are kept for each.
+# Maximum number of columns of a table. A name and a kind are stored for each column.
 MAX_COLUMNS = 2**22
-# The same of tables whose columns have types of their own: pandas needs 20 microseconds for each.
+# Maximum number of columns of a DataFrame: pandas needs 20 microseconds per column.
 MAX_FRAME_COLUMNS = 2**17
-# A compressed file may grow to so many times its size, unless it stays small. No text but copies
-# of one line is compressed by that much.
-_MOST_GROWTH, _SMALL = 200, 1 << 24
+# Maximum ratio of decompressed to compressed size, for content above `_SMALL` bytes. Only text
+# that repeats one line is compressed by more.
+_MAX_RATIO, _SMALL = 200, 1 << 24
 
 
 class TableError(ValueError):
-    """A table, or a wish about it, that cannot be used; one line that ends with the remedy."""
+    """A table, or an option for it, that cannot be used. The message ends with a remedy."""
 
     def __init__(self, text: str = ""):
         super().__init__(printable(text))
 
 
 def shown(value: Any) -> str:
-    """Return a value as a message shows it: on one line, in quotes, not too long."""
+    """Return a value for a message: on one line, in quotes, shortened to 200 characters."""
     text = repr(str(value))
     return text if len(text) <= 200 else text[:150] + "..." + text[-40:]
 
 
-def listed(values: Iterable[str], most: int = 5) -> str:
-    """Return a few of the values with commas between, and how many more there are."""
+def listed(values: Iterable[str], limit: int = 5) -> str:
+    """Join values by commas: the first `limit`, then the number of the others."""
     words = list(values)
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return ", ".join(words[:most]) + more
+    more = f" and {len(words) - limit} more" if len(words) > limit else ""
+    return ", ".join(words[:limit]) + more
 
 
-def quoted_names(names: Iterable[Any], most: int = 5) -> str:
-    """Return names in quotes, the first few of many."""
+def quoted_names(names: Iterable[Any], limit: int = 5) -> str:
+    """Join quoted names by commas, as `listed` does."""
     known = list(names)
-    # Thousands of names are not turned into text for a few of them.
-    return listed([*map(shown, known[:most]), *known[most:]], most)
+    # Only the names that are listed are formatted: there may be thousands.
+    return listed([*map(shown, known[:limit]), *known[limit:]], limit)
 
 
 def refuse_duplicates(
     source: str, names: Sequence[str], places: Sequence[Any] | None = None
 ) -> None:
-    """Refuse two columns of one name; `places` is what messages call them, 1, 2, ... if None."""
+    """Raise `TableError` if two columns have the same name.
+
+    `places` identify the columns in the message; 1, 2, ... if None.
+    """
     seen: dict[str, Any] = {}
     for name, place in zip(names, places or range(1, len(names) + 1), strict=True):
         if name in seen:
             raise TableError(
-                f"{source}: columns {seen[name]} and {place} are both called {shown(name)}; "
-                "rename one of them in the file"
+                f"{source}: columns {seen[name]} and {place} are both called {shown(name)}. "
+                "Rename one of them in the file."
             )
         seen[name] = place
 
 
-def refuse_wide(source: str, n_columns: int, most: int = MAX_COLUMNS) -> None:
-    """Refuse more columns than `most`."""
-    if n_columns > most:
+def refuse_wide(source: str, n_columns: int, limit: int = MAX_COLUMNS) -> None:
+    """Raise `TableError` for more than `limit` columns."""
+    if n_columns > limit:
         raise TableError(
-            f"{source} has {n_columns:,} columns, and at most {most:,} are read; save fewer "
-            "columns, numbers as NPY or NPZ, or correct a column number that is too large"
+            f"{source} has {n_columns:,} columns, more than the maximum of {limit:,}. Save fewer "
+            "columns, save numbers as NPY or NPZ, or correct a column number that is too large."
         )
 
 
 def refuse_bomb(source: str, n_packed: int, n_bytes: int) -> None:
-    """Refuse `n_bytes` of content that were compressed to much less than a table can be."""
-    if n_bytes > max(_SMALL, _MOST_GROWTH * n_packed):
+    """Raise `TableError` for a file of `n_packed` bytes that decompresses to far more."""
+    if n_bytes > max(_SMALL, _MAX_RATIO * n_packed):
         raise TableError(
-            f"{source} is refused as a decompression bomb: its {n_packed:,} bytes decompress to "
-            f"more than {_MOST_GROWTH} times as many; decompress it, if you trust it"
+            f"{source} may be a decompression bomb: its {n_packed:,} bytes decompress to more "
+            f"than {_MAX_RATIO} times as many. Decompress it yourself if you trust it."
         )
 
 
 def open_bytes(path: Path, *, growth: float = 1.0) -> Any:
-    """Open a file for reading; one that ends with .gz is decompressed.
+    """Open a file for reading, and decompress it if its name ends with .gz.
 
-    Reading raises `TableError` for a file that is larger than the free memory, where each byte of
-    it needs `growth` bytes.
+    Reading raises `TableError` if the content needs more than the free memory, at `growth` bytes
+    of memory per byte of content.
     """
     return io.BufferedReader(_Bounded(path, growth), 1 << 17)
 
 
 class _Bounded(io.RawIOBase):
-    """The content of a file, up to the size of the free memory."""
+    """A raw stream of a file that raises `TableError` beyond the free memory."""
 
     def __init__(self, path: Path, growth: float):
         self._name, self._n_packed = path.name, path.stat().st_size
@@ -118,17 +121,17 @@ class _Bounded(io.RawIOBase):
         self._limit = available_memory() / growth
 
     def readable(self) -> bool:
-        """Tell that this is for reading."""
+        """Return True: the stream is open for reading."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read some bytes, and count them."""
+        """Read bytes into the buffer, and check the limits."""
         n_bytes = self._file.readinto(buffer)
         self._n_read += n_bytes
         if self._n_read > self._limit:
             raise TableError(
-                f"{self._name} does not fit into memory; split it into a folder of Parquet or CSV "
-                "files and give the folder"
+                f"{self._name} does not fit into memory. Split it into a folder of Parquet or CSV "
+                "files, and give the folder."
             )
         if self._is_packed:
             refuse_bomb(self._name, self._n_packed, self._n_read)
@@ -142,17 +145,17 @@ class _Bounded(io.RawIOBase):
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """Return what to choose from: the names most like this one, or the first few."""
+    """Return a sentence that suggests similar names, or lists the first known ones."""
     near = difflib.get_close_matches(name, known, n=3)
     if near:
-        return f"did you mean {' or '.join(map(shown, near))}?"
-    return f"there are {quoted_names(known, 8)}"
+        return f"Did you mean {' or '.join(map(shown, near))}?"
+    return f"Choose from {quoted_names(known, 8)}."
 
 
 def one_line(error: BaseException, shorter: Mapping[str, str] | None = None) -> str:
-    """Return an error's text on one line, without a full stop and not too long.
+    """Return the text of an error on one line, without the full stop, in at most 200 characters.
 
-    `shorter` has words to replace: a path by its last part.
+    `shorter` maps texts to their replacements, such as a path to the name of its file.
     """
     text = str(error)
     for word, other in {"Error tokenizing data. C error:": "", **(shorter or {})}.items():
@@ -162,7 +165,7 @@ def one_line(error: BaseException, shorter: Mapping[str, str] | None = None) -> 
 
 
 def import_pandas() -> Any:
-    """Return pandas, or say how it is installed."""
+    """Return pandas. If it is missing, the error names the command that installs it."""
     try:
         import pandas as pd
     except ImportError as error:
@@ -171,8 +174,8 @@ def import_pandas() -> Any:
 
 
 def need(package: str, extra: str = "io") -> ImportError:
-    """Return the error for a library of an extra that is not installed."""
+    """Return the `ImportError` for an optional package, with the command that installs it."""
     return ImportError(
-        f"this kind of table needs {package}, which is not installed: "
-        f"pip install 'volmar[{extra}]'"
+        f"This kind of table needs {package}, which is not installed. "
+        f"Run pip install 'volmar[{extra}]'."
     )

@@ -25,23 +25,23 @@ from volmar.tables.errors import (
 
 __all__ = ["read_excel"]
 
-# The largest sheet of Excel. A sheet of more cells than `_MANY` must have a value in one of a
-# thousand: the others are made, too.
+# Maximum size of a sheet in Excel. In a sheet of more than `_MANY` cells, at least the share
+# `_FILLED` must have a value, because empty cells need memory, too.
 _MAX_ROWS, _MAX_COLUMNS = 1_048_576, 16_384
 _MANY, _FILLED = 10_000_000, 1e-3
-# Bytes that a byte of XML needs as Python objects: an empty row of 6 has 64.
+# Bytes of Python objects per byte of XML: an empty row takes 64 bytes for 6.
 _GROWTH = 12
 _ROW = re.compile(rb"<(?:\w+:)?row\b(?:[^>]*?\br=[\"']0*(\d+))?")
 _CELL = re.compile(rb"<(?:\w+:)?c\b(?:[^>]*?\br=[\"']([A-Za-z]*))?")
 
 
 def read_excel(path: Path, sheet: str | None) -> tuple[Any, list[str]]:
-    """Return the DataFrame of a sheet, the first one without a name, and notes."""
+    """Return the DataFrame of a sheet, and notes. If `sheet` is None, the first one is read."""
     pd = import_pandas()
     _require_engine(path)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # features of Excel that hold no values
+            warnings.simplefilter("ignore")  # unsupported features of Excel, which hold no values
             if path.suffix.lower() != ".xls":
                 _refuse_large(path)
             with pd.ExcelFile(path) as book:
@@ -52,16 +52,16 @@ def read_excel(path: Path, sheet: str | None) -> tuple[Any, list[str]]:
             return _table(path, where, chosen, names, cells, sheet is None)
     except (TableError, MemoryError):
         raise
-    except Exception as error:  # damage to the XML or the zip raises anything
+    except Exception as error:  # a damaged zip or XML file may raise any exception
         reason = one_line(error, {str(path): path.name})
         raise TableError(
-            f"{path.name} cannot be read as Excel: {reason}; if it "
-            "has a password remove it, else save the table again, or as CSV"
+            f"{path.name} cannot be read as Excel: {reason}. Remove the password if it has one, "
+            "or save the table as CSV."
         ) from error
 
 
 def _refuse_large(path: Path) -> None:
-    """Refuse a workbook that is short in the file and long in memory."""
+    """Raise `TableError` for a workbook that is small as a file and large in memory."""
     with zipfile.ZipFile(path) as members:
         infos = members.infolist()
         n_bytes = sum(info.file_size for info in infos)
@@ -73,9 +73,9 @@ def _refuse_large(path: Path) -> None:
 
 
 def _refuse_empty(name: str, sheet: bytes) -> None:
-    """Refuse a sheet whose numbers of rows and columns are far beyond its values.
+    """Raise `TableError` for a sheet that is too large, or has far more cells than values.
 
-    All rows up to the last one are made, and all columns, with nothing in most of them.
+    Reading creates all cells up to the last row and column, including empty ones.
     """
     n_rows = last = width = n_cells = 0
     for row in _ROW.finditer(sheet):
@@ -89,12 +89,12 @@ def _refuse_empty(name: str, sheet: bytes) -> None:
     if n_rows > _MAX_ROWS or width > _MAX_COLUMNS or is_empty:
         raise TableError(
             f"{name}: a sheet of {n_rows:,} rows and {width:,} columns has {n_cells:,} cells with "
-            "a value; delete the empty rows and columns, or save the table as CSV"
+            "a value. Delete the empty rows and columns, or save the table as CSV."
         )
 
 
 def _place(letters: bytes) -> int:
-    """Return the number of a column that a spreadsheet calls by letters."""
+    """Return the number of a column from its letters: A is 1, AA is 27."""
     place = 0
     for letter in letters[:8].upper():
         place = 26 * place + letter - 64
@@ -103,7 +103,7 @@ def _place(letters: bytes) -> int:
 
 def _chosen(path: Path, sheet: str | None, names: list[str]) -> str:
     if sheet is not None and sheet not in names:
-        raise TableError(f"{path.name} has no sheet {shown(sheet)}; {nearest(sheet, names)}")
+        raise TableError(f"{path.name} has no sheet {shown(sheet)}. {nearest(sheet, names)}")
     return names[0] if sheet is None else sheet
 
 
@@ -115,26 +115,28 @@ def _require_engine(path: Path) -> None:
         if engine == "openpyxl":
             raise need("openpyxl") from error
         raise ImportError(
-            f"{path.name}: the old format .xls needs xlrd, which is not installed: save the "
-            "table as .xlsx or CSV, or pip install xlrd"
+            f"{path.name}: the old format .xls needs xlrd, which is not installed. Save the "
+            "table as .xlsx or CSV, or run pip install xlrd."
         ) from error
 
 
 def _table(
     path: Path, where: str, sheet: str, sheets: list[str], cells: Any, is_first: bool
 ) -> tuple[Any, list[str]]:
-    """Take the first row for the header, and leave out what is empty."""
+    """Return a sheet with its first row as the header, without empty rows and columns."""
     notes = []
     if is_first and len(sheets) > 1:
         others = quoted_names(sheets[1:])
         notes.append(
-            f"the file has {len(sheets)} sheets, and {shown(sheet)} was read; "
-            f"'{printable(path.name)}#NAME' reads another ({others})"
+            f"the file has {len(sheets)} sheets, of which {shown(sheet)} was read; "
+            f"'{printable(path.name)}#NAME' reads another one ({others})"
         )
     cells = cells.dropna(axis=1, how="all").dropna(axis=0, how="all")
     if not cells.size:
-        more = f"; give '{path.name}#NAME' for another sheet" if len(sheets) > 1 else ""
-        raise TableError(f"{where} is empty{more or '; give a file with a header and rows'}")
+        remedy = "Give a file with a header and rows."
+        if len(sheets) > 1:
+            remedy = f"Give '{path.name}#NAME' for another sheet."
+        raise TableError(f"{where} is empty. {remedy}")
     header, rows = cells.iloc[0], cells.iloc[1:]
     is_named = header.notna().to_numpy()
     places = [_letters(int(j)) for j in cells.columns]
@@ -142,12 +144,12 @@ def _table(
         _refuse_merged(path, sheet, where)
         if 2 * is_named.sum() < len(header):
             raise TableError(
-                f"{where}: its first row has {int(is_named.sum())} names for {len(header)} "
-                "columns; delete the rows above the header, and give every column a name"
+                f"{where}: the first row has {int(is_named.sum())} names for {len(header)} "
+                "columns. Delete the rows above the header, and give every column a name."
             )
     if all(isinstance(value, int | float) for value in header[is_named]) and is_named.all():
         notes.append(
-            "the first row holds numbers only, so it was read as a row; the columns are called "
+            "the first row holds only numbers and was read as a row; the columns are named "
             "x0, x1, ..."
         )
         names, rows = [f"x{j}" for j in range(len(header))], cells
@@ -158,17 +160,17 @@ def _table(
         ]
         if not is_named.all():
             calls = listed(shown(n) for n, known in zip(names, is_named, strict=True) if not known)
-            notes.append(f"columns without a name are called {calls}")
+            notes.append(f"columns without a name were named {calls}")
     refuse_duplicates(where, names, places)
     if not len(rows):
-        raise TableError(f"{where} has a header and no rows; give a file with rows")
+        raise TableError(f"{where} has a header and no rows. Give a file with rows.")
     if rows.isna().to_numpy().any():
         _refuse_formulas(path, sheet, where)
     return rows.set_axis(names, axis=1).reset_index(drop=True).infer_objects(), notes
 
 
 def _refuse_merged(path: Path, sheet: str, where: str) -> None:
-    """Refuse a header of merged cells, of which only the first has a value."""
+    """Raise `TableError` for merged cells in the header, of which only the first has a value."""
     if path.suffix.lower() == ".xls":
         return
     import openpyxl
@@ -177,13 +179,13 @@ def _refuse_merged(path: Path, sheet: str, where: str) -> None:
     merged = [str(cells) for cells in found.merged_cells.ranges if cells.min_row == found.min_row]
     if merged:
         raise TableError(
-            f"{where}: the cells {listed(sorted(merged))} of its header are merged; give every "
-            "column a name of its own in one row"
+            f"{where}: the cells {listed(sorted(merged))} of the header are merged. Split them, "
+            "and give every column its own name in one row."
         )
 
 
 def _refuse_formulas(path: Path, sheet: str, where: str) -> None:
-    """Refuse formulas without a stored result: they look like empty cells."""
+    """Raise `TableError` for formulas without a stored result, which look like empty cells."""
     if path.suffix.lower() == ".xls":
         return
     import openpyxl
@@ -195,8 +197,8 @@ def _refuse_formulas(path: Path, sheet: str, where: str) -> None:
             for value, cell in zip(known, asked, strict=False):
                 if value.value is None and cell.value is not None:
                     raise TableError(
-                        f"{where}: the formula in cell {cell.coordinate} has no stored result; "
-                        "open the file in a spreadsheet program and save it, or save it as CSV"
+                        f"{where}: the formula in cell {cell.coordinate} has no stored result. "
+                        "Open the file in a spreadsheet program and save it, or save it as CSV."
                     )
     finally:
         results.close()
@@ -204,7 +206,7 @@ def _refuse_formulas(path: Path, sheet: str, where: str) -> None:
 
 
 def _letters(place: int) -> str:
-    """Return how a spreadsheet calls a column: A, B, ..., Z, AA."""
+    """Return the letters of a column in a spreadsheet: A, B, ..., Z, AA."""
     letters = ""
     place += 1
     while place:

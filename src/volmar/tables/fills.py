@@ -1,4 +1,4 @@
-"""Missing values, filled in from rows that are alike."""
+"""Fill in missing values from similar rows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 __all__ = ["Filled", "Fills", "learn_fills"]
 
-# Rows that values are taken from, as many as these entries allow, and the nearest ones of them.
-MOST_DONORS, MOST_ENTRIES, N_NEAREST = 500, 2_000_000, 5
-# A column with fewer different values than this share has few of them.
+# Maximum number of donor rows, from which values are taken, and of their entries. A value is
+# filled in from the nearest `N_NEAREST` donor rows.
+MAX_DONORS, MAX_ENTRIES, N_NEAREST = 500, 2_000_000, 5
+# Minimum share of distinct values in a continuous column.
 CONTINUOUS = 0.9
 _ROWS = 2048
 
@@ -20,22 +21,22 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Filled:
-    """Values that were filled in, and what they could have been."""
+    """Filled-in values: their positions, and the values of similar rows."""
 
-    rows: NDArray[np.intp]  # where they are
+    rows: NDArray[np.intp]  # rows and columns of the filled-in values
     columns: NDArray[np.intp]
     choices: Array  # values of the most similar rows, (m, 5)
-    is_drawn: NDArray[np.bool_]  # few values in this column: one of the choices is drawn
+    is_drawn: NDArray[np.bool_]  # True in a discrete column, for which one of the choices is drawn
 
     def draw(self, rng: np.random.Generator) -> Array:
-        """Return values as uncertain as they are.
+        """Draw the filled-in values at random, to reflect their uncertainty.
 
-        One of the choices, or a normal draw of their mean and standard deviation. Medians would
-        be closer together than values are, which looks like a group in many rows.
+        Each is one of the choices, or a normal draw with their mean and standard deviation.
+        Medians would vary less than observed values do, and many of them would look like a group.
         """
         m, k = self.choices.shape
         one = self.choices[np.arange(m), rng.integers(k, size=m)]
-        # Without n - 1: the mean has the rest of the variance.
+        # Not with n - 1: the mean of the choices varies, too, and adds the rest of the variance.
         spread = self.choices.std(axis=1)
         between = self.choices.mean(axis=1) + spread * rng.standard_normal(m)
         return np.where(self.is_drawn, one, between)
@@ -43,19 +44,19 @@ class Filled:
 
 @dataclass(frozen=True)
 class Fills:
-    """What missing values are filled in with.
+    """Fill in missing values from similar rows.
 
-    A missing value becomes the median of the five most similar rows that have one there. The
-    median of the whole column would be a group of its own, between two others perhaps. A row
-    without any value gets the medians.
+    A missing value becomes the median over the five most similar rows with a value in that column.
+    The median of the whole column would add a group, possibly between two others. It is used only
+    for rows without any values.
     """
 
-    donors: Array  # rows that values are taken from; none where the table was complete
+    donors: Array  # rows from which values are taken; empty if no values were missing
     medians: Array
     scales: Array  # standard deviations, the units of distances between rows
 
     def fill(self, X: Array) -> tuple[Array, Filled | None]:
-        """Return rows without missing values (X itself if it has none), and what was filled in."""
+        """Return rows without missing values (X itself if none is), and the filled-in values."""
         unknown = np.isnan(X)
         rows = np.flatnonzero(unknown.any(axis=1))
         if not rows.size:
@@ -81,12 +82,12 @@ class Fills:
         return X, Filled(at, columns, values, few[columns])
 
     def _choices(self, j: int, apart: Array, known_there: NDArray) -> Array:
-        """Return what the rows most similar to some have in a column, (m, 5)."""
+        """Return the values in column j of the rows most similar to each row, (m, 5)."""
         out = np.full((len(apart), N_NEAREST), self.medians[j])
         able = np.flatnonzero(known_there)
         if not able.size:
             return out
-        # Rows without any value are similar to none.
+        # Rows without any values have no distances.
         lonely: NDArray = np.asarray(np.isnan(apart).any(axis=1))
         distance = np.where(lonely[:, None], 0.0, apart[:, able])
         if able.size > N_NEAREST:
@@ -98,7 +99,7 @@ class Fills:
         return out
 
     def _has_few_values(self) -> NDArray[np.bool_]:
-        """Tell which columns have so few values that they come repeatedly."""
+        """Return the mask of the discrete columns, in which many values are repeated."""
         return np.array(
             [
                 np.unique(known).size < CONTINUOUS * known.size
@@ -108,7 +109,7 @@ class Fills:
 
 
 def _distances(here: Array, known: NDArray, there: Array, known_there: NDArray) -> Array:
-    """Return squared distances; where a value is missing its square is the expected one, 2."""
+    """Return squared distances. A term with a missing value is replaced by its expectation, 2."""
     mask, mask_there = known.astype(np.float64), known_there.astype(np.float64)
     return (
         (here**2) @ mask_there.T
@@ -119,14 +120,14 @@ def _distances(here: Array, known: NDArray, there: Array, known_there: NDArray) 
 
 
 def learn_fills(X: Array) -> Fills:
-    """Choose the rows that values are taken from: those with the most values, at random."""
+    """Choose donor rows: a random choice among those with the lowest numbers of missing values."""
     n, d = X.shape
     n_missing = np.isnan(X).sum(axis=1)
-    most = int(np.clip(MOST_ENTRIES // max(d, 1), 1, MOST_DONORS))
+    n_donors = int(np.clip(MAX_ENTRIES // max(d, 1), 1, MAX_DONORS))
     order = np.random.default_rng(0).permutation(n)
-    chosen = np.sort(order[np.argsort(n_missing[order], kind="stable")[:most]])
+    chosen = np.sort(order[np.argsort(n_missing[order], kind="stable")[:n_donors]])
     if not n_missing.any():
-        # New rows may still miss a value, and a model keeps no rows without need.
+        # New rows may have missing values. They get medians, so that the model stores no rows.
         return Fills(np.empty((0, d)), np.median(X, axis=0), np.ones(d))
     scales = np.nanstd(X, axis=0)
     return Fills(X[chosen], np.nanmedian(X, axis=0), np.where(scales > 0, scales, 1.0))

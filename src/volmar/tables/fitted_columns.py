@@ -1,4 +1,4 @@
-"""Rows of a table, a new one perhaps, as a fitted preparation makes them."""
+"""`FittedColumns`: apply a fitted preparation to the rows of a table."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from volmar.tables.prepared_table import PreparedTable
 
 __all__ = ["FittedColumns", "KeptRows", "beyond_float64"]
 
-# Values near the limits of float64 may leave it on the way: what is not finite in the end is
-# refused by `FittedColumns._finish`.
+# Values near the limits of float64 may overflow in between. `FittedColumns._finish` raises an
+# error if the features are not finite.
 beyond_float64 = np.errstate(over="ignore", invalid="ignore")
 
 
 @dataclass
 class KeptRows:
-    """The kept rows before scaling: numbers, codes of categories, and what was filled in."""
+    """The kept rows before scaling: numbers, codes of categories, and filled-in values."""
 
     numbers: Any
     codes: list[NDArray[np.intp]]
@@ -37,7 +37,7 @@ class KeptRows:
 
 
 class FittedColumns:
-    """What `Preparation` has learnt of columns, and what it makes of rows by that."""
+    """The fitted state of `Preparation`, and its application to rows."""
 
     id_column: str | None
     scale: str
@@ -54,31 +54,31 @@ class FittedColumns:
 
     @property
     def used_(self) -> list[str]:
-        """Columns that make features."""
+        """Columns that are used for features: numeric ones first, then categorical ones."""
         return [*self.numbers_, *self.texts_]
 
     @property
     def offsets_(self) -> NDArray[np.float64]:
-        """What is subtracted from features; 0 for scores, which have mean 0 and variance 1."""
+        """Offsets subtracted from features; 0 for scores, which have mean 0 and variance 1."""
         known: Any = [] if self.number_features_ is None else self.number_features_.offsets
         return np.pad(known, (0, len(self.feature_names_) - len(known)))
 
     @property
     def scales_(self) -> NDArray[np.float64]:
-        """What features are divided by."""
+        """Scales by which features are divided; 1 for scores of categories."""
         known: Any = [] if self.number_features_ is None else self.number_features_.scales
         return np.pad(known, (0, len(self.feature_names_) - len(known)), constant_values=1.0)
 
     @property
     def category_features_(self) -> dict[str, tuple[str, ...]]:
-        """Features that are scores of categories, and the columns that lead each of them."""
+        """Features that are scores of categories, and the columns with the largest weights."""
         if self.scores_ is None:
             return {}
         names = self.feature_names_[len(self.numbers_) :]
         return {n: tuple(c) for n, c in zip(names, self.scores_.leading, strict=True)}
 
     def _names_of_features(self, called: dict[str, str]) -> list[str]:
-        """Return the names of the features, with the columns called by other names perhaps."""
+        """Return the names of the features. `called` maps columns to other names."""
         names, features = [], self.number_features_
         for k, (name, kind) in enumerate(zip(self.numbers_, self.number_kinds_, strict=True)):
             own = called.get(name, name)
@@ -114,7 +114,7 @@ class FittedColumns:
         return KeptRows(X, codes, kept, filled)
 
     def _new_codes(self, table: Columns, name: str, notes: list[str]) -> NDArray[np.intp]:
-        """Return codes of the fit: -1 for missing, the number of values for one never seen."""
+        """Return the fitted codes: -1 for missing, the number of categories for a new value."""
         of = name.removesuffix(" is missing")
         if self.missing == "indicator" and name not in self.names_in_ and of != name:
             (j,) = fitted_places(table, [of], self.names_in_)
@@ -125,7 +125,7 @@ class FittedColumns:
         place = {value: k for k, value in enumerate(known)}
         if new := [value for value in found if value not in place]:
             notes.append(
-                f"column {shown(name)} has values that were not there at the fit, and count as "
+                f"column {shown(name)} has values that are not in the fitted table, treated as "
                 f"missing: {quoted_names(new)}"
             )
         moved = np.array([*(place.get(value, len(known)) for value in found), -1], dtype=np.intp)
@@ -140,7 +140,7 @@ class FittedColumns:
         else:
             ids, id_name = table.ids(self.id_column), self.id_column
             if len(set(ids.tolist())) < len(ids):
-                notes.append(f"some values of the id column {shown(id_name)} come repeatedly")
+                notes.append(f"some values of the id column {shown(id_name)} are repeated")
         has_steps = self.number_features_ is not None and self.number_features_.has_steps
         has_noise = rows.filled is not None or self.scores_ is not None or has_steps
         X = self._scaled(rows)
@@ -163,13 +163,13 @@ class FittedColumns:
         if wrong.size:
             raise TableError(
                 f"{source}: values of {shown(self.feature_names_[wrong[0]])} are too near the "
-                "limits of float64 to be scaled; change the unit of this column, or name it in "
-                "drop="
+                "limits of float64 to be scaled. Change the unit of this column, or name it in "
+                "drop=."
             )
 
     @property
     def is_noisy(self) -> bool:
-        """Whether some tables have rows to fit a method on that are not those to label."""
+        """Whether `PreparedTable.dithered` may differ from the features of the rows."""
         features = self.number_features_
         has_own = features is not None and (features.has_steps or features.fills is not None)
         return has_own or self.scores_ is not None

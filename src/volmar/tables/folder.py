@@ -23,27 +23,28 @@ from volmar.tables.text import find_layout
 
 __all__ = ["computed", "is_folder_of_tables", "read_folder"]
 
-_INDEX = "__index_level_"  # what pandas calls an index without a name
-_BLOCK = 1 << 27  # bytes of a block before compression, if row groups are smaller
+_INDEX = "__index_level_"  # the name that pandas gives to an index without one
+_BLOCK = 1 << 27  # uncompressed bytes of a block, to which smaller row groups are joined
 _TEXT_BLOCK = 1 << 26  # bytes of a block of a text file
-_HEADS, _HEAD_ROWS = 200, 1000  # files and rows of them that tell the types of CSV columns
+_HEADS, _HEAD_ROWS = 200, 1000  # files, and rows per file, that give the types of CSV columns
 _KINDS = {".parquet": "Parquet", ".pq": "Parquet", ".csv": "CSV", ".tsv": "TSV"}
 
 
 def is_folder_of_tables(source: str | Path) -> bool:
-    """Tell whether a path is a folder with Parquet, CSV or TSV files in it.
+    """Return whether a path is a folder that holds Parquet, CSV or TSV files.
 
     Parameters
     ----------
     source : str or Path
-        The path.
+        Path to check. It need not exist.
 
     Returns
     -------
     bool
+        False if the path does not exist or cannot be read.
     """
     if not str(source).strip():
-        return False  # which `Path` takes for the folder that one is in
+        return False  # `Path("")` would be the current folder
     try:
         return bool(_tables(expanded_path(source)))
     except (OSError, ValueError):
@@ -51,16 +52,16 @@ def is_folder_of_tables(source: str | Path) -> bool:
 
 
 def read_folder(source: str | Path) -> Any:
-    """Return the files of a folder as one dask DataFrame, lazily.
+    """Read the files of a folder as one lazy dask DataFrame.
 
-    Columns of CSV files are numbers where the beginnings of all files hold numbers there, and
-    text where they do not. A word further down among numbers stays a word.
+    A column of CSV files is numeric if it holds only numbers at the beginning of every file, and
+    text otherwise. A word further down in a numeric column is kept as text.
 
     Parameters
     ----------
     source : str or Path
-        A folder with Parquet, CSV or TSV files of the same columns; files whose name begins
-        with a dot or an underscore are passed over.
+        Folder of Parquet, CSV or TSV files with the same columns. Files whose name begins with
+        a dot or an underscore are ignored.
 
     Returns
     -------
@@ -70,23 +71,24 @@ def read_folder(source: str | Path) -> Any:
     Raises
     ------
     TableError
-        If the folder has no such files, files of several kinds or of different columns.
+        If the folder has no such files, or if their formats or their columns differ.
     ImportError
-        Where dask, pandas or pyarrow is not installed.
+        If dask, pandas or pyarrow is not installed.
     """
     folder = expanded_path(source)
     if not folder.is_dir():
-        raise TableError(f"there is no folder {shown(source)}; check the path")
+        raise TableError(f"There is no folder {shown(source)}. Check the path.")
     files = _tables(folder)
     if not files:
         raise TableError(
-            f"{folder} is a folder without .parquet or .csv files; give a file, or a folder "
-            "that has some"
+            f"{folder} is a folder without .parquet or .csv files. Give a file, or a folder "
+            "with such files."
         )
     kinds = sorted({_kind(file) for file in files})
     if len(kinds) > 1:
         raise TableError(
-            f"{folder} has {' and '.join(kinds)} files; keep the files of one kind in a folder"
+            f"{folder} has {' and '.join(kinds)} files. Keep only files of one format in the "
+            "folder."
         )
     try:
         import dask.dataframe as dd
@@ -117,10 +119,10 @@ def _same_columns(files: list[Path], columns: list[list[str]]) -> None:
     for file, names in zip(files, columns, strict=True):
         if names != columns[0]:
             odd = sorted(set(names) ^ set(columns[0]))
-            which = f" ({shown(odd[0])} is in one only)" if odd else " (their order differs)"
+            which = f"{shown(odd[0])} is in only one of them" if odd else "their order differs"
             raise TableError(
-                f"{file.name} has other columns than {files[0].name}{which}; keep tables with "
-                "the same columns in a folder"
+                f"{file.name} and {files[0].name} have different columns ({which}). Give all "
+                "files of the folder the same columns in the same order."
             )
 
 
@@ -135,7 +137,7 @@ def _read_parquet(dd: Any, files: list[Path]) -> Any:
                 schema, about = opened.schema_arrow, opened.metadata
         except (OSError, ValueError, pa.ArrowException) as error:
             raise TableError(
-                f"{file.name} cannot be read as Parquet: {one_line(error)}; save it again"
+                f"{file.name} cannot be read as Parquet: {one_line(error)}. Save it again."
             ) from error
         columns.append([name for name in schema.names if not name.startswith(_INDEX)])
         if meta is None:
@@ -146,12 +148,12 @@ def _read_parquet(dd: Any, files: list[Path]) -> Any:
         pieces += [(str(file), groups) for groups in _together(sizes)]
     _same_columns(files, columns)
     if not pieces:
-        raise TableError(f"{files[0].parent} has files without rows; give tables with rows")
+        raise TableError(f"The files in {files[0].parent} have no rows. Give tables with rows.")
     return dd.from_map(_read_piece, pieces, meta=meta, enforce_metadata=False)
 
 
 def _together(sizes: list[int]) -> list[list[int]]:
-    """Put neighbouring row groups together, up to the size of a block."""
+    """Group consecutive row groups into blocks of up to `_BLOCK` bytes, or one row group."""
     found: list[list[int]] = []
     room = 0
     for group, size in enumerate(sizes):
@@ -164,7 +166,7 @@ def _together(sizes: list[int]) -> list[list[int]]:
 
 
 def _read_piece(piece: tuple[str, list[int]], columns: list[str] | None = None) -> Any:
-    """Read row groups of a file; dask names the columns that it needs."""
+    """Read row groups of a file. dask passes the `columns` that it needs."""
     import pyarrow.parquet as pq
 
     path, groups = piece
@@ -184,7 +186,8 @@ def _read_text(dd: Any, files: list[Path]) -> Any:
     for file, layout in zip(files, layouts, strict=True):
         if (layout.separator, layout.decimal) != (first.separator, first.decimal):
             raise TableError(
-                f"{file.name} has other separators than {files[0].name}; save them alike"
+                f"{file.name} and {files[0].name} have different separators or decimal signs. "
+                "Save all files of the folder with the same ones."
             )
     options = [layout.options() for layout in layouts]
     meta = _types(files, options)
@@ -198,7 +201,7 @@ def _read_text(dd: Any, files: list[Path]) -> Any:
 
 
 def _types(files: list[Path], options: list[dict[str, Any]]) -> Any:
-    """Return an empty DataFrame whose dtypes suit the first rows of the files."""
+    """Return an empty DataFrame with dtypes that hold the first rows of the files."""
     import pandas as pd
 
     step = -(-len(files) // _HEADS)
@@ -211,7 +214,9 @@ def _types(files: list[Path], options: list[dict[str, Any]]) -> Any:
             if isinstance(error, TableError):
                 raise
             name = files[k].name
-            raise TableError(f"{name} cannot be read: {one_line(error)}; save it again") from error
+            raise TableError(
+                f"{name} cannot be read: {one_line(error)}. Save it again."
+            ) from error
     meta = {}
     for name in heads[0].columns:
         kinds = {head[name].dtype.kind for head in heads if head[name].notna().any()}
@@ -222,7 +227,10 @@ def _types(files: list[Path], options: list[dict[str, Any]]) -> Any:
 
 
 def _starts(file: Path, encoding: str) -> range:
-    """Return where blocks of a text file begin; one that cannot be cut at a line is a block."""
+    """Return where the blocks of a text file begin.
+
+    Compressed files and UTF-16 files cannot be split at a line, and are one block.
+    """
     is_whole = file.suffix.lower() == ".gz" or encoding.startswith("utf-16")
     size = file.stat().st_size
     return range(1) if is_whole else range(0, max(size, 1), _TEXT_BLOCK)
@@ -234,15 +242,15 @@ def _read_lines(
     kinds: dict[str, str],
     columns: list[str] | None = None,
 ) -> Any:
-    """Read the lines that begin in a block of a text file; dask names the columns it needs."""
+    """Read the lines that begin in a block of a text file. dask passes the needed `columns`."""
     import pandas as pd
 
     path, start, options = Path(piece[0]), piece[1], dict(piece[2])
     wanted = list(kinds) if columns is None else list(columns)
     if start:
-        # As a table of its own: a row that is too long must not become an index.
+        # Without index_col=False, the first field of a row that is too long becomes the index.
         options |= {"header": None, "names": list(kinds), "index_col": False}
-    options["low_memory"] = False  # one type for all rows of a column
+    options["low_memory"] = False  # a column has one type in all rows
     if columns is not None and wanted != list(kinds):
         options["usecols"] = wanted
     options["dtype"] = {name: "str" for name in wanted if kinds[name] not in "iuf"}
@@ -256,7 +264,7 @@ def _read_lines(
         if isinstance(error, TableError):
             raise
         raise TableError(
-            f"{path.name} cannot be read: {one_line(error)}; correct that file"
+            f"{path.name} cannot be read: {one_line(error)}. Correct this file."
         ) from error
     return frame[wanted]
 
@@ -294,7 +302,7 @@ def _parsed(content: bytes | Path, options: dict[str, Any]) -> Any:
 
 
 def computed(tasks: Sequence[Any]) -> list[Any]:
-    """Return what delayed tasks on blocks of a folder come to; errors name the remedy."""
+    """Compute delayed tasks on the blocks of a folder. Errors become a `TableError`."""
     import dask
 
     try:
@@ -302,4 +310,6 @@ def computed(tasks: Sequence[Any]) -> list[Any]:
     except TableError:
         raise
     except (ValueError, OSError, KeyError) as error:
-        raise TableError(f"a block of the folder cannot be read: {one_line(error)}") from error
+        raise TableError(
+            f"A block of the folder cannot be read: {one_line(error)}. Check its files."
+        ) from error

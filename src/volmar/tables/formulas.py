@@ -1,4 +1,4 @@
-"""Texts that a spreadsheet would run as formulas, written so that it does not."""
+"""Escape text that a spreadsheet would evaluate as a formula."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from typing import Any
 
 __all__ = ["neutral", "neutral_fields", "neutral_frame"]
 
-# A sign that begins a formula, at once or behind what is not shown; also in full width. Behind
-# apostrophes it counts as well, so that different texts stay different. A tab, a line's end or a
-# NUL may be dropped by the reader, with whatever comes next.
+# A character that begins a formula, also in full width, at the start or after invisible
+# characters. It counts after apostrophes as well, so that different texts stay different after
+# escaping. A reader may drop a leading tab, line end or NUL, so these always count.
 _FORMULA = re.compile(
     r"'*(?:[\t\r\n\0]|[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2060\ufeff]*[=+\-@＝＋－＠])"
 )
-# Signs belong to numbers, too: with a point or a comma, in groups, or of per cent. A dash alone
-# stands for a missing value.
+# Numbers with a sign are not formulas: with a decimal point or comma, grouped digits, or a per
+# cent sign. Dashes alone stand for a missing value.
 _NUMBER = re.compile(
     r"'*[ ]*(?:[+\-]?"
     r"(?:\d+(?:[.,]\d*)?|[.,]\d+|\d{1,3}(?:[.,' \xa0\u202f]\d{3})+(?:[.,]\d*)?|inf(?:inity)?|nan)"
     r"(?:e[+\-]?\d+)?[ ]*%?|-+)[ ]*",
     re.ASCII | re.IGNORECASE,
 )
-# Beginnings of texts that need no closer look.
+# Text that begins like this is never a formula.
 _PLAIN = re.compile(r"[0-9A-Za-z]")
 
 
 def neutral(text: str) -> str:
-    """Return a text with an apostrophe before it, where it would be a formula."""
+    """Return the text, with an apostrophe in front if it would be a formula."""
     if not _FORMULA.match(text) or _NUMBER.fullmatch(text):
         return text
     return f"'{text}"
 
 
 def neutral_fields(fields: list[str]) -> list[str]:
-    """Return texts that are no formulas."""
+    """Return the texts with formulas escaped by `neutral`."""
     is_plain = _PLAIN.match
     return [field if is_plain(field) else neutral(field) for field in fields]
 
 
 def neutral_frame(frame: Any) -> Any:
-    """Return a DataFrame whose names and texts are no formulas."""
+    """Return a DataFrame with formulas in column names and values escaped."""
     import pandas as pd
 
     names = neutral_fields([str(name) for name in frame.columns])

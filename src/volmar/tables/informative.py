@@ -1,4 +1,4 @@
-"""Columns that tell rows apart, and those that are left out because they do not."""
+"""Find the columns that carry information, and leave out constant columns and copies."""
 
 from __future__ import annotations
 
@@ -11,46 +11,47 @@ from volmar.tables.notes import note_left_out, note_same
 
 __all__ = ["CodedColumn", "chosen", "distinct_categories", "informative_numbers", "range_of"]
 
-# A column with fewer values than this is left out: the rest would be guesses.
-FEWEST_KNOWN = 1 / 3
-# Rows by which columns are compared first, digits of them, and rows that a comparison needs: of
-# two rows, all columns are copies.
-N_COMPARED, DIGITS, FEWEST_ROWS = 64, 7, 10
+# Minimum share of known values in a column whose missing values will be filled in.
+MIN_KNOWN = 1 / 3
+# To find copies, columns are compared first on `N_COMPARED` rows, rounded to `DIGITS` digits.
+# A table must have `MIN_ROWS` rows: with two rows, all columns are copies of each other.
+N_COMPARED, DIGITS, MIN_ROWS = 64, 7, 10
 
 #: Name, codes (-1 for missing) and values of a column of categories.
 CodedColumn = tuple[str, NDArray[np.intp], list[str]]
 
 
 def range_of(X: NDArray[Any]) -> tuple[Any, Any]:
-    """Return the smallest and the largest value of each column; inf and -inf without any."""
+    """Return the minimum and maximum of each column; inf and -inf for columns without values."""
     return np.fmin.reduce(X, initial=np.inf), np.fmax.reduce(X, initial=-np.inf)
 
 
 def chosen(items: list[Any], keep: NDArray[np.bool_]) -> list[Any]:
-    """Return the items to keep."""
+    """Return the items for which `keep` is True."""
     return [item for item, stays in zip(items, keep, strict=True) if stays]
 
 
 def informative_numbers(
     names: list[str], X: NDArray[Any], *, fills: bool, notes: list[str]
 ) -> tuple[NDArray[np.bool_], dict[str, str]]:
-    """Return which columns vary, have enough values and copy no other, and why not the others.
+    """Return the mask of the informative columns, and the reasons for leaving out the others.
 
-    `fills`: missing values will be filled in, so that a column must have enough others.
+    An informative column varies and is not a copy of another one. With `fills`, missing values
+    will be filled in, and at most two thirds of its values may be missing.
     """
     n = len(X)
     counts = np.isnan(X).sum(axis=0)
     low, high = range_of(X)
     varies = low < high
-    no_value = "without any value"
+    no_value = "without values"
     left_out = note_left_out(notes, chosen(names, counts == n), no_value, no_value)
     left_out |= note_left_out(notes, chosen(names, ~varies & (counts < n)))
     keep = varies.copy()
     if fills:
-        keep &= counts <= (1 - FEWEST_KNOWN) * n
-        which = "that miss more than two thirds of their values"
+        keep &= counts <= (1 - MIN_KNOWN) * n
+        which = "with more than two thirds of their values missing"
         gone = chosen(names, varies & ~keep)
-        left_out |= note_left_out(notes, gone, which, "misses most of its values")
+        left_out |= note_left_out(notes, gone, which, "most values are missing")
     for copy, first in copies_of(X, np.flatnonzero(keep)):
         keep[copy] = False
         left_out[names[copy]] = f"a copy of {names[first]}"
@@ -61,7 +62,7 @@ def informative_numbers(
 def distinct_categories(
     coded: list[CodedColumn], notes: list[str]
 ) -> tuple[list[CodedColumn], dict[str, str]]:
-    """Return columns of at least two categories, no two alike, and why others are left out."""
+    """Return the distinct columns of two categories or more, and the reasons for the others."""
     left_out = note_left_out(notes, [name for name, _, values in coded if len(values) < 2])
     kept: list[CodedColumn] = []
     names: dict[bytes, str] = {}
@@ -72,20 +73,20 @@ def distinct_categories(
         if first == name:
             kept.append((name, code, values))
         else:
-            left_out[name] = f"says the same as {first}"
+            left_out[name] = f"duplicates {first}"
             note_same(notes, name, first)
     return kept, left_out
 
 
 def _in_order_of_rows(code: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return codes numbered as they come: equal for columns that divide the rows alike."""
+    """Renumber codes by first occurrence, so that equal partitions have equal codes."""
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
 
 
 def copies_of(X: NDArray[Any], places: Any) -> list[tuple[int, int]]:
-    """Return pairs of columns of which the first is the second in another unit; all vary."""
-    if len(X) < FEWEST_ROWS:
+    """Return pairs (copy, original) of columns that differ at most by unit and sign."""
+    if len(X) < MIN_ROWS:
         return []
     few_rows = np.linspace(0, len(X) - 1, min(len(X), N_COMPARED)).astype(int)
     with np.errstate(all="ignore"):
@@ -108,9 +109,9 @@ def _are_copies(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def _in_own_units(X: NDArray[Any]) -> NDArray[Any]:
-    """Return columns moved and scaled to the range 0 to 1, the first value in the lower half.
+    """Return columns scaled to the range 0 to 1, and flipped if the first value is above 0.5.
 
-    Copies in other units, with the other sign perhaps, become equal up to rounding.
+    Copies in other units, or with the opposite sign, become equal up to rounding.
     """
     low, high = range_of(X)
     scaled = (X - low) / np.where(high > low, high - low, 1.0)

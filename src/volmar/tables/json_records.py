@@ -1,4 +1,4 @@
-"""Tables in JSON: one record a line, or a list of records."""
+"""Tables in JSON files: one record per line, or a list of records."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from volmar.tables.errors import TableError, import_pandas, one_line, open_bytes
 
 __all__ = ["read_json"]
 
-_REMEDY = 'save it by pandas as to_json(file, orient="records")'
+_REMEDY = 'Save it with pandas by to_json(file, orient="records").'
 
 
 def read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
     """Return the DataFrame of a JSON file, and notes.
 
-    `suffix` is that of the file without compression: ".json" is a list of records, or of
-    lines all the same; ".jsonl" and ".ndjson" have a record a line.
+    `suffix` is the suffix of the file without .gz. A ".json" file holds a list of records or one
+    record per line, ".jsonl" and ".ndjson" files hold one record per line.
     """
     pd = import_pandas()
     try:
         with open_bytes(path) as file:
             text = file.read().decode("utf-8-sig")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TableError(f"{path.name} cannot be decompressed: {error}; save it again") from error
+        raise TableError(f"{path.name} cannot be decompressed: {error}. Save it again.") from error
     except UnicodeDecodeError as error:
-        raise TableError(f"{path.name} is not in UTF-8; save it again in UTF-8") from error
+        raise TableError(f"{path.name} is not UTF-8. Save it again as UTF-8.") from error
     if not text.strip():
-        raise TableError(f"{path.name} is empty; give a file with records")
-    # Python objects take much more than their text: an empty record of three bytes 72.
+        raise TableError(f"{path.name} is empty. Give a file with records.")
+    # Python objects need much more memory than their text: an empty record of 3 bytes needs 72.
     n_objects = text.count("{") + text.count("[")
     needed = 2.0 * len(text) + 72.0 * n_objects + 32.0 * text.count(",")
     require_memory(needed, f"the content of {path.name}", "Save it as Parquet.")
@@ -43,17 +43,17 @@ def read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
         frame = records if hasattr(records, "columns") else pd.DataFrame.from_records(records)
     except UnicodeEncodeError as error:
         raise TableError(
-            f"{path.name} has half of a surrogate pair in a text ({one_line(error)}); save it "
-            "again in UTF-8"
+            f"{path.name} holds text with half of a surrogate pair ({one_line(error)}). Save it "
+            "again as UTF-8."
         ) from error
     if not frame.size:
-        raise TableError(f"{path.name} has no values; give a file with records")
+        raise TableError(f"{path.name} has no values. Give a file with records.")
     return _without_nested(path, frame)
 
 
 def _lines(path: Path, text: str) -> list[dict[str, Any]]:
     records = []
-    # Not by splitlines, which takes signs for ends of lines that may stand in a string.
+    # Not by splitlines, which also splits at characters that may be inside a string.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -61,19 +61,20 @@ def _lines(path: Path, text: str) -> list[dict[str, Any]]:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise TableError(
-                f"{path.name}: line {number} is no JSON ({one_line(error)}); write a record a line"
+                f"{path.name}: line {number} is not valid JSON ({one_line(error)}). Write one "
+                "record per line."
             ) from error
         if not isinstance(record, dict):
             raise TableError(
-                f"{path.name}: line {number} holds {_kind(record)}, not a record; write lines as "
-                '{"column": value, ...}'
+                f"{path.name}: line {number} holds {_kind(record)}, not a record. Write every "
+                'line as {"column": value, ...}.'
             )
         records.append(record)
     return records
 
 
 def _whole(path: Path, text: str) -> Any:
-    """Return the records of a JSON document; None where it is more than one, as lines are."""
+    """Return the records of a JSON document. None if it has one document per line."""
     import pandas as pd
 
     try:
@@ -82,29 +83,29 @@ def _whole(path: Path, text: str) -> Any:
         if str(error).startswith("Extra data") and len(text.splitlines()) > 1:
             return None
         raise TableError(
-            f"{path.name} is no JSON ({one_line(error)}); save the table again"
+            f"{path.name} is not valid JSON ({one_line(error)}). Save the table again."
         ) from error
     if isinstance(content, list):
         odd = next((i for i, one in enumerate(content) if not isinstance(one, dict)), None)
         if odd is not None:
             raise TableError(
-                f"{path.name}: entry {odd} of its list is {_kind(content[odd])}, not a record; "
+                f"{path.name}: entry {odd} of the list is {_kind(content[odd])}, not a record. "
                 + _REMEDY
             )
         return content
     if isinstance(content, dict) and content:
         columns = list(content.values())
-        # What pandas writes unless told otherwise: columns, with the rows by their names.
+        # The default of pandas.DataFrame.to_json: columns, each with its values by row name.
         by_name = all(isinstance(one, dict) and one.keys() == columns[0].keys() for one in columns)
         by_place = all(isinstance(one, list) and len(one) == len(columns[0]) for one in columns)
         if by_place or (by_name and columns[0]):
             lists = columns if by_place else [list(one.values()) for one in columns]
             return pd.DataFrame(dict(zip(content, lists, strict=True)))
-    raise TableError(f"{path.name} holds {_kind(content)}, not a list of records; {_REMEDY}")
+    raise TableError(f"{path.name} holds {_kind(content)}, not a list of records. {_REMEDY}")
 
 
 def _without_nested(path: Path, frame: Any) -> tuple[Any, list[str]]:
-    """Leave out columns of lists and objects; empty texts are missing values, as in CSV."""
+    """Leave out columns of lists and objects. Empty texts become missing values, as in CSV."""
     nested = []
     for name in frame.columns:
         column = frame[name]
@@ -116,18 +117,18 @@ def _without_nested(path: Path, frame: Any) -> tuple[Any, list[str]]:
             frame = frame.assign(**{name: column.where(column != "", None)})
     if len(nested) == len(frame.columns):
         raise TableError(
-            f"{path.name}: all columns hold lists or objects ({quoted_names(nested)}); "
-            "flatten the records, by pandas.json_normalize"
+            f"{path.name}: all columns hold lists or objects ({quoted_names(nested)}). "
+            "Flatten the records with pandas.json_normalize."
         )
     notes = []
     if nested:
         notes.append(
-            f"columns of lists or objects were not read: {quoted_names(nested)}; "
+            f"columns of lists or objects were left out: {quoted_names(nested)}; "
             "pandas.json_normalize flattens them"
         )
     return frame.drop(columns=nested).infer_objects(), notes
 
 
 def _kind(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value"}
-    return kinds.get(type(value), "nothing" if value is None else "a number")
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a boolean"}
+    return kinds.get(type(value), "null" if value is None else "a number")

@@ -1,4 +1,4 @@
-"""The kind of a column: guessed from its values and its name, or given by the user."""
+"""The kind of a column: detected from its values and its name, or given by the user."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from volmar.tables.orders import known_order
 __all__ = ["KINDS", "ColumnKind", "check_kinds", "kind_of"]
 
 KINDS = ("numeric", "ordinal", "categorical", "boolean", "date", "text", "id", "ignore")
-# More different values than this are no categories, and more than that are no scale of answers.
+# Maximum number of distinct values of a categorical column, and of an ordinal text column.
 MAX_CATEGORIES, MAX_LEVELS = 50, 15
-# Of fewer rows nothing is said of numbers: any two are a column of two values.
-FEWEST_ROWS = 10
-# Rows that are looked at before all are.
+# Minimum number of rows for which a numeric column may be detected as boolean or as ids.
+MIN_ROWS = 10
+# Number of rows that are checked before all rows are.
 FIRST_ROWS = 1000
-# Share of the values of a column of numbers that may be other words.
+# Maximum share of the values of a numeric text column that are not numbers.
 FEW_WORDS = 0.05
-# So many equal values are expected among whole numbers that are drawn at random, and there are
-# none: numbers that were given out one by one.
+# Integers without ties are serial numbers if random draws from their range would have more ties
+# than this in expectation.
 EXPECTED_TIES = 20.0
 _ID = re.compile(r"(^|[ _.-])(id|ids|uuid|guid|key|index|idx|rownum|row|nr)$|[a-z]Id$|[a-z]ID$")
 _CODE = re.compile(
@@ -39,33 +39,33 @@ _CODE = re.compile(
 
 @dataclass(frozen=True)
 class ColumnKind:
-    """What a column holds, one of `KINDS`."""
+    """The kind of a column, one of `KINDS`, with details for some kinds."""
 
     kind: str
-    reason: str = ""  # why a column of ids or text is taken for that
-    order: list[str] | None = None  # values of an ordinal column, low to high; None for numbers
-    layout: str | None = None  # how dates are written in text
+    reason: str = ""  # why the column is left out; empty for features
+    order: list[str] | None = None  # values of an ordinal text column, from low to high
+    layout: str | None = None  # layout of dates in text, see `date_layout`
 
 
 def check_kinds(kinds: Mapping[str, str] | None) -> None:
-    """Refuse what is no dict of names and kinds."""
+    """Raise `TableError` unless `kinds` is a dict of column names to kinds, or None."""
     if kinds is None:
         return
     if not isinstance(kinds, Mapping) or not all(isinstance(name, str) for name in kinds):
         raise TableError(
-            f"kinds={shown(kinds)} must be a dict of names of columns and their kinds, such as "
-            "{'city': 'categorical'}"
+            f"kinds must be a dict of column names to kinds, got {shown(kinds)}. Give, for "
+            "example, {'city': 'categorical'}."
         )
     for name, kind in kinds.items():
         if not isinstance(kind, str) or kind not in KINDS:
             raise TableError(
-                f"kinds={{{shown(name)}: {shown(kind)}}} must have one of the kinds "
-                f"{', '.join(KINDS)}"
+                f"kinds={{{shown(name)}: {shown(kind)}}} has an unknown kind. Choose from "
+                f"{', '.join(KINDS)}."
             )
 
 
 def kind_of(source: str, name: str, series: Any, given: str | None) -> ColumnKind:
-    """Return the kind of a pandas column, as the user gives it or guessed."""
+    """Return the kind of a pandas column: the given one, or else the detected one."""
     if given is not None:
         return _given(source, name, series, given)
     found = _dtype_kind(series)
@@ -79,7 +79,7 @@ def kind_of(source: str, name: str, series: Any, given: str | None) -> ColumnKin
 
 
 def _dtype_kind(series: Any) -> str:
-    """Return "number", "text", "date", or what a column holds that is none of these."""
+    """Return "number", "text" or "date", or a description of other content."""
     import pandas as pd
 
     types, dtype = pd.api.types, series.dtype
@@ -92,7 +92,7 @@ def _dtype_kind(series: Any) -> str:
     if types.is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
         return "date"
     if types.is_timedelta64_dtype(dtype):
-        return "lengths of time"
+        return "durations"
     found = types.infer_dtype(series, skipna=True)
     if found in ("integer", "floating", "mixed-integer-float", "decimal", "empty"):
         return "number"
@@ -100,7 +100,7 @@ def _dtype_kind(series: Any) -> str:
         return "text"
     if found in ("date", "datetime", "datetime64", "period"):
         return "date"
-    return f"values of kind {found}"
+    return f"values of type {found}"
 
 
 def _kind_of_numbers(name: str, series: Any) -> ColumnKind:
@@ -109,15 +109,15 @@ def _kind_of_numbers(name: str, series: Any) -> ColumnKind:
     if (first[np.isfinite(first)] % 1 != 0).any() and np.unique(
         first[np.isfinite(first)]
     ).size > 2:
-        return ColumnKind("numeric")  # neither two values nor whole numbers
+        return ColumnKind("numeric")  # more than two values, not all of them integers
     numbers = numbers[np.isfinite(numbers)]
     different = np.unique(numbers)
-    if different.size == 2 and numbers.size >= FEWEST_ROWS:
+    if different.size == 2 and numbers.size >= MIN_ROWS:
         return ColumnKind("boolean")
     whole = bool(numbers.size) and bool((numbers == np.rint(numbers)).all())
     if whole:
         if _CODE.search(name):
-            return ColumnKind("id", "its name is that of a code")
+            return ColumnKind("id", "its name suggests a code")
         if reason := _why_id(name, numbers, different.size):
             return ColumnKind("id", reason)
     return ColumnKind("numeric")
@@ -125,19 +125,19 @@ def _kind_of_numbers(name: str, series: Any) -> ColumnKind:
 
 def _why_id(name: str, numbers: NDArray, n_different: int) -> str:
     n = numbers.size
-    if n < FEWEST_ROWS or n_different < 0.95 * n:
+    if n < MIN_ROWS or n_different < 0.95 * n:
         return ""
     if _ID.search(name):
-        return "its name is that of an id, and hardly a value comes twice"
+        return "its name suggests an id, and nearly all values are unique"
     if n_different < n:
         return ""
     with np.errstate(over="ignore"):
         steps = np.diff(numbers)
         span = float(numbers.max() - numbers.min()) + 1.0
     if (steps == steps[0]).all():
-        return "its values count the rows"
+        return "its values number the rows"
     if n * (n - 1) / (2.0 * span) > EXPECTED_TIES:
-        return "no value comes twice, as among numbers that were given out one by one"
+        return "all values are unique, as serial numbers are"
     return ""
 
 
@@ -152,7 +152,7 @@ def _kind_of_text(name: str, series: Any) -> ColumnKind:
     try:
         different = known.astype(object).unique()
     except TypeError:
-        return ColumnKind("ignore", "holds lists or other values that are no single text")
+        return ColumnKind("ignore", "holds lists or other nested values")
     n_different = len(different)
     if n_different <= 2:
         return ColumnKind("boolean")
@@ -160,16 +160,16 @@ def _kind_of_text(name: str, series: Any) -> ColumnKind:
     if layout := date_layout(words):
         return ColumnKind("date", layout=layout)
     if _CODE.search(name) and all(any(map(str.isdigit, word)) for word in words):
-        return ColumnKind("id", "its name is that of a code")
+        return ColumnKind("id", "its name suggests a code")
     if any(word[0] == "0" and word[1:].isdigit() for word in words if len(word) > 1):
-        return ColumnKind("id", "numbers with leading zeros are codes")
+        return ColumnKind("id", "its numbers have leading zeros, as codes do")
     if _are_numbers(known):
         return ColumnKind("numeric")
     is_id = bool(_ID.search(name)) and n_different >= 0.95 * len(known)
     if n_different > MAX_CATEGORIES or n_different == len(known):
         many = f"{n_different:,} different values"
         if n_different == len(known):
-            many += ", one for each row"
+            many += ", one per row"
         return ColumnKind("id" if is_id or not _has_spaces(words) else "text", many)
     order = None
     if n_different <= MAX_LEVELS and len(set(words)) == len(words):
@@ -190,15 +190,15 @@ def _are_numbers(known: Any) -> bool:
 
 
 def _given(source: str, name: str, series: Any, given: str) -> ColumnKind:
-    """Return the kind that the user gives; refuse one that the values do not allow."""
+    """Return the kind given by the user. Raise `TableError` if the values do not fit it."""
     found = _dtype_kind(series)
     if given == "numeric" and found == "text" and not _is_bool(series):
         values = series.dropna().astype(object)
         wrong = values[np.isnan(as_numbers(values))]
         if 2 * len(wrong) > len(values):
             raise TableError(
-                f"{source}: column {shown(name)} is given as numeric and holds "
-                f"{shown(wrong.iloc[0])}; give it as categorical or ordinal"
+                f"{source}: column {shown(name)} is given as numeric, but holds "
+                f"{shown(wrong.iloc[0])}. Give it as categorical or ordinal."
             )
     if given == "date":
         layout = None
@@ -206,23 +206,23 @@ def _given(source: str, name: str, series: Any, given: str) -> ColumnKind:
             layout = date_layout([str(v).strip() for v in series.dropna().astype(object).unique()])
             if layout is None:
                 raise TableError(
-                    f"{source}: column {shown(name)} is given as date and holds "
-                    f"{shown(series.dropna().iloc[0])}; write dates as 2024-12-31"
+                    f"{source}: column {shown(name)} is given as date, but holds "
+                    f"{shown(series.dropna().iloc[0])}. Write dates as 2024-12-31."
                 )
         elif found != "date":
             raise TableError(
-                f"{source}: column {shown(name)} is given as date and holds numbers; write dates "
-                "as 2024-12-31, or give it as numeric"
+                f"{source}: column {shown(name)} is given as date, but holds numbers. Write dates "
+                "as 2024-12-31, or give it as numeric."
             )
         return ColumnKind("date", layout=layout)
     if given == "ordinal" and found == "text":
         return ColumnKind("ordinal", order=_order_of(source, name, series))
-    reason = "given as such" if given in ("text", "id", "ignore") else ""
+    reason = "as requested" if given in ("text", "id", "ignore") else ""
     return ColumnKind(given, reason)
 
 
 def _order_of(source: str, name: str, series: Any) -> list[str]:
-    """Return the values of a column that the user calls ordinal, in the order that is known."""
+    """Return the values of a column that the user gives as ordinal, from low to high."""
     import pandas as pd
 
     if isinstance(series.dtype, pd.CategoricalDtype) and series.cat.ordered:
@@ -231,9 +231,9 @@ def _order_of(source: str, name: str, series: Any) -> list[str]:
     order = known_order(words) if len(words) > 2 else words
     if order is None:
         raise TableError(
-            f"{source}: the order of the values of column {shown(name)} is not known "
-            f"({quoted_names(words)}); begin them with numbers (1 low, 2 high), or give "
-            "an ordered pandas Categorical"
+            f"{source}: the order of the values of column {shown(name)} is unknown "
+            f"({quoted_names(words)}). Begin them with numbers (1 low, 2 high), or give an "
+            "ordered pandas Categorical."
         )
     return order
 

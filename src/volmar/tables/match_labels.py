@@ -1,4 +1,4 @@
-"""Labels of a file for the rows of a table: by their ids, else by their order."""
+"""Match the labels of a file to the rows of a table: by id, or else by position."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def match_labels(
 ) -> NDArray[np.str_]:
     """Return the label of each prepared row from a table of labels, as text.
 
-    Labels belong to the row with the same id where both tables have ids, else to the row in the
-    same place. They are in a column ``label`` or ``cluster``, or in the only one beside the ids.
-    Ids with the apostrophe that `write_labels` puts before a formula match those without it.
+    If both tables have ids, rows are matched by id, and otherwise by position. The labels are in a
+    column ``label`` or ``cluster``, or in the only column besides the ids. An id matches with or
+    without the apostrophe that `write_labels` puts before a formula.
 
     Parameters
     ----------
@@ -30,13 +30,14 @@ def match_labels(
     rows : PreparedTable
         The prepared rows, with their ids.
     name : str, default="the table of labels"
-        What to call the table in messages.
-    notes : list of str, optional
-        Gets a line where labels are left out.
+        Name of the table of labels in messages.
+    notes : list of str, default=None
+        A line is appended to this list if some labels are not used.
 
     Returns
     -------
     ndarray of str, shape (n,)
+        Label of each prepared row.
     """
     from volmar.tables.write import id_heading
 
@@ -50,15 +51,15 @@ def match_labels(
     column = frame[_label_column(name, frame, id_name if by_id else None)]
     if column.isna().any():
         raise TableError(
-            f"{name} has {int(column.isna().sum())} rows without a label. Fill them in, or take "
-            "these rows out of both tables."
+            f"{name} has {int(column.isna().sum())} rows without a label. Fill in the labels, or "
+            "remove these rows from both tables."
         )
     try:
         codes, values = column.factorize()
     except TypeError as error:
         raise TableError(
-            f"{name} has lists or other values that are no single text as labels. Give every row "
-            "a word or a number."
+            f"{name} has lists or other nested values as labels. Give every row a text or a "
+            "number as its label."
         ) from error
     labels = _texts(np.asarray(values))[codes]
     if by_id:
@@ -69,12 +70,14 @@ def match_labels(
         found = labels
     else:
         raise TableError(
-            f"{name} has {len(labels)} labels for {len(rows.kept)} rows. Give one for each row "
-            "in the same order, or both tables a column of ids, and id_column= its name."
+            f"{name} has {len(labels)} labels for {len(rows.kept)} rows. Give one label per row "
+            "in the same order, or name a column of ids of both tables in id_column=."
         )
     n_unseen = len(values) - len(np.unique(found))
     if n_unseen and len(labels) == len(rows.kept):  # of a sample
-        notes.append(f"{n_unseen} of the {len(values)} labels of {name} are on no row scored")
+        notes.append(
+            f"{n_unseen} of the {len(values)} labels of {name} occur on none of the scored rows"
+        )
     return found
 
 
@@ -82,12 +85,14 @@ def _as_frame(where: str, array: Any) -> Any:
     import pandas as pd
 
     if sparse.issparse(array):
-        raise TableError(f"{where} is a libsvm file. Give the labels as CSV, in a column label.")
+        raise TableError(
+            f"{where} is a libsvm file. Give the labels as CSV, in a column named label."
+        )
     return pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
 
 
 def _label_column(where: str, frame: Any, id_name: str | None) -> Any:
-    # "cluster" is what rows with their labels have (volmar cluster --append).
+    # `volmar cluster --append` writes the labels to a column "cluster".
     if named := [name for name in ("label", "cluster") if name in frame.columns]:
         return named[0]
     others = [name for name in frame.columns if name != id_name]
@@ -95,8 +100,8 @@ def _label_column(where: str, frame: Any, id_name: str | None) -> Any:
         return others[0]
     known = ", ".join(map(str, others[:8])) + (", ..." if len(others) > 8 else "")
     raise TableError(
-        f"{where} has no column label, and {len(others)} that could be it ({known}). Call the "
-        "one that holds the labels label."
+        f"{where} has no column named label, and {len(others)} other columns ({known}). Rename "
+        "the column of the labels to label."
     )
 
 
@@ -109,23 +114,25 @@ def _places(where: str, ids: Any, rows: Any, id_name: str, notes: list[str]) -> 
     index = pd.Index(known)
     if not index.is_unique:
         twice = known[index.duplicated()][0]
-        raise TableError(f"{where} has {id_name} {_text(twice)!r} twice. Give every id one label.")
+        raise TableError(
+            f"{where} has {id_name} {_text(twice)!r} twice. Give every id exactly one label."
+        )
     places = index.get_indexer(wanted)
     if (places < 0).any() and wanted.dtype.kind == "U":
-        # As `write_labels` writes them.
+        # `write_labels` may have put an apostrophe before them.
         others = index.get_indexer(np.array(neutral_fields(wanted.tolist())))
         if np.count_nonzero(others < 0) < np.count_nonzero(places < 0):
             places = others
     lost = wanted[places < 0]
     if len(lost):
         raise TableError(
-            f"{where} has no label for {len(lost)} of {len(wanted)} rows, the first {id_name} "
+            f"{where} has no label for {len(lost)} of {len(wanted)} rows, such as {id_name} "
             f"{_text(lost[0])!r}. Give every row a label."
         )
-    # Of a folder, rows that were not drawn have labels, too.
+    # The labels of a folder include rows that were not sampled.
     n_spare = len(index) - len(set(wanted.tolist()))
     if n_spare and len(index) != len(rows.kept):
-        notes.append(f"{where} has labels of {n_spare} rows that are not scored")
+        notes.append(f"{where} has labels for {n_spare} rows that are not scored")
     return places
 
 
@@ -134,7 +141,7 @@ def _texts(values: NDArray) -> NDArray[np.str_]:
 
 
 def _text(value: Any) -> str:
-    """Return an id or a label as text; 7 and 7.0 are the same."""
+    """Return an id or a label as text, the same for 7 and 7.0."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)

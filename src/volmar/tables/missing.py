@@ -1,4 +1,4 @@
-"""Rows with missing values refused or left out, in dense and in sparse tables."""
+"""Missing values in dense and sparse tables: raise an error, or leave out their rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from volmar.tables.notes import missing_refused, note_missing
 
 __all__ = ["fits_dense", "note_dropped", "without_missing", "without_missing_sparse"]
 
-_LARGEST_DENSE = 1 << 30  # bytes a sparse table may take when it is made dense
+_LARGEST_DENSE = 1 << 30  # maximum size in bytes of a sparse table that is made dense
 
 Codes = list[NDArray[np.intp]]
 
@@ -27,9 +27,9 @@ def without_missing(
     notes: list[str],
     warnings: list[str] | None = None,
 ) -> tuple[NDArray[Any], Codes, NDArray[np.bool_]]:
-    """Return numbers and codes of the kept rows, and which rows these are.
+    """Return the numbers and codes of the kept rows, and the mask of these rows.
 
-    NaN and the code -1 are missing. Values to be filled in are counted here, and filled in later.
+    NaN and the code -1 are missing values. If they will be filled in, they are only counted here.
     `warnings` is None for new rows of a fitted preparation.
     """
     unknown = np.isnan(X)
@@ -38,7 +38,7 @@ def without_missing(
     if not any(counts):
         return X, codes, kept
     if missing == "error":
-        # Rows are counted where all gaps are among the numbers, and no column is all gaps.
+        # Rows are counted if only numbers are missing, and no column is entirely missing.
         countable = sum(counts) == int(unknown.sum()) and max(counts) < table.n_rows
         n_rows = int(unknown.any(axis=1).sum()) if countable else None
         fitted = warnings is None
@@ -56,15 +56,15 @@ def without_missing(
 def without_missing_sparse(
     table: Columns, X: Any, names: list[str], missing: str, notes: list[str], *, fitted: bool
 ) -> tuple[Any, NDArray[np.bool_]]:
-    """Return sparse rows without missing values, which are not filled in, and the kept rows."""
+    """Return the sparse rows without missing values, and their mask. Nothing is filled in."""
     kept = np.ones(table.n_rows, dtype=bool)
     wrong = ~np.isfinite(X.data)
     if not wrong.any():
         return X, kept
     if missing in ("impute", "indicator"):
         raise TableError(
-            f"{table.source} is sparse and has {wrong.sum()} missing values, which are not "
-            "filled in a sparse table; give missing='drop', or scale='standard'"
+            f"{table.source} is sparse and has {wrong.sum()} missing values, which cannot be "
+            "filled in. Give missing='drop', or scale='standard' to make the table dense."
         )
     kept[np.repeat(np.arange(table.n_rows), np.diff(X.indptr))[wrong]] = False
     if missing == "error":
@@ -76,31 +76,32 @@ def without_missing_sparse(
 
 
 def fits_dense(table: Columns, scale: str, notes: list[str]) -> bool:
-    """Tell whether a sparse table is scaled, in a dense copy; refuse one that is too large."""
+    """Return whether a sparse table fits into memory as a dense table, to be scaled.
+
+    If it does not, `scale="auto"` leaves it unscaled, and other scales raise `TableError`.
+    """
     size = 8 * table.n_rows * len(table.names)
     if size <= _LARGEST_DENSE:
-        notes.append(
-            "the table is sparse and was made dense for scaling; scale='none' keeps it so"
-        )
+        notes.append("the sparse table was made dense to be scaled; scale='none' keeps it sparse")
         return True
     if scale != "auto":
         raise TableError(
-            f"{table.source} is sparse, and scaling it would take {size / 2**30:.1f} GiB; give "
-            "scale='none'"
+            f"{table.source} is sparse, and would take {size / 2**30:.1f} GiB as a dense table "
+            "for scaling. Give scale='none'."
         )
     notes.append(
-        f"the table is sparse and was not scaled, which would take {size / 2**30:.1f} GiB"
+        f"the sparse table was not scaled, because this would take {size / 2**30:.1f} GiB"
     )
     return False
 
 
 def note_dropped(source: str, kept: NDArray[np.bool_], notes: list[str]) -> None:
-    """Note how many rows are left out; refuse where none is left."""
+    """Note the number of rows left out. Raise `TableError` if no row is left."""
     n_out = int(np.count_nonzero(~kept))
     if n_out == len(kept):
         raise TableError(
-            f"{source}: every row has a missing value, so missing='drop' leaves none; give "
-            "missing='impute', or name the columns with missing values in drop="
+            f"{source}: every row has a missing value, so missing='drop' leaves no rows. Give "
+            "missing='impute', or name the columns with missing values in drop=."
         )
     if n_out:
-        notes.append(f"{n_out:,} of {len(kept):,} rows were left out for missing values")
+        notes.append(f"{n_out:,} of {len(kept):,} rows were left out because of missing values")

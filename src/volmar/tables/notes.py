@@ -1,4 +1,4 @@
-"""What a preparation did, in words."""
+"""Notes and messages about the preparation of a table."""
 
 from __future__ import annotations
 
@@ -23,67 +23,64 @@ __all__ = [
     "note_same",
 ]
 
-# Share of the values of a column that is worth a warning if they are filled in.
+# Share of missing values in a column above which a warning is given.
 MANY_MISSING = 0.2
 ONE_VALUE = "one value only"
-USES_ONE = "kinds={'NAME': 'numeric'} or kinds={'NAME': 'categorical'} uses one"
+USES_ONE = "kinds={'NAME': 'numeric'} or kinds={'NAME': 'categorical'} uses such a column"
 
 
 def all_alike(source: str, left_out: dict[str, str]) -> str:
-    """Return the message for a table without a column to compare."""
+    """Return the message for a table without a usable column."""
     gone = [f"{shown(name)} ({why})" for name, why in left_out.items() if why]
-    remedy = "give a table whose rows differ, or other columns="
+    remedy = "Give a table whose rows differ, or other columns=."
     if gone:
-        remedy = f"left out: {listed(gone)}; {USES_ONE}"
-    return (
-        f"{source}: no column that can be compared has two different values, so all rows are "
-        f"alike; {remedy}"
-    )
+        remedy = f"Left out were {listed(gone)}. {USES_ONE}."
+    return f"{source}: no usable column has two different values, so all rows are equal. {remedy}"
 
 
 def missing_refused(
     source: str, names: list[str], counts: Any, n_rows: int | None, *, fitted: bool
 ) -> str:
-    """Return the message for missing values where there must be none.
+    """Return the message for missing values that are not allowed.
 
-    New rows for a fitted preparation have no other choice than the one made at the fit.
+    The remedy differs for new rows of a `fitted` preparation, which cannot choose another option.
     """
     which = [f"{shown(name)} {count}" for name, count in zip(names, counts, strict=True) if count]
     rows = "their rows" if n_rows is None else "1 row" if n_rows == 1 else f"{n_rows} rows"
     total = sum(int(count) for count in counts)
     remedy = (
-        f"give missing='drop' to leave out {rows}, missing='impute' to fill them in, or name "
-        "these columns in drop="
+        f"Give missing='drop' to leave out {rows}, missing='impute' to fill them in, or name "
+        "these columns in drop=."
     )
     if fitted:
         remedy = (
-            "the model was fitted with missing='error': fill them in, or fit it again with "
-            "missing='impute' or missing='drop'"
+            "The model was fitted with missing='error'. Fill them in, or fit it again with "
+            "missing='impute' or missing='drop'."
         )
     return (
         f"{source}: {total} {'value is' if total == 1 else 'values are'} missing (or infinite), "
-        f"by column: {listed(which)}; {remedy}"
+        f"by column: {listed(which)}. {remedy}"
     )
 
 
 def note_left_out(
     notes: list[str], names: list[str], which: str = "with one value only", why: str = ONE_VALUE
 ) -> dict[str, str]:
-    """Say which columns were left out, and return why."""
+    """Note the columns that were left out, and return the reason for each."""
     if names:
         notes.append(f"columns {which} were left out: {quoted_names(names)}")
     return dict.fromkeys(names, why)
 
 
 def note_same(notes: list[str], name: str, first: str) -> None:
-    """Say that a column repeats another one."""
-    notes.append(f"column {shown(name)} says the same as {shown(first)}, and was left out")
+    """Note that a column is left out because it duplicates another one."""
+    notes.append(f"column {shown(name)} duplicates {shown(first)} and was left out")
 
 
 def note_missing(
     notes: list[str], warnings: list[str], names: list[str], counts: Any, n_rows: int
 ) -> None:
-    """Say how many missing values are filled in, and warn of columns with many of them."""
+    """Note the number of filled-in values, and warn about columns with many of them."""
     gone = [(name, int(count)) for name, count in zip(names, counts, strict=True) if count]
     total = sum(count for _, count in gone)
     which = listed(f"{shown(name)} {count:,}" for name, count in gone)
@@ -95,13 +92,13 @@ def note_missing(
     if many:
         worst = listed(f"{shown(name)} {100 * share:.0f} %" for name, share in many)
         warnings.append(
-            "many values are missing, and clusters may follow those that were filled in: "
-            f"{worst}; name these columns in drop=, or compare with missing='drop'"
+            f"many values are missing ({worst}), and clusters may depend on the values filled in; "
+            "name these columns in drop=, or compare with missing='drop'"
         )
 
 
 def note_huge(notes: list[str], table: Columns, places: list[int], X: NDArray[Any]) -> None:
-    """Say which columns of whole numbers are too large for float64."""
+    """Note integer columns whose values are not exact in float64."""
     if not table.is_frame:
         return
     dtypes = list(table.data.dtypes)
@@ -112,13 +109,13 @@ def note_huge(notes: list[str], table: Columns, places: list[int], X: NDArray[An
     ]
     if huge:
         notes.append(
-            f"whole numbers above 2^53 lose their last digits: {quoted_names(huge)}; "
+            f"integers above 2^53 lose their last digits: {quoted_names(huge)}; "
             "if they are ids, name them in id_column= or drop="
         )
 
 
 def note_kinds(notes: list[str], preparation: Preparation) -> None:
-    """Say how features were scaled, and ordinal columns, dates, ids and categories treated."""
+    """Note the scaling of features, and the use of ordinal columns, dates, ids and categories."""
     if preparation.scale == "minmax":
         notes.append("features were scaled to the range 0 to 1")
     elif preparation.scale != "none":
@@ -128,10 +125,10 @@ def note_kinds(notes: list[str], preparation: Preparation) -> None:
         by_kind.setdefault(kind.kind, []).append(name)
     if ordinal := by_kind.get("ordinal"):
         notes.append(
-            f"ordinal columns count by the order of their values: {quoted_names(ordinal)}"
+            f"ordinal columns were replaced by the rank of their values: {quoted_names(ordinal)}"
         )
     if dates := by_kind.get("date"):
-        notes.append(f"dates were turned into years with a fraction: {quoted_names(dates)}")
+        notes.append(f"dates were converted to decimal years: {quoted_names(dates)}")
     left_out = preparation.left_out_
     guessed = [
         f"{shown(name)} ({reason})"
@@ -144,12 +141,12 @@ def note_kinds(notes: list[str], preparation: Preparation) -> None:
         notes.append(f"columns of ids or text were left out: {listed(guessed)} ({USES_ONE})")
     if described := [name for name, why in left_out.items() if why.startswith("a category that")]:
         notes.append(
-            f"categories describe the clusters and do not make them: {quoted_names(described)}"
+            f"categories describe the clusters but are not features: {quoted_names(described)}"
         )
     scores = preparation.scores_
     if scores is not None and preparation.numbers_:
         leading = list(dict.fromkeys(name for names in scores.leading for name in names))
         notes.append(
-            f"categories agree with each other, and count as {scores.n_scores} "
-            f"column{'s' if scores.n_scores > 1 else ''}: {quoted_names(leading)}"
+            f"categories that agree with each other give {scores.n_scores} "
+            f"feature{'s' if scores.n_scores > 1 else ''}: {quoted_names(leading)}"
         )

@@ -1,4 +1,4 @@
-"""Columns of numbers as features: long tails shortened, missing values filled in, scaled."""
+"""Turn numeric columns into features: shorten tails, fill in missing values, and scale."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 
 class ColumnMoments(NamedTuple):
-    """Number of rows, ranges, means and sums of squares about the means of columns."""
+    """Number of rows, and the range, mean and sum of squared deviations of each column."""
 
     n_rows: int
     low: Array
@@ -43,10 +43,10 @@ class ColumnMoments(NamedTuple):
             )
 
     def offsets_and_scales(self, source: str, names: list[str], scale: str) -> tuple[Array, Array]:
-        """Return what is subtracted from columns, and what they are divided by then.
+        """Return the offset and the scale of each column.
 
-        "minmax" maps the range to [0, 1]; "auto" and "standard" subtract the mean and divide by
-        the standard deviation (of the n rows, not n - 1).
+        "minmax" maps the range to [0, 1]. "auto" and "standard" subtract the mean and divide by
+        the standard deviation (with n, not n - 1). "none" gives offsets 0 and scales 1.
         """
         d = len(names)
         if scale == "none":
@@ -60,15 +60,15 @@ class ColumnMoments(NamedTuple):
         if wrong.size:
             j = wrong[0]
             raise TableError(
-                f"{source}: column {shown(names[j])} runs from {self.low[j]:.3g} to "
-                f"{self.high[j]:.3g}, too near the limits of float64 to be scaled; change its "
-                "unit, or name it in drop="
+                f"{source}: column {shown(names[j])} ranges from {self.low[j]:.3g} to "
+                f"{self.high[j]:.3g}, too near the limits of float64 to be scaled. Change its "
+                "unit, or name it in drop=."
             )
         return offsets, scales
 
 
 def column_moments(X: Array) -> ColumnMoments:
-    """Return the moments of columns without missing values."""
+    """Return the moments of columns. They must not have missing values."""
     n, d = X.shape
     squares = np.zeros(d)
     if n == 0:
@@ -83,37 +83,37 @@ def column_moments(X: Array) -> ColumnMoments:
 
 @dataclass(frozen=True)
 class NumberFeatures:
-    """How columns of numbers become features: short tails, filled in, (x - offset) / scale."""
+    """Transform numeric columns: shorten tails, fill in, and compute (x - offset) / scale."""
 
     tails: Tails | None
-    fills: Fills | None  # None where missing values are dropped or refused
+    fills: Fills | None  # None if missing values are dropped or raise an error
     offsets: Array
     scales: Array
 
     def complete(self, X: Array, notes: list[str]) -> tuple[Array, Filled | None]:
-        """Return columns with short tails and no missing values, and what was filled in."""
+        """Return columns with shortened tails, and filled-in values if there are `fills`."""
         if self.tails is not None:
             X = _shortened(self.tails, X, notes, fills=self.fills is not None)
         return (X, None) if self.fills is None else self.fills.fill(X)
 
     def is_log(self, k: int) -> bool:
-        """Whether a column becomes a log."""
+        """Return whether the log of column k is taken."""
         return self.tails is not None and bool(np.isfinite(self.tails.shifts[k]))
 
     @property
     def has_steps(self) -> bool:
-        """Whether counts become logs, so that `dithered` adds noise to them."""
+        """Whether the log of counts is taken, so that `dither_into` adds noise to them."""
         return self.tails is not None and bool(self.tails.steps.any())
 
     def scale_into(self, out: Any, X: Array) -> None:
-        """Write (X - offsets) / scales; in blocks, so that either memory order is read well."""
+        """Write (X - offsets) / scales to `out`, in blocks for speed with either memory order."""
         for start in range(0, len(X), _ROWS):
             rows = slice(start, start + _ROWS)
             np.subtract(X[rows], self.offsets, out=out[rows])
             out[rows] /= self.scales
 
     def dither_into(self, out: Any, rng: np.random.Generator, filled: Filled | None) -> None:
-        """Add noise to features where counts have become logs or values were filled in."""
+        """Add noise to the logs of counts and to filled-in values."""
         own = out * self.scales + self.offsets
         if filled is not None:
             own[filled.rows, filled.columns] = filled.draw(rng)
@@ -122,7 +122,7 @@ class NumberFeatures:
         self.scale_into(out, own)
 
     def rescaled(self, offsets: Array, scales: Array) -> NumberFeatures:
-        """Return features moved and divided once more.
+        """Return the composition with a second shift and scaling of the features.
 
         With z = (x - a) / s, (z - b) / t is (x - (a + b s)) / (s t).
         """
@@ -134,17 +134,17 @@ class NumberFeatures:
 def learn_features(
     source: str, names: list[str], X: Array, *, scale: str, fills: bool, notes: list[str]
 ) -> tuple[NumberFeatures, Array, Filled | None]:
-    """Learn how columns become features; return that, complete columns, and what was filled in.
+    """Return the fitted transformation, the completed columns, and the filled-in values.
 
-    `scale` is "standard", "minmax", "none" or "auto", which is "standard" with tails shortened.
-    `notes` gets lines for logs and outliers.
+    `scale` is "standard", "minmax", "none" or "auto", which is "standard" with shortened tails.
+    Lines about logs and outliers are appended to `notes`.
     """
     tails = find_tails(X) if scale == "auto" else None
     if tails is not None:
         if logs := [name for k, name in enumerate(names) if np.isfinite(tails.shifts[k])]:
             notes.append(
                 f"columns with a long tail were put on a log scale: {quoted_names(logs)} "
-                "(scale='standard' leaves them as they are)"
+                "(scale='standard' keeps their scale)"
             )
         X = _shortened(tails, X, notes, fills=fills)
     learnt, filled = None, None
@@ -159,8 +159,8 @@ def _shortened(tails: Tails, X: Array, notes: list[str], *, fills: bool) -> Arra
     X, n_far = tails.shorten(X, fills=fills)
     if n_far:
         notes.append(
-            f"{n_far:,} value{'s' if n_far > 1 else ''} far outside, ten times as far from "
-            "the median as 95 % of the rows on that side, "
-            + ("counted as missing" if fills else "set to that limit")
+            f"{n_far:,} outlier{'s were' if n_far > 1 else ' was'} "
+            + ("treated as missing" if fills else "set to the limit")
+            + " (ten times as far from the median as the 5th or 95th percentile)"
         )
     return X

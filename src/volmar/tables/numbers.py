@@ -1,4 +1,4 @@
-"""Values of a column as float64, whatever they are."""
+"""Convert the values of a column to float64."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["as_numbers", "is_real"]
 
 
 def is_real(dtype: Any) -> bool:
-    """Tell whether a dtype of pandas is one of real numbers, or of booleans."""
+    """Return whether a pandas dtype holds real numbers or booleans."""
     from pandas.api.types import is_complex_dtype, is_numeric_dtype
 
     return bool(is_numeric_dtype(dtype) and not is_complex_dtype(dtype))
 
 
 def as_numbers(series: Any) -> NDArray[np.float64]:
-    """Return a pandas column as float64; NaN for what is no number, infinite where too large."""
+    """Return a pandas column as float64: NaN for other values, infinity for too large numbers."""
     import pandas as pd
 
     with np.errstate(over="ignore"):
@@ -30,13 +30,13 @@ def as_numbers(series: Any) -> NDArray[np.float64]:
         except (OverflowError, TypeError, ValueError):
             parsed = None
         if parsed is None or parsed.dtype.kind not in "biuf":
-            # Whole numbers of 400 digits, complex numbers or objects of other libraries.
+            # Integers of 400 digits, complex numbers or objects of other libraries.
             parsed = pd.to_numeric(values.map(_plain_number), errors="coerce")
         return parsed.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _plain_number(value: Any) -> Any:
-    """Return text as it is, and everything else as a float."""
+    """Return text unchanged, and other values as float, NaN if that is not possible."""
     if isinstance(value, str):
         return value
     try:

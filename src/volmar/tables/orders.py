@@ -1,4 +1,4 @@
-"""Words that have an order: answers of surveys, sizes, levels, ranges of numbers."""
+"""Known orders of text values: survey answers, sizes, levels, and ranges of numbers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _THOUSANDS = {"k": 1e3, "m": 1e6}
 
 
 def known_order(values: list[str]) -> list[str] | None:
-    """Return text values from low to high; None where their order is not known.
+    """Return text values from low to high, or None if their order is unknown.
 
-    There must be three at least, all of one scale. A word may be written with capitals, "_" or
-    "-"; ranges of numbers are ordered by their first number.
+    There must be at least three values, all from one scale. Capitals, "_" and "-" are ignored.
+    Ranges of numbers are ordered by their first number.
 
     >>> known_order(["Agree", "Disagree", "Neutral", "Strongly agree"])
     ['Disagree', 'Neutral', 'Agree', 'Strongly agree']
@@ -42,7 +42,7 @@ def known_order(values: list[str]) -> list[str] | None:
 
 
 def _by_numbers(values: list[str]) -> list[str] | None:
-    """Order values that begin with different numbers, and are more than a number and a unit."""
+    """Order values by the number they begin with. None if one has none, or two are equal."""
     keys = []
     for value in values:
         match = _NUMBER.match(value.strip())

@@ -1,4 +1,4 @@
-"""`Preparation`: from the columns of a table to the numbers that a method takes."""
+"""`Preparation`: turn the columns of a table into numeric features."""
 
 from __future__ import annotations
 
@@ -47,66 +47,77 @@ _AS_CATEGORIES = ("categorical", "boolean")
 
 
 class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
-    """Recognise the kinds of columns, and turn them into features for a method.
+    """Detect the kind of each column, and turn the columns into numeric features.
 
-    - Numbers are features. So are ordinal values ("low", "medium", "high"), by their places, and
-      dates, as years with a fraction.
-    - Columns of categories and booleans are no features by themselves: two values are two groups
-      of any rows, and say nothing about the others. Where several of them agree with each other
-      more than by chance, the scores in which they agree (multiple correspondence analysis) are
-      features. Otherwise categories describe the clusters of the other columns.
+    - Numeric columns are features. So are ordinal columns ("low", "medium", "high"), as the rank
+      of their values, and dates, as decimal years.
+    - Categorical and boolean columns are not features by themselves, because each of them splits
+      the rows into groups even if nothing else differs between these. If several of them agree
+      with each other more than by chance, the scores in which they agree (multiple
+      correspondence analysis) are features. Other categorical columns only describe the clusters.
     - Ids, codes, row numbers, free text, constant columns, copies of other columns and columns
-      with hardly any value are left out.
+      whose values are mostly missing are left out.
 
-    `notes_` says what was done, `kinds_` and `left_out_` say it for each column.
+    `notes_` describes the preparation, `kinds_` and `left_out_` describe each column.
 
     Parameters
     ----------
     columns : list of str, default=None
-        The columns to use; None is all.
+        Columns to use. If None, all columns are used.
     drop : list of str, default=None
         Columns to leave out.
     id_column : str, default=None
-        The column that names the rows; not a feature. None takes the index of a DataFrame where
-        it has names or dates, and otherwise numbers the rows from 0.
+        Column that names the rows. It is not a feature. If None, rows are named by the index of a
+        DataFrame if it holds names or dates, and numbered from 0 otherwise.
     kinds : dict of str to str, default=None
-        The kind of a column where the guess is wrong: "numeric", "ordinal", "categorical",
-        "boolean", "date", "text", "id" or "ignore" (the last three are left out).
+        Kinds of columns, in place of the detected ones: "numeric", "ordinal", "categorical",
+        "boolean", "date", "text", "id" or "ignore". The last three are left out.
     scale : {"auto", "standard", "minmax", "none"}, default="auto"
-        Mean 0 and standard deviation 1, range 0 to 1, or as it is. "auto" is "standard" after
-        a log of columns with a long right tail, and with limits for values far outside.
+        Scaling of the features:
+
+        - "standard": mean 0 and standard deviation 1;
+        - "minmax": range 0 to 1;
+        - "none": no scaling;
+        - "auto": like "standard", after the log of columns with a long right tail, and with
+          limits for outliers.
     missing : {"impute", "drop", "indicator", "error"}, default="impute"
-        Missing values, infinities among them: fill in from similar rows, leave out their rows,
-        fill in and add whether a value is missing as a boolean column, or refuse.
+        How to handle missing and infinite values:
+
+        - "impute": fill them in from similar rows;
+        - "drop": leave out their rows;
+        - "indicator": fill them in, and add a boolean column that marks them;
+        - "error": raise an error.
 
     Attributes
     ----------
     n_features_in_ : int
         Number of columns of the fitted table.
     feature_names_in_ : ndarray of str
-        Their names, of a table that has names.
+        Names of these columns. Only defined if the table has column names.
     names_in_ : list of str
-        The same; x0, x1, ... for an array.
+        Names of these columns; x0, x1, ... for an array.
     kinds_ : dict of str to str
         Kind of each column of the table.
     left_out_ : dict of str to str
-        Columns that are no features, and why.
+        Columns that are not used, and the reason for each.
     numbers_ : list of str
-        Columns in use as numbers, one feature each.
+        Columns that are used as numbers, one feature each.
     texts_ : list of str
-        Columns in use as categories.
+        Columns that are used as categories.
     used_ : list of str
-        Both.
+        Columns of `numbers_` and `texts_`.
     category_features_ : dict of str to tuple of str
-        Features that are scores of categories, and the columns that lead each of them.
+        Features that are scores of categories, and the columns with the largest weights in each.
     categories_ : dict of str to list of str
-        Values of the columns of categories in use.
+        Values of each column in `texts_`.
     offsets_, scales_ : ndarray of shape (d,)
-        Features are moved and divided by these.
+        Features are (x - offset) / scale.
     feature_names_ : list of str
         Names of the features.
-    notes_, warnings_ : list of str
-        What fitting decided, and what may mislead.
+    notes_ : list of str
+        Decisions of the fit, one line each.
+    warnings_ : list of str
+        Possible problems with the table, one line each.
 
     See Also
     --------
@@ -126,7 +137,7 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
     >>> preparation.feature_names_
     ['income', 'answer']
     >>> preparation.left_out_["city"]
-    'a category that no others agree with'
+    'a category that no other column agrees with'
 
     In a pipeline with any clusterer:
 
@@ -155,71 +166,71 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         self.missing = missing
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn kinds, categories, fills, offsets and scales.
+        """Learn the kinds, categories, fill values, offsets and scales of the columns.
 
         Parameters
         ----------
         X : DataFrame, LoadedTable, array or sparse array
-            The table; a DataFrame of pandas or polars, or a pyarrow Table.
-        y : ignored
-            For pipelines.
+            The table. DataFrames of pandas and polars and pyarrow tables are accepted.
+        y : None
+            Ignored.
 
         Returns
         -------
-        Preparation
-            Itself.
+        self : Preparation
+            The fitted preparation.
         """
         self._fit(as_columns(check_table(self, X, reset=True)))
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the features of a table, a new one perhaps.
+        """Return the features of a table.
 
         Parameters
         ----------
         X : DataFrame, LoadedTable, array or sparse array
-            A table with the columns in use; others are ignored.
+            The fitted table or a new one. It must have the columns in `used_`; other columns are
+            ignored.
 
         Returns
         -------
         array of shape (n, d)
-            One row for each of the table, so that rows to be left out (``missing="drop"``) are
-            refused; `prepare` returns those that are kept.
+            Features of each row. With ``missing="drop"``, missing values raise an error, because
+            every row must be returned. `prepare` returns only the kept rows.
         """
         check_is_fitted(self)
         return self._all_rows(self.prepare(check_table(self, X, reset=False)))
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:  # type: ignore[override]  # noqa: ARG002
-        """Fit, and return the features of the same table.
+        """Fit to a table, and return its features.
 
         Parameters
         ----------
         X : DataFrame, LoadedTable, array or sparse array
             The table.
-        y : ignored
-            For pipelines.
+        y : None
+            Ignored.
 
         Returns
         -------
         array of shape (n, d)
-            As by `transform`.
+            Features of each row, as returned by `transform`.
         """
         return self._all_rows(self.fit_prepare(X))
 
     def prepare(self, table: Any) -> PreparedTable:
-        """Return the rows of a table, a new one perhaps, with their names and with notes.
+        """Return the features of a table with the ids of its rows, and notes.
 
         Parameters
         ----------
         table : DataFrame, LoadedTable, array or sparse array
-            A table with the columns in use; others are ignored. The columns of an array
-            without names are taken by their place.
+            The fitted table or a new one. It must have the columns in `used_`; other columns are
+            ignored. The columns of an array without names are matched by position.
 
         Returns
         -------
         PreparedTable
-            A value of a category that was not there at the fit counts as a missing one, with a
-            note.
+            Categories that were not in the fitted table are treated as missing, and noted.
         """
         check_is_fitted(self)
         columns = as_columns(table)
@@ -227,7 +238,7 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         return self._finish(columns, self._new_rows(columns, notes), notes, [])
 
     def fit_prepare(self, table: Any) -> PreparedTable:
-        """Fit, and return the rows of the same table, with the notes of the fit.
+        """Fit to a table, and return its features with the notes of the fit.
 
         Parameters
         ----------
@@ -237,7 +248,7 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         Returns
         -------
         PreparedTable
-            As by `fit` and `prepare`.
+            The prepared rows, as returned by `prepare`.
         """
         columns = as_columns(check_table(self, table, reset=True))
         rows = self._fit(columns)
@@ -249,12 +260,12 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         input_features : array of str, default=None
-            Names of the columns of an array, in place of x0, x1, ...
+            Names of the columns of an array. If None, they are x0, x1, ...
 
         Returns
         -------
         ndarray of str
-            One for each column of `transform`.
+            Names of the columns of the array returned by `transform`.
         """
         check_is_fitted(self)
         if input_features is None:
@@ -266,38 +277,44 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
                 f"({self.n_features_in_}), got {len(given)}."
             )
         if hasattr(self, "feature_names_in_") and given != list(self.feature_names_in_):
-            raise ValueError("input_features is not equal to feature_names_in_. Leave it out.")
+            raise ValueError("input_features is not equal to feature_names_in_. Omit it.")
         called = dict(zip(self.names_in_, given, strict=False))
         return np.array(self._names_of_features(called), dtype=object)
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn which input is taken."""
+        """Return the tags of scikit-learn: which input is accepted."""
         return table_tags(super().__sklearn_tags__(), self.missing)
 
     # ---------------------------------------------------------------------- columns
 
     def check_parameters(self) -> Self:
-        """Refuse wrong parameters, as `fit` does, before a large table is read."""
+        """Raise `TableError` for invalid parameters, as `fit` does.
+
+        Call it before a large table is read.
+        """
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if not isinstance(value, str) or value not in allowed:
-                raise TableError(f"{name}={shown(value)} must be one of {', '.join(allowed)}")
+                choices = ", ".join(map(repr, allowed))
+                raise TableError(f"{name} must be one of {choices}, got {shown(value)}.")
         for name in ("columns", "drop"):
             names_given(name, getattr(self, name))
         if self.id_column is not None and not isinstance(self.id_column, str):
-            raise TableError(f"id_column={shown(self.id_column)} must be the name of a column")
+            raise TableError(
+                f"id_column must be the name of a column, got {shown(self.id_column)}."
+            )
         check_kinds(self.kinds)
         return self
 
     def choose(self, table: Columns) -> list[int]:
-        """Check the parameters, and return the places of the columns that they leave."""
+        """Check the parameters, and return the positions of the selected columns."""
         self.check_parameters()
         places = chosen_places(table, self.columns, self.drop, self.id_column)
         table.find(list(self.kinds or {}), "kinds=")
         return places
 
     def _find_kinds(self, table: Columns) -> dict[int, ColumnKind]:
-        """Return the kinds of the columns that the parameters leave, by their places."""
+        """Return the kinds of the selected columns, by position."""
         places = self.choose(table)
         found = dict(zip(places, table.kinds(places, self.kinds or {}), strict=True))
         self.kinds_ = {table.names[j]: kind.kind for j, kind in found.items()}
@@ -320,7 +337,7 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         if table.n_rows < 2:
             raise TableError(
                 f"{table.source} has {table.n_rows} row{'' if table.n_rows == 1 else 's'}, and at "
-                "least 2 are needed to compare rows; give a table with more rows"
+                "least 2 are needed. Give a table with more rows."
             )
         notes = list(table.notes)
         self.warnings_: list[str] = []
@@ -362,13 +379,13 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         texts: list[int],
         notes: list[str],
     ) -> KeptRows:
-        # 1. Numbers: without columns that say nothing.
+        # 1. Numeric columns, without constant columns, copies, and columns with few values.
         words: list[str] = []
         X = table.numbers(places, kinds, words)
         if words and self.missing == "error":
             raise TableError(
-                f"{table.source}: {words[0]}, which missing='error' refuses; give "
-                "missing='impute' or missing='drop', or name this column in drop="
+                f"{table.source}: {words[0]}. missing='error' does not allow missing values. "
+                "Give missing='impute' or missing='drop', or name this column in drop=."
             )
         notes += words
         fills = self.missing in ("impute", "indicator")
@@ -378,7 +395,7 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         self.numbers_, self.number_kinds_ = chosen(names, keep), chosen(kinds, keep)
         X = X if keep.all() else X[:, keep]
         note_huge(notes, table, chosen(places, keep), X)
-        # 2. Categories: the scores in which they agree.
+        # 2. Scores in which the categorical columns agree.
         coded = [(table.names[j], *table.categories(j)) for j in texts]
         if self.missing == "indicator":
             unknown = np.isnan(X)
@@ -402,7 +419,7 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         return KeptRows(X, codes, kept, filled)
 
     def _find_scores(self, coded: list[CodedColumn], notes: list[str]) -> list[NDArray[np.intp]]:
-        """Find the scores in which categories agree, and return the codes that they take."""
+        """Find the scores in which categories agree, and return the codes of the used columns."""
         kept, gone = distinct_categories(coded, notes)
         self.left_out_ |= gone
         self.scores_ = category_scores(
@@ -416,18 +433,18 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         self.categories_ = {name: values for name, _, values in used}
         for name, _, _ in kept:
             if name not in self.categories_:
-                self.left_out_[name] = "a category that no others agree with"
+                self.left_out_[name] = "a category that no other column agrees with"
         return [code for _, code, _ in used]
 
     def _drop_constant(self, X: NDArray[Any], notes: list[str]) -> NDArray[Any]:
-        """Leave out columns that have one value in the rows without missing values."""
+        """Leave out columns that are constant on the rows without missing values."""
         low, high = range_of(X)
         keep = low < high
         self._keep_numbers(keep, notes)
         if not self.numbers_ and self.scores_ is None:
             raise TableError(
-                "no column has two different values in the rows without missing values; give "
-                "missing='impute'"
+                "All columns are constant on the rows without missing values. Give "
+                "missing='impute'."
             )
         return X if keep.all() else X[:, keep]
 
@@ -444,7 +461,8 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         n_out = int(np.count_nonzero(~rows.kept))
         if n_out:
             raise TableError(
-                f"{n_out:,} of {len(rows.kept):,} rows have missing values, and transform returns "
-                "every row; give missing='impute', or use prepare, which leaves these rows out"
+                f"{n_out:,} of {len(rows.kept):,} rows have missing values, and transform must "
+                "return every row. Give missing='impute', or call prepare, which leaves these "
+                "rows out."
             )
         return rows.X

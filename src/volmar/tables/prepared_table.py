@@ -1,4 +1,4 @@
-"""`PreparedTable`: rows ready for a method."""
+"""`PreparedTable`: rows that are ready for clustering."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ __all__ = ["PreparedTable"]
 
 @dataclass(frozen=True)
 class PreparedTable:
-    """Rows ready for a method, with what is known of them.
+    """Rows that are ready for clustering, with their ids and notes.
 
     Attributes
     ----------
     X : ndarray, csr_array or dask array of shape (n, d)
-        Float64; sparse if the table was and nothing is scaled, a dask array by `prepare_blocks`.
-    ids : ndarray or None
-        The id column, the index of a DataFrame or row numbers from 0, of the kept rows. For
-        blocks None, which stands for all row numbers, or a dask array.
+        Features in float64. Sparse if the table is sparse and not scaled, a dask array if made
+        by `prepare_blocks`.
+    ids : ndarray, dask array or None
+        Ids of the kept rows: the id column, the index of a DataFrame or row numbers from 0. None
+        from `prepare_blocks` stands for all row numbers.
     id_name : str
-        "row" or the name of the id column.
+        Name of the id column; "row" for row numbers.
     feature_names : list of str
         Names of the columns of X.
     kept : ndarray of bool or None
-        Which rows of the table are in X; None for blocks stands for all.
+        Mask of the rows of the table that are in X. None from `prepare_blocks` stands for all.
     notes : list of str
-        What was done, in plain words, one line each.
+        Description of the preparation, one line each.
     warnings : list of str
-        What may mislead, one line each.
+        Possible problems with the table, one line each.
     noise : callable or None
-        From X and a Generator to the rows of `dithered`; None where they are X. Of blocks it gives
-        a dask array with the same noise whenever it is computed.
+        Takes X and a `Generator`, and returns the rows of `dithered`. None if these are X. For
+        blocks, it returns a dask array that has the same noise each time it is computed.
     """
 
     X: Any
@@ -47,13 +48,12 @@ class PreparedTable:
     noise: Callable[[Any, np.random.Generator], Any] | None = None
 
     def dithered(self, seed: int = 0) -> Any:
-        """Return the rows to fit a method on.
+        """Return the rows to which a clusterer should be fitted.
 
-        Values are known to within the resolution of their column, and some gaps between them are
-        made by the preparation: those between the logs of small counts, and between the scores of
-        categories, which two columns can make by themselves. Noise fills these gaps. Values that
-        were filled in are drawn as uncertain as they are. Clusters of the rows are what the
-        fitted method predicts for `X`.
+        The preparation creates some gaps between values: between the logs of small counts, and
+        between the scores of categories, where two columns alone can create one. Uniform noise of
+        the width of these gaps closes them. Filled-in values are drawn at random, to reflect their
+        uncertainty. To get the clusters, predict the labels of `X` with the fitted clusterer.
 
         Parameters
         ----------
@@ -63,6 +63,6 @@ class PreparedTable:
         Returns
         -------
         matrix of shape (n, d)
-            `X` itself where there are no such columns.
+            `X` itself if there are no such columns and no filled-in values.
         """
         return self.X if self.noise is None else self.noise(self.X, np.random.default_rng(seed))

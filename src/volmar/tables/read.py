@@ -1,4 +1,4 @@
-"""`read_table`: a file of any kind that is understood, or a built-in set by its name."""
+"""`read_table`: read a table from a file of any supported format, or a built-in data set."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ _KINDS = "CSV, TSV, TXT, Parquet, Feather, Excel, JSON, JSON lines, NPY, NPZ and
 
 @dataclass(frozen=True)
 class LoadedTable:
-    """A table as it was read.
+    """A table that was read from a file, or a built-in data set.
 
     Attributes
     ----------
     name : str
-        File name or built-in name.
+        Name of the file or of the built-in data set.
     data : DataFrame, ndarray or csr_array
-        The rows; an array for NPY, NPZ, libsvm and built-in sets.
+        The rows. NPY, NPZ and libsvm files and built-in data sets give an array.
     truth : ndarray or None
-        True labels of built-in sets and libsvm files; never shown to a method.
+        True labels of built-in data sets and libsvm files. They are not used for clustering.
     feature_names : list of str or None
-        Names of an array's columns, where they are known.
+        Names of the columns of an array, if they are known.
     notes : list of str
-        What reading had to decide, one line each.
+        Decisions made while reading, such as the separator. One line each.
     path : Path or None
-        The file; None for built-in sets.
+        The file. None for built-in data sets.
     """
 
     name: str
@@ -69,16 +69,21 @@ class LoadedTable:
 
 
 def read_table(source: str | Path) -> LoadedTable:
-    """Read a table.
+    """Read a table from a file, or load a built-in data set.
 
     Parameters
     ----------
     source : str or Path
-        A file: .csv, .tsv, .txt (separator found by looking), .jsonl, .ndjson, .json (records),
-        the same with .gz, .parquet or .pq, .feather or .arrow, .xlsx, .xlsm or .xls (the first
-        sheet; "file.xlsx#Name" is another), .npy, .npz (its only two-dimensional array, or the
-        one called X), .svm, .libsvm or .svmlight. Where there is no such path, a name that
-        `volmar.datasets.load` knows.
+        Path of a file, or name of a data set of `volmar.datasets.load` if there is no such file.
+        The suffix of the file gives its format:
+
+        - .csv, .tsv, .txt: text, whose separator is detected;
+        - .jsonl, .ndjson, .json: records;
+        - .svm, .libsvm, .svmlight: sparse rows with labels;
+        - all of these with .gz appended;
+        - .parquet or .pq, .feather or .arrow;
+        - .xlsx, .xlsm or .xls: the first sheet, or the one named as in "file.xlsx#Name";
+        - .npy, .npz: the array called X, or the only two-dimensional array.
 
     Returns
     -------
@@ -87,18 +92,18 @@ def read_table(source: str | Path) -> LoadedTable:
     Raises
     ------
     TableError
-        For a path, a name or contents that cannot be used.
+        If there is no such file or data set, or its content cannot be used.
     ImportError
-        Where pandas, pyarrow or openpyxl is needed and not installed.
+        If pandas, pyarrow or openpyxl is needed and not installed.
 
     Notes
     -----
-    A file may come from anybody: its parts are checked before they are used, and nothing in it is
-    run. Refused are sparse matrices whose indices do not fit their shape, more than 2**22 columns
-    (2**17 of text, Parquet and Feather files),
-    Excel sheets larger than Excel's or empty for the most part, compressed text and workbooks that
-    grow to more than 200 times their size (and 16 MiB), and content that needs more memory than is
-    free.
+    Files need not be trusted: their content is checked before it is used, and no code in them is
+    executed. The following raise a `TableError`: sparse matrices whose indices do not fit their
+    shape; more than 2**22 columns (2**17 in text, Parquet and Feather files); Excel sheets that
+    are larger than Excel allows or almost empty; compressed text and workbooks that decompress to
+    more than 200 times their size and more than 16 MiB; and content that needs more than the free
+    memory.
 
     Examples
     --------
@@ -107,24 +112,30 @@ def read_table(source: str | Path) -> LoadedTable:
     (357, 64)
     """
     if not str(source).strip():
-        raise TableError("'' is no file; give the path of a table, or the name of a built-in set")
+        raise TableError(
+            "'' is not the path of a file. Give the path of a table, or the name of a built-in "
+            "data set."
+        )
     sheet = None
     try:
         path = expanded_path(source)
     except ValueError as error:
-        raise TableError(one_line(error)) from error
+        raise TableError(f"{one_line(error)}.") from error
     try:
         if path.is_dir():
             raise TableError(
-                f"{path} is a folder without .parquet or .csv files; give a file, or a folder "
-                "that has some"
+                f"{path} is a folder without .parquet or .csv files. Give a file, or a folder "
+                "with such files."
             )
         if not path.exists():
             if not (found := _sheet_of(path)):
                 return _read_built_in(str(source))
             path, sheet = found
     except OSError as error:
-        raise TableError(f"{shown(source)} cannot be read: {error.strerror or error}") from error
+        reason = error.strerror or error
+        raise TableError(
+            f"{shown(source)} cannot be read: {reason}. Check the path and its permissions."
+        ) from error
     try:
         return replace(_read_file(path, sheet), path=path)
     except TableError:
@@ -132,36 +143,38 @@ def read_table(source: str | Path) -> LoadedTable:
     except MemoryError as error:
         reason = one_line(error) if error.args else "it does not fit into memory"
         raise TableError(
-            f"{path.name} cannot be read: {reason}; split it into a folder of Parquet or CSV "
-            "files and give the folder"
+            f"{path.name} cannot be read: {reason}. Split it into a folder of Parquet or CSV "
+            "files, and give the folder."
         ) from error
     except (ValueError, OSError) as error:
-        reason = getattr(error, "strerror", None) or f"{one_line(error)}; save it again"
-        raise TableError(f"{shown(source)} cannot be read: {reason}") from error
+        reason, remedy = one_line(error), "Save the table again."
+        if cause := getattr(error, "strerror", None):
+            reason, remedy = cause, "Check the path and its permissions."
+        raise TableError(f"{shown(source)} cannot be read: {reason}. {remedy}") from error
 
 
 def read_fields(path: Path) -> Any:
-    """Return the fields of a text file as a DataFrame of text, None for files of other kinds."""
+    """Return the fields of a text file as a DataFrame of text. None for files of other kinds."""
     kind = _TEXT.get(_plain_suffix(path))
     return None if kind is None else read_text(path, kind, as_fields=True)[0]
 
 
 def _plain_suffix(path: Path) -> str:
-    """Return the suffix in lower case, without that of compression."""
+    """Return the suffix in lower case, without the .gz of a compressed file."""
     suffix = path.suffix.lower()
     return Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
 
 
 def _sheet_of(path: Path) -> tuple[Path, str] | None:
-    """Return the file and the sheet of a path like file.xlsx#Sheet2."""
+    """Return the file and the sheet of a path such as file.xlsx#Sheet2."""
     name, sign, sheet = path.name.partition("#")
     file = path.with_name(name) if sign and name else path
     if not sign or not sheet or not file.is_file():
         return None
     if file.suffix.lower() not in EXCEL:
         raise TableError(
-            f"{name} has no sheets, and {shown(sheet)} of it is asked for; leave out the # and "
-            "what follows"
+            f"{name} is not an Excel file and has no sheet {shown(sheet)}. Leave out the # and "
+            "the name after it."
         )
     return file, sheet
 
@@ -170,13 +183,13 @@ def _read_file(path: Path, sheet: str | None = None) -> LoadedTable:
     suffix, name = _plain_suffix(path), printable(path.name)
     if suffix not in _PACKED and path.suffix.lower() == ".gz":
         raise TableError(
-            f"{path.name}: only text tables are read compressed (.csv.gz, .tsv.gz, .jsonl.gz, "
-            ".svm.gz); decompress it with gunzip"
+            f"{path.name} is compressed, and only text files are read compressed (.csv.gz, "
+            ".tsv.gz, .jsonl.gz, .svm.gz). Decompress it with gunzip."
         )
     if not path.is_file():
-        raise TableError(f"{path} is not a regular file; save the table in a file")
+        raise TableError(f"{path} is not a regular file. Save the table in a file.")
     if path.stat().st_size == 0:
-        raise TableError(f"{path.name} is empty; give a file with rows")
+        raise TableError(f"{path.name} is empty. Give a file with rows.")
     if suffix in _TEXT:
         frame, notes = read_text(path, _TEXT[suffix])
         return LoadedTable(name, frame, notes=notes)
@@ -202,8 +215,8 @@ def _read_file(path: Path, sheet: str | None = None) -> LoadedTable:
         X, truth = read_libsvm(path)
         return LoadedTable(name, X, truth)
     raise TableError(
-        f"{path.name}: files of kind {shown(suffix)} are not read; save the table as CSV "
-        f"({_KINDS} are read)"
+        f"{path.name} has the suffix {shown(suffix)}, which is not supported. Save the table as "
+        f"CSV. Supported formats are {_KINDS}."
     )
 
 
@@ -212,14 +225,14 @@ def _read_built_in(name: str) -> LoadedTable:
 
     suffix = Path(name).suffix.lower().partition("#")[0]
     if "/" in name or "\\" in name or suffix in _SUFFIXES:
-        raise TableError(f"there is no file {shown(name)}; check the path")
+        raise TableError(f"There is no file {shown(name)}. Check the path.")
     try:
         data = load(name)
     except (FileNotFoundError, ConnectionError) as error:
-        raise TableError(one_line(error)) from error
+        raise TableError(f"{one_line(error)}.") from error
     except ValueError as error:
         raise TableError(
-            f"there is no file {shown(name)} and no built-in set of that name; "
+            f"There is no file {shown(name)} and no built-in data set of that name. "
             f"{nearest(name, list_datasets())}"
         ) from error
     return LoadedTable(name, data.X, data.y, data.feature_names)

@@ -1,4 +1,4 @@
-"""The columns of a prepared table in their own units, for a description of clusters."""
+"""The columns of a prepared table in their original units, to describe clusters."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ __all__ = ["source_columns"]
 def source_columns(
     data: Any, preparation: Preparation, kept: NDArray[np.bool_], *, every: bool = False
 ) -> tuple[Any, list[str]]:
-    """Return the columns that a fitted preparation uses, as they were before it, and their names.
+    """Return the original columns that a fitted preparation uses, and their names.
 
     Parameters
     ----------
     data : LoadedTable, DataFrame, ndarray or sparse array
         The table that was prepared.
     preparation : Preparation
-        Fitted to the table.
+        Preparation that was fitted to the table.
     kept : ndarray of bool
-        The rows to return.
+        Mask of the rows to return.
     every : bool, default=False
-        Whether columns that are no features come after those that are: all but ids and text, and
-        weekdays and months of dates.
+        If True, columns that are not used as features follow: all except ids and text, and the
+        weekday and month of dates.
 
     Returns
     -------
     columns : DataFrame, ndarray or csr_array
-        The numbers, then the categories, with missing values, and in the units of the table. In
-        a DataFrame, ordinal columns are ordered categories, and dates are dates.
+        Numeric columns, then categorical columns, in the units of the table and with their
+        missing values. In a DataFrame, ordinal columns are ordered categoricals, and dates are
+        timestamps.
     names : list of str
-        Names of these columns.
+        Names of the returned columns.
     """
     table = as_columns(data)
     names = [name for name in preparation.used_ if name in preparation.kinds_]
@@ -49,7 +50,7 @@ def source_columns(
     if not table.is_frame:
         columns = table.data[rows][:, places]
         if table.is_sparse and not np.isfinite(columns.data).all():
-            columns = columns.toarray()  # missing values were filled in, in a dense table
+            columns = columns.toarray()  # its missing values were filled in as a dense table
         return columns, names
     import pandas as pd
 
@@ -86,7 +87,7 @@ def _shown_column(series: Any, kind: ColumnKind) -> Any:
     if kind.order is not None:
         words = series.astype(object).where(series.notna(), None)
         texts = [None if word is None else str(word).strip() for word in words]
-        # Of new rows some may have values that those of the fit had not; they have no place.
+        # New rows may have values that were not in the fitted table. They have no rank.
         values = [text if text in kind.order else None for text in texts]
         return pd.Categorical(values, categories=kind.order, ordered=True)
     if kind.kind == "numeric" and not pd.api.types.is_numeric_dtype(series.dtype):

@@ -1,4 +1,4 @@
-"""Columns with long tails: a log where it makes them even, and limits for values far outside."""
+"""Columns with long tails: take the log if it removes the skewness, and limit outliers."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from numpy.typing import NDArray
 
 __all__ = ["Tails", "find_tails"]
 
-# Rows from which percentiles are computed.
+# Maximum number of rows from which percentiles are computed.
 N_ROWS = 10_000
-# Skewness (of percentiles) of a column that is offered a log, plus so many standard errors
-# 1 / sqrt(n), and what part of it may be left.
+# The log is considered if the skewness (of percentiles) is at least SKEWED + ERRORS / sqrt(n), and
+# taken if at most the share LEFT of it remains.
 SKEWED, ERRORS, LEFT = 0.25, 2.0, 0.67
-# A log needs so many different values, and a 95th percentile so many times the 5th: over a shorter
-# range a log changes little.
-FEWEST_VALUES, WIDE = 10, 4.0
-# Small counts are far apart on a log scale. A plain log begins at so many steps of the values, and
-# a log of x + m is for columns whose positive values have a median m of so many.
+# Minimum number of distinct values for a log, and minimum ratio of the 95th to the 5th percentile.
+# Over a shorter range, a log changes little.
+MIN_VALUES, WIDE = 10, 4.0
+# Small counts are far apart on a log scale. The plain log needs a minimum of at least PLAIN_STEPS
+# times the step between values. The log of x + m, where m is the median of the positive values,
+# needs an m of at least SOFT_STEPS steps.
 PLAIN_STEPS, SOFT_STEPS = 10, 3
-# Values further from the median than so many times the distance to a percentile are outliers:
-# 10 times 1.6 standard deviations of a normal column.
+# Outliers are further from the median than FAR times the 5th or 95th percentile is: 10 times 1.6
+# standard deviations for a normal column.
 FAR = 10.0
-# More of them than this share are a group, not outliers.
+# Maximum share of outliers. A larger share is a group, and gets no limit.
 FEW_FAR = 0.01
 
 Array = NDArray[np.float64]
@@ -31,19 +32,19 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Tails:
-    """How long tails of columns are shortened."""
+    """Shorten long tails of columns, by a log and by limits for outliers."""
 
-    shifts: Array  # x becomes log(x + shift); NaN for a column that stays as it is
-    steps: Array  # distance of neighbouring values before a log: 1 for counts, 0 if continuous
-    leasts: Array  # smallest values before a log; lower ones count as these
-    lows: Array  # values beyond these (after the log) are outliers; infinite for no limit
+    shifts: Array  # x becomes log(x + shift); NaN for a column without a log
+    steps: Array  # distance between values before a log: 1 for counts, 0 if continuous
+    leasts: Array  # minima before a log; lower values are set to these
+    lows: Array  # limits for outliers, after the log; infinite for no limit
     highs: Array
 
     def dithered(self, X: Array, rng: np.random.Generator) -> Array:
-        """Return shortened columns with noise of the width of the steps, before the log.
+        """Add uniform noise to shortened columns, as wide as the steps before the log.
 
-        Equal steps of counts are unequal after a log, and those between small counts look like
-        gaps.
+        Equal steps between counts become unequal after a log, and the steps between small counts
+        look like gaps.
         """
         places = np.flatnonzero(self.steps)
         if not places.size:
@@ -54,17 +55,17 @@ class Tails:
         return X
 
     def shorten(self, X: Array, *, fills: bool) -> tuple[Array, int]:
-        """Return columns with shortened tails, a copy, and how many values are outliers.
+        """Return columns with shortened tails, and the number of outliers.
 
-        With `fills` outliers count as missing; otherwise they are set to the limits, where many
-        of them would look like a group.
+        With `fills`, outliers become missing. Otherwise they are set to the limits, where many of
+        them would look like a group. X is not changed.
         """
         logs = np.flatnonzero(np.isfinite(self.shifts))
         has_limits = np.isfinite(self.lows).any() or np.isfinite(self.highs).any()
         if not logs.size and not has_limits:
             return X, 0
         X = X.copy()
-        # A new value may be below all that were seen, and have no log.
+        # A new value may be below the fitted minimum, where the log may not exist.
         X[:, logs] = np.log(np.maximum(X[:, logs], self.leasts[logs]) + self.shifts[logs])
         near = np.clip(X, self.lows, self.highs)  # NaN stays NaN
         is_far = (near != X) & ~np.isnan(X)
@@ -72,12 +73,13 @@ class Tails:
 
 
 def find_tails(X: Array) -> Tails:
-    """Find the columns with a long tail; NaN is missing.
+    """Find the columns with a long tail. NaN is missing.
 
-    A column without negative values gets a log if it is skewed and its log is not: skewness is
-    (q95 + q5 - 2 q50) / (q95 - q5) of the percentiles, which a few outliers do not change. Two
-    groups of different size are skewed before the log and after it, and stay as they are. Columns
-    with zeros or small counts get log(m + x), m the median of the positive values.
+    The log of a column without negative values is taken if the column is skewed and its log is
+    not. Skewness is (q95 + q5 - 2 q50) / (q95 - q5) of the percentiles, which does not depend on
+    a few outliers. Two groups of different size are skewed before and after the log, and are left
+    unchanged. For columns with zeros or small counts the log is log(m + x), where m is the median
+    of the positive values.
     """
     d = X.shape[1]
     shifts, steps, leasts = np.full(d, np.nan), np.zeros(d), np.zeros(d)
@@ -107,14 +109,14 @@ def find_tails(X: Array) -> Tails:
 
 
 def _step(column: Array) -> float:
-    """Return the median distance of neighbouring values, 0 for a column without ties."""
+    """Return the median distance between neighbouring values, 0 for a column without ties."""
     different = np.unique(column)
     return float(np.median(np.diff(different))) if 1 < different.size < column.size else 0.0
 
 
 def _log_shift(column: Array, least: float, step: float) -> float | None:
-    """Return what is added before the log, None for a column that stays as it is."""
-    if not np.isfinite(least) or least < 0 or np.unique(column).size < FEWEST_VALUES:
+    """Return the shift that is added before the log, or None for a column without a log."""
+    if not np.isfinite(least) or least < 0 or np.unique(column).size < MIN_VALUES:
         return None
     before = _skewness(column)
     low, high = np.percentile(column, (5, 95))

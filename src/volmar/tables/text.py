@@ -1,4 +1,4 @@
-"""Tables in text files: the separator, the decimal sign, the encoding and the header, found."""
+"""Tables in text files: detect the separator, decimal sign, encoding and header, and read."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from volmar.tables.errors import (
 
 __all__ = ["Layout", "find_layout", "read_text"]
 
-_HEAD = 1 << 18  # bytes looked at
-_LONG_HEAD = 1 << 22  # where two lines do not fit: room for a header of 100,000 names
-_RECORDS = 20
-_MOST_NAMELESS = 1000
+_HEAD = 1 << 18  # bytes from which the layout is detected
+_LONG_HEAD = 1 << 22  # bytes if the lines are longer: enough for a header of 100,000 names
+_RECORDS = 20  # lines from which the separator is detected
+_MAX_NAMELESS = 1000  # columns without a name
 _SEPARATORS = {"csv": ",;\t|", "tsv": "\t,;|", "text": ",;\t|"}
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*")
 _DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+([eE][-+]?\d+)?\s*")
@@ -37,16 +37,16 @@ _CONTROL = bytes(sorted({*range(9), *range(14, 27), *range(28, 32)}))
 
 @dataclass(frozen=True)
 class Layout:
-    """How a text file is read: `pandas.read_csv` takes the first three as they are."""
+    """The layout of a text file. The first three fields are arguments of `pandas.read_csv`."""
 
     separator: str
     decimal: str
     encoding: str
     spaced: bool  # whether spaces follow separators
-    names: list[str] | None  # the header; None where the first line is a row
+    names: list[str] | None  # the header; None if the first line is a row
     width: int  # number of columns
     notes: list[str]
-    growth: float  # bytes of memory that a byte of the file needs, at least
+    growth: float  # minimum bytes of memory per byte of the file
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of `pandas.read_csv`."""
@@ -63,8 +63,8 @@ class Layout:
 def read_text(path: Path, kind: str, *, as_fields: bool = False) -> tuple[Any, list[str]]:
     """Return the DataFrame of a text file, and notes.
 
-    `kind` ("csv", "tsv" or "text") is the separator that is expected first; "text" may have
-    spaces between its values, too. With `as_fields` all columns are text, as in the file.
+    `kind` is "csv", "tsv" or "text". It gives the order in which separators are tried; "text" may
+    also be separated by spaces. With `as_fields`, all columns are text, exactly as in the file.
     """
     pd = import_pandas()
 
@@ -84,12 +84,13 @@ def read_text(path: Path, kind: str, *, as_fields: bool = False) -> tuple[Any, l
     except (ValueError, OverflowError, OSError, EOFError, zlib.error) as error:
         raise TableError(f"{path.name}: {_reason(error)}") from error
     if not len(frame):
-        raise TableError(f"{path.name} has a header and no rows; give a file with rows")
+        raise TableError(f"{path.name} has a header and no rows. Give a file with rows.")
     return frame, notes
 
 
 def _read(pd: Any, path: Path, growth: float, options: dict[str, Any]) -> Any:
-    # Pandas is faster in pieces; where a column's type then depends on the piece, in one.
+    # pandas is faster if it reads in pieces. If the type of a column then differs between pieces,
+    # the file is read again as a whole.
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.DtypeWarning)
         try:
@@ -100,14 +101,14 @@ def _read(pd: Any, path: Path, growth: float, options: dict[str, Any]) -> Any:
                 return pd.read_csv(file, low_memory=False, **options)
 
 
-_NOT_UTF8 = "the file is not in UTF-8; it was read as Latin-1"
+_NOT_UTF8 = "the file is not UTF-8 and was read as Latin-1"
 
 
 def find_layout(path: Path, kind: str) -> Layout:
-    """Look at the beginning of a text file."""
+    """Return the layout of a text file, detected from its beginning."""
     head = _head(path)
     if not head.strip(b" \t\r\n\xef\xbb\xbf"):
-        raise TableError(f"{path.name} is empty; give a file with a header and rows")
+        raise TableError(f"{path.name} is empty. Give a file with a header and rows.")
     encoding, notes = _encoding(path, head)
     text = head.decode(encoding, errors="replace")
     if len(head) >= _HEAD:
@@ -120,31 +121,31 @@ def find_layout(path: Path, kind: str) -> Layout:
     if (longest := max(map(len, records))) > len(first):
         number = next(i for i, record in enumerate(records) if len(record) > len(first))
         raise TableError(
-            f"{path.name}: its first line has {len(first)} fields and row {number} has {longest}; "
-            "give every column a name, and every row as many fields as there are names"
+            f"{path.name}: the first line has {len(first)} fields, row {number} has {longest}. "
+            "Give every column a name, and every row as many fields as there are names."
         )
     decimal = _decimal(separator, records)
     spaced = f"{separator} " in text
     if separator not in (",", "\t", r"\s+") or decimal != ".":
         sign = " and decimal commas" if decimal == "," else ""
-        notes.append(f"the file was read with {separator!r} between its values{sign}")
+        notes.append(f"the file was read with the separator {separator!r}{sign}")
     if _is_row(first, decimal):
         notes.append(
-            "the first line holds numbers only, so it was read as a row; the columns are "
-            "called x0, x1, ..."
+            "the first line holds only numbers and was read as a row; the columns are named "
+            "x0, x1, ..."
         )
         return Layout(separator, decimal, encoding, spaced, None, len(first), notes, growth)
     names = [name.strip() for name in first]
     refuse_duplicates(path.name, [name or f"Unnamed: {j}" for j, name in enumerate(names)])
     if nameless := [j for j, name in enumerate(names) if not name]:
-        if len(nameless) > _MOST_NAMELESS:  # pandas takes a time quadratic in their number
+        if len(nameless) > _MAX_NAMELESS:  # the time of pandas is quadratic in their number
             raise TableError(
-                f"{path.name}: {len(nameless):,} fields of its first line are empty; give every "
-                "column a name"
+                f"{path.name}: {len(nameless):,} fields of the first line are empty. Give every "
+                "column a name."
             )
         calls = listed(f"'Unnamed: {j}'" for j in nameless)
         notes.append(
-            f"columns without a name are called {calls}; if one is a row number, "
+            f"columns without a name were named {calls}; if one holds row numbers, "
             "name it in id_column= or drop="
         )
     return Layout(separator, decimal, encoding, spaced, names, len(first), notes, growth)
@@ -162,8 +163,8 @@ def _head(path: Path) -> bytes:
         raise TableError(f"{path.name} cannot be read: {_reason(error)}") from error
     if not is_all and b"\n" not in head and b"\r" not in head:
         raise TableError(
-            f"{path.name}: its first line is longer than {len(head):,} bytes; save the table with "
-            "a row a line"
+            f"{path.name}: the first line is longer than {len(head):,} bytes. Save the table with "
+            "one row per line."
         )
     return head
 
@@ -175,13 +176,13 @@ def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
     n_control = len(start) - len(start.translate(None, _CONTROL))
     if b"\0" in start or n_control > 0.01 * len(start):
         raise TableError(
-            f"{path.name} is not a text file; save the table as CSV, or give the file the suffix "
-            "of what it is (.parquet, .npy, .npz, .csv.gz)"
+            f"{path.name} is not a text file. Save the table as CSV, or give the file the suffix "
+            "of its format (.parquet, .npy, .npz, .csv.gz)."
         )
     try:
         head.decode("utf-8")
     except UnicodeDecodeError as error:
-        # The last bytes may be a part of a character.
+        # The last character may be cut off.
         if len(head) < _HEAD or error.start < len(head) - 4:
             return "latin-1", [_NOT_UTF8]
     return "utf-8-sig" if head.startswith(b"\xef\xbb\xbf") else "utf-8", []
@@ -194,7 +195,7 @@ def _split(path: Path, text: str, kind: str) -> tuple[str, list[list[str]]]:
         reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
         try:
             found[separator] = list(islice((record for record in reader if record), _RECORDS))
-        except csv.Error as error:  # a field that is too long, if this is the wrong separator
+        except csv.Error as error:  # with the wrong separator, a field may be too long
             wrong = error
     if kind == "text":
         lines = (line.split() for line in text.splitlines())
@@ -202,7 +203,7 @@ def _split(path: Path, text: str, kind: str) -> tuple[str, list[list[str]]]:
     found = {separator: records for separator, records in found.items() if records}
     if not found:
         raise TableError(
-            f"{path.name}: {wrong or 'it has no values'}; save the table as CSV again"
+            f"{path.name}: {wrong or 'the file has no values'}. Save the table as CSV again."
         ) from wrong
     semicolon = found.get(";", [[]])[0]
     if len(semicolon) > 1 and all(map(_DECIMAL_COMMA.fullmatch, semicolon)):
@@ -223,7 +224,7 @@ def _decimal(separator: str, records: list[list[str]]) -> str:
 
 
 def _is_row(fields: list[str], decimal: str) -> bool:
-    """Tell whether a first line is no header: numbers only, and not 0, 1, 2, ... in order."""
+    """Return whether the first line is a row: only numbers, other than the names 0, 1, 2, ..."""
     if not fields[0].strip() or fields == [str(j) for j in range(len(fields))]:
         return False
     try:
@@ -235,8 +236,9 @@ def _is_row(fields: list[str], decimal: str) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """Return what went wrong on one line, without the parser's preamble."""
+    """Return the reason and a remedy, without the preamble of the parser."""
     if isinstance(error, PermissionError):
-        return "permission denied; change the permissions of the file"
+        return "permission denied. Change the permissions of the file."
     text = getattr(error, "strerror", None) or one_line(error)
-    return text + ("; correct that line" if "fields in line" in text else "; save the table again")
+    remedy = "Correct that line." if "fields in line" in text else "Save the table again."
+    return f"{text}. {remedy}"

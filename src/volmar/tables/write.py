@@ -1,4 +1,4 @@
-"""Tables written whole: labels of rows, columns, or rows with their label as one more column."""
+"""Write tables: labels, columns, or rows with their labels as an additional column."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 _OTHERS = ("label", "score", "confidence")
 _SEPARATORS = {"csv": ",", "tsv": "\t"}
-# A path without a suffix is that of a pipe or a device, most often: it gets text.
+# A path without a suffix is usually a pipe or a device, to which text is written.
 _SUFFIXES = {
     "": "csv",
     ".csv": "csv",
@@ -41,8 +41,8 @@ _SUFFIXES = {
     ".parquet": "parquet",
     ".pq": "parquet",
 }
-_ROWS = 1 << 16  # rows put into text at once
-_LARGEST_DENSE = 1 << 30  # bytes a sparse table may take when its rows are written
+_ROWS = 1 << 16  # rows that are formatted as text at once
+_LARGEST_DENSE = 1 << 30  # maximum size in bytes of a sparse table that is written as dense rows
 
 AnyPath = str | os.PathLike[str]
 
@@ -62,24 +62,24 @@ def write_labels(
 
     Parameters
     ----------
-    path : path
-        The file: CSV or TSV, compressed if it ends with .gz, or Parquet, by its suffix.
+    path : str or path-like
+        File to write. Its suffix gives the format: .csv, .csv.gz, .tsv, .tsv.gz or .parquet.
     ids : array of shape (n,)
         Names or numbers of the rows.
     id_name : str
-        Name of the first column; "id" is written where it is that of another column.
+        Name of the first column. If another column has this name, "id" is written instead.
     labels : array of int, shape (n,)
-        The labels.
+        Cluster of each row.
     scores : array of shape (n,) or (n, k)
-        The decision function. Of k columns the largest minus the second largest is written:
-        how far the row is from another label.
+        Values of the decision function. For k columns, the difference between the largest and
+        the second largest is written: the margin of the label.
     confidence : array of shape (n,), default=None
-        A last column, where given.
+        Values of a last column. If None, the column is not written.
     force : bool, default=False
         Whether an existing file may be replaced.
     raw_ids : bool, default=False
-        Whether CSV and TSV files get names and texts as they are. By default, texts that a
-        spreadsheet would run as formulas get an apostrophe, which `match_labels` looks through.
+        Whether CSV and TSV files get text unchanged. By default, text that a spreadsheet would
+        evaluate as a formula gets an apostrophe in front, which `match_labels` ignores.
 
     Raises
     ------
@@ -101,19 +101,19 @@ def open_labels(
     force: bool = False,
     raw_ids: bool = False,
 ) -> Iterator[Callable[..., None]]:
-    """Open a file as `write_labels` makes it, for rows that come in blocks.
+    """Open a file of labels, as written by `write_labels`, and write it block by block.
 
     Parameters
     ----------
     path, id_name, force, raw_ids
         As for `write_labels`.
     confidence, p_value : bool, default=False
-        Whether there are columns of confidences and p-values.
+        Whether the file has a column of confidences, and one of p-values.
 
     Yields
     ------
     callable
-        Takes ids, labels, scores and any confidences and p-values. The file appears at the end.
+        Takes ids, labels, scores, confidences and p-values. The file appears on exit.
     """
     more = [name for name, has in (("confidence", confidence), ("p_value", p_value)) if has]
     names = ["id" if id_name in more else id_heading(id_name), *_OTHERS[:2], *more]
@@ -122,14 +122,15 @@ def open_labels(
         def write(ids: Any, labels: Any, scores: Any, *given: Any) -> None:
             extra = [np.asarray(one, dtype=float) for one in given if one is not None]
             if len(extra) != len(more):
-                raise ValueError(f"the file has {more or 'columns without confidence'}.")
+                columns = f"with {' and '.join(more)}" if more else "without confidence"
+                raise ValueError(f"The file was opened {columns}, got {len(extra)} such columns.")
             write_columns(*_checked(np.asarray(ids), np.asarray(labels), scores, *extra))
 
         yield write
 
 
 def id_heading(id_name: str) -> str:
-    """Return what the column of ids is called in a file of labels: not as another column."""
+    """Return the name of the id column in a file of labels, unlike that of any other column."""
     return "id" if id_name in _OTHERS else id_name
 
 
@@ -144,7 +145,7 @@ def _checked(ids: Any, labels: Any, scores: Any, *extra: Any) -> tuple[np.ndarra
         what = "ids, labels and scores" if not extra else "ids, labels, scores and confidence"
         *first, last = map(str, shapes)
         raise ValueError(
-            f"{what} must have one entry a row, got the shapes {', '.join(first)} and {last}."
+            f"{what} must have one entry per row, got the shapes {', '.join(first)} and {last}."
         )
     return columns
 
@@ -162,29 +163,29 @@ def write_rows(
     force: bool = False,
     raw_ids: bool = False,
 ) -> str:
-    """Write the rows of a table with their label as one more column.
+    """Write the rows of a table with their labels as an additional column.
 
-    From a text file to a text file the fields are written as they stand there: 007 stays 007.
+    If both files are text, the fields are copied unchanged: 007 stays 007.
 
     Parameters
     ----------
-    path : path
-        The file: CSV or TSV, compressed if it ends with .gz, or Parquet, by its suffix.
+    path : str or path-like
+        File to write. Its suffix gives the format: .csv, .csv.gz, .tsv, .tsv.gz or .parquet.
     data : LoadedTable, DataFrame, ndarray or sparse array
         The rows.
     labels : array of shape (n_kept,)
-        Labels of the rows that are kept.
+        Labels of the kept rows.
     kept : array of bool, shape (n,), default=None
-        Which rows have a label; that of others is left empty. None is all.
+        Mask of the rows that have a label; others get an empty field. If None, all rows have one.
     name : str, default="cluster"
-        Name of the column. A number is added where the table has a column of that name.
+        Name of the added column. A number is appended if the table has a column of that name.
     force, raw_ids : bool, default=False
         As for `write_labels`.
 
     Returns
     -------
     str
-        The name that the column got.
+        Name of the added column.
 
     Raises
     ------
@@ -209,7 +210,7 @@ def write_rows(
 
 
 def free_name(name: str, columns: Iterable[Any]) -> str:
-    """Return a name that none of the columns has, by a number after it where one has."""
+    """Return the name, with a number appended if one of the columns has that name."""
     taken = set(map(str, columns))
     names = [name, *(f"{name}_{i}" for i in range(2, len(taken) + 3))]
     return next(one for one in names if one not in taken)
@@ -219,20 +220,20 @@ def free_name(name: str, columns: Iterable[Any]) -> str:
 def open_rows(
     path: AnyPath, *, name: str = "cluster", force: bool = False, raw_ids: bool = False
 ) -> Iterator[Callable[..., None]]:
-    """Open a file as `write_rows` makes it, for rows that come in blocks.
+    """Open a file of rows and labels, as written by `write_rows`, and write it block by block.
 
     Parameters
     ----------
     path, force, raw_ids
         As for `write_rows`.
     name : str, default="cluster"
-        Name of the column of labels, which no block may have.
+        Name of the column of labels. No block may have a column of this name.
 
     Yields
     ------
     callable
-        Takes a DataFrame with further rows, the labels of those that are kept, and which are
-        (None is all). The file is there when the context is left.
+        Takes a DataFrame of rows, the labels of the kept rows, and the mask of the kept rows
+        (None if all are kept). The file appears on exit.
     """
     kind = written_kind(path)
     if kind == "parquet":
@@ -258,7 +259,7 @@ def open_rows(
 
 
 def _frame(data: Any, *, as_text: bool) -> Any:
-    """Return the table as a DataFrame; its fields as they stand in a text file, if they can."""
+    """Return the table as a DataFrame; with `as_text`, the unchanged fields of a text file."""
     pd = import_pandas()
     table = as_columns(data)
     if as_text and isinstance(data, LoadedTable) and data.path is not None:
@@ -266,7 +267,7 @@ def _frame(data: Any, *, as_text: bool) -> Any:
         if fields is not None:
             if len(fields) != table.n_rows:
                 raise TableError(
-                    f"{printable(data.path)} has changed since it was read; run the command again"
+                    f"{printable(data.path)} has changed since it was read. Read it again."
                 )
             return fields
     if table.is_frame:
@@ -277,8 +278,8 @@ def _frame(data: Any, *, as_text: bool) -> Any:
         size = 8 * values.shape[0] * values.shape[1]
         if size > _LARGEST_DENSE:
             raise TableError(
-                f"{table.source} is sparse, and its rows as a table would take "
-                f"{size / 2**30:.1f} GiB; write the labels alone"
+                f"{table.source} is sparse. Its rows would take {size / 2**30:.1f} GiB as a dense "
+                "table. Write only the labels."
             )
         values = values.toarray()
     return pd.DataFrame(values, columns=table.names)
@@ -309,7 +310,7 @@ def _arrow_rows(path: AnyPath, frame: Any) -> Any:
 
     with _parquet_errors(path):
         table = pa.Table.from_pandas(frame, preserve_index=False)
-    # Columns without a value in the first block: later ones may hold text there.
+    # Columns without values in the first block may hold text in a later one.
     return table.cast(
         pa.schema(
             [
@@ -328,12 +329,12 @@ def _arrow_rows(path: AnyPath, frame: Any) -> Any:
 def open_columns(
     path: AnyPath, names: Sequence[str], *, force: bool = False, raw_ids: bool = False
 ) -> Iterator[Callable[..., None]]:
-    """Open a table for columns of rows that come in blocks.
+    """Open a file of named columns, and write it block by block.
 
     Parameters
     ----------
-    path : path
-        The file; its suffix says what it will be (`written_kind`).
+    path : str or path-like
+        File to write. Its suffix gives the format, see `written_kind`.
     names : sequence of str
         Names of the columns.
     force, raw_ids : bool, default=False
@@ -342,8 +343,8 @@ def open_columns(
     Yields
     ------
     callable
-        Takes a one-dimensional array for each column, with further rows. The file is there
-        when the context is left.
+        Takes one one-dimensional array per column, with the values of a block of rows. The
+        file appears on exit.
     """
     kind = written_kind(path)
     if kind == "parquet":
@@ -387,7 +388,7 @@ def _fields(values: np.ndarray, separator: str, raw_ids: bool) -> list[str]:
 
 
 def _is_missing(value: Any) -> bool:
-    # pandas' own missing values are unequal to themselves, or have no truth value.
+    # The missing values of pandas are unequal to themselves, or cannot be used in an `if`.
     return (
         value is None
         or type(value).__name__ in ("NAType", "NaTType")
@@ -411,17 +412,16 @@ def _text_fields(fields: list[str], separator: str, raw_ids: bool) -> list[str]:
 
 
 def written_kind(path: AnyPath) -> str:
-    """Return the kind of table that a file will hold, by its suffix.
+    """Return the format in which a file will be written, from its suffix.
 
     Parameters
     ----------
-    path : path
-        A file that will be written.
+    path : str or path-like
+        File to write. Other suffixes raise `TableError`, Parquet without pyarrow `ImportError`.
 
     Returns
     -------
     {"csv", "tsv", "parquet"}
-        Another suffix is refused, and so is Parquet without pyarrow.
 
     Examples
     --------
@@ -436,8 +436,8 @@ def written_kind(path: AnyPath) -> str:
     kind = _SUFFIXES.get(suffix)
     if kind is None:
         raise TableError(
-            f"{printable(path)}: tables are not written with the suffix {shown(suffix)}; give a "
-            "file that ends with .csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq"
+            f"{printable(path)} has the suffix {shown(suffix)}, which is not supported. Give a "
+            "file that ends with .csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq."
         )
     if kind == "parquet":
         _pyarrow()
@@ -455,19 +455,19 @@ def _pyarrow() -> tuple[Any, Any]:
 
 @contextmanager
 def _open_text(path: AnyPath, force: bool) -> Iterator[Callable[[str], Any]]:
-    """Open a text file, compressed where its name ends with .gz; yields what writes text."""
+    """Open a text file, compressed if its name ends with .gz. Yields a function of a text."""
     with open_atomically(path, force=force, error=TableError) as file:
         packed: Any = nullcontext(file)
         if str(path).lower().endswith(".gz"):
             packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
         with packed as target:
-            # Bytes that were no UTF-8 are written as they came.
+            # Bytes that were not UTF-8 are written unchanged.
             yield lambda text: target.write(text.encode("utf-8", errors="surrogateescape"))
 
 
 @contextmanager
 def _open_parquet(path: AnyPath, force: bool) -> Iterator[Callable[[Any], None]]:
-    """Open a Parquet file; yields a callable that takes pyarrow tables, all as the first."""
+    """Open a Parquet file. Yields a function of a pyarrow table, cast to the first schema."""
     _, pq = _pyarrow()
     writer = None
     with open_atomically(path, force=force, error=TableError) as file:
@@ -477,7 +477,7 @@ def _open_parquet(path: AnyPath, force: bool) -> Iterator[Callable[[Any], None]]
             with _parquet_errors(path):
                 if writer is None:
                     writer = pq.ParquetWriter(file, table.schema)
-                # A later block may hold floats where the first has integers, say.
+                # For example, a later block may hold floats and the first one integers.
                 writer.write_table(table.cast(writer.schema))
 
         try:
@@ -489,12 +489,12 @@ def _open_parquet(path: AnyPath, force: bool) -> Iterator[Callable[[Any], None]]
 
 @contextmanager
 def _parquet_errors(path: AnyPath) -> Iterator[None]:
-    """Turn what pyarrow says of values that it cannot write into a `TableError`."""
+    """Turn errors of pyarrow about values that it cannot write into a `TableError`."""
     pa, _ = _pyarrow()
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise TableError(
-            f"{printable(path)} cannot be written as Parquet: {one_line(error)}; give a file that "
-            "ends with .csv"
+            f"{printable(path)} cannot be written as Parquet: {one_line(error)}. Give a file that "
+            "ends with .csv."
         ) from error
