@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def people(tmp_path_factory):
-    """A table with ids, text, gaps and two groups in two of its numbers."""
+    """A table with ids, text, missing values and two groups in two numeric columns."""
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     n = 400

@@ -1,4 +1,4 @@
-"""Arguments of the library in messages, as options of the command."""
+"""Messages with options in place of argument names."""
 
 import pytest
 

@@ -55,7 +55,7 @@ def test_clusters_display(X, axis):
     assert display.ax_.get_title() == "a title"
     assert [c.get_offsets().shape for c in display.ax_.collections] == [(5, 2), (5, 2)]
     mpl.pyplot.close(display.figure_)
-    with pytest.raises(ValueError, match=r"labels must hold one label a row of X, shape \(10,\)"):
+    with pytest.raises(ValueError, match=r"labels must have one label per row.*shape \(10,\)"):
         ClusterDisplay.from_labels(X, labels[:4])
 
 
@@ -94,7 +94,7 @@ def test_many_clusters_never_share_colour_and_shape():
 
 
 def test_stages_are_numbered_with_an_estimate(monkeypatch):
-    """On a terminal: the stage of how many, and how long it will still take."""
+    """A terminal shows the number of the stage, the number of stages and the time left."""
     shown = []
 
     class Task:

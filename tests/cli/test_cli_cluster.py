@@ -44,7 +44,7 @@ def test_categories_describe_with_a_note(people):
     arguments = ("cluster", people[0], "--id", "name", "--missing", "drop", "-k", 2)
     result = invoke(*arguments)
     assert result.exit_code == 0
-    assert "describe the clusters and do not make them: 'region'" in result.stderr
+    assert "describe the clusters but are not features: 'region'" in result.stderr
     assert "3 columns" in result.stdout
     result = invoke(*arguments, "--kind", "age=ignore", "--kind", "region=ignore")
     assert result.exit_code == 0
@@ -59,20 +59,20 @@ def test_noise_is_not_split(tmp_path):
     result = invoke("cluster", tmp_path / "noise.npy", "-o", out, "--report", page)
     assert result.exit_code == 0
     assert "No evidence for more than one group (p = " in result.output
-    assert "One cluster." in result.output
+    assert "All rows stay in one cluster." in result.output
     assert {row["label"] for row in read(out)} == {"0"}
     command = f"volmar cluster {tmp_path / 'noise.npy'} --n-clusters 2"
     assert command in result.output
     html = page.read_text(encoding="utf-8")
-    assert "The best split in two, if you insist" in html
-    assert "Not supported by the rows" in html
+    assert "The best split in two, without evidence" in html
+    assert "Not supported by the evidence" in html
     assert command in html
     result = invoke(*command.split()[1:])
     assert "2 clusters by MSPC" in result.output
     assert "No evidence for more than one group" in result.output
     result = invoke("cluster", tmp_path / "noise.npy", "--split-anyway", "--method", "CPMMC")
     assert "2 clusters by CPMMC" in result.output
-    assert "no evidence supports it" in result.output
+    assert "No evidence supports this split." in result.output
 
 
 def test_the_best_split_is_shown_only_where_it_is_quick(tmp_path, monkeypatch):
@@ -80,10 +80,10 @@ def test_the_best_split_is_shown_only_where_it_is_quick(tmp_path, monkeypatch):
 
     np.save(tmp_path / "noise.npy", np.random.default_rng(0).normal(size=(100, 2)))
     page = tmp_path / "page.html"
-    monkeypatch.setattr(judging, "MOST_ROWS", 99)
+    monkeypatch.setattr(judging, "MAX_ROWS", 99)
     result = invoke("cluster", tmp_path / "noise.npy", "--report", page)
     assert result.exit_code == 0, result.output
-    assert "if you insist" not in page.read_text(encoding="utf-8")
+    assert "The best split in two, without evidence" not in page.read_text(encoding="utf-8")
 
 
 def test_the_command_for_two_keeps_the_other_options():
@@ -141,7 +141,7 @@ def test_a_ring_is_one_group(tmp_path):
     np.save(tmp_path / "ring.npy", X)
     result = invoke("cluster", tmp_path / "ring.npy")
     assert result.exit_code == 0, result.output
-    assert "One cluster." in result.output
+    assert "All rows stay in one cluster." in result.output
     assert "other rows connect its two sides around it" in result.output
 
 
@@ -194,4 +194,4 @@ def test_every_method_finds_the_number(method, tmp_path):
     result = invoke("cluster", tmp_path / "x.npy", "-m", method)
     assert result.exit_code == 0, result.output
     assert f"2 clusters by {method}" in result.output
-    assert "The split was found on one half of the rows and seen again" in result.output
+    assert "The split was found on one half of the rows and confirmed" in result.output

@@ -60,7 +60,7 @@ def test_a_folder_goes_by_blocks(tmp_path):
 @pytest.mark.parametrize("k", ["5", "auto"])
 @pytest.mark.parametrize("method", ["mspc", "cpmmc"])
 def test_more_than_two_clusters_of_a_folder(tmp_path, k, method):
-    """The clusters are those of all rows in memory, whatever the sample was."""
+    """The clusters are those of all rows in memory, for any sample."""
     pytest.importorskip("dask")
     X, y = five_groups()
     folder = parts(tmp_path, X)
@@ -90,7 +90,7 @@ def test_a_method_that_needs_all_rows_is_fitted_to_the_sample(tmp_path, monkeypa
     folder, out = parts(tmp_path, X), tmp_path / "labels.csv"
     result = invoke("cluster", folder, "-k", 5, "--method", "SoftLabelMVC", "-o", out)
     assert result.exit_code == 0, result.output
-    assert "SoftLabelMVC needs all rows at once: the clusters are those of 300" in result.stderr
+    assert "SoftLabelMVC cannot be fitted in blocks. It was fitted to 300 rows" in result.stderr
     labels = np.array([int(row["label"]) for row in read(out)])
     assert adjusted_rand_score(y, labels) > 0.9
 
@@ -103,7 +103,7 @@ def test_a_report_on_blocks_says_which_rows_it_shows(tmp_path, monkeypatch):
     page = tmp_path / "r.html"
     result = invoke("cluster", parts(tmp_path, X), "-k", 5, "--report", page)
     assert result.exit_code == 0, result.output
-    assert "tests used 400 drawn at random" in result.stderr
+    assert "tests used 400 rows drawn at random" in result.stderr
     assert "This page shows 400 of 1200 rows, drawn at random." in page.read_text(encoding="utf-8")
 
 
@@ -127,7 +127,7 @@ def test_rows_of_a_folder_with_their_clusters(tmp_path):
     assert adjusted_rand_score(y[kept], found["cluster_2"][kept]) > 0.98
     result = invoke("cluster", folder, "--append")
     assert result.exit_code == 2
-    assert "give -o, too" in result.stderr
+    assert "Give one with -o" in result.stderr
 
 
 def test_blocks_that_do_not_fit_are_read_again_in_each_pass(tmp_path, monkeypatch):
@@ -137,7 +137,7 @@ def test_blocks_that_do_not_fit_are_read_again_in_each_pass(tmp_path, monkeypatc
     out = tmp_path / "labels.csv"
     result = invoke("cluster", parts(tmp_path, X), "-k", 5, "-o", out)
     assert result.exit_code == 0, result.output
-    assert "the files are read again in each pass" in result.stderr
+    assert "The files are read again in each pass" in result.stderr
     labels = np.array([int(row["label"]) for row in read(out)])
     assert adjusted_rand_score(y, labels) > 0.98
 
@@ -170,7 +170,8 @@ def test_a_folder_of_noise_is_one_cluster(tmp_path):
     assert "No evidence for more than one group (p = " in result.output
     assert f"volmar cluster {folder} --n-clusters 2" in result.output
     assert {row["label"] for row in read(out)} == {"0"}
-    assert "if you insist" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "The best split in two, without evidence" in html
 
 
 @pytest.mark.parametrize("is_number", [False, True])

@@ -90,7 +90,7 @@ def test_the_level_and_the_maximum_number(people, tmp_path):
     assert found["splits"][0]["level"] == 0.03
     result = invoke("cluster", path, "--id", "name", "--max-clusters", 1)
     assert result.exit_code == 0, result.output
-    assert "One cluster." in result.stdout
+    assert "All rows stay in one cluster." in result.stdout
     result = invoke("cluster", path, "--alpha", 7)
     assert result.exit_code == 2
     assert "alpha" in result.stderr
@@ -113,7 +113,7 @@ def test_rows_are_written_with_their_cluster(people, tmp_path):
     assert sum(row["cluster"] == "" for row in written) == 8
     result = invoke(*arguments, "--append")
     assert result.exit_code == 2
-    assert "give -o, too" in result.stderr
+    assert "Give one with -o" in result.stderr
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".parquet"])
@@ -203,6 +203,6 @@ def test_the_report_describes_the_columns_of_the_table(people, tmp_path, monkeyp
     result = invoke(*arguments, "--report", page, "--method", "MSPC", "--force")
     assert result.exit_code == 0, result.output
     html = page.read_text(encoding="utf-8")
-    assert "was not tested: it takes too long" in html
+    assert "not tested which differences are real: this method takes too long" in html
     apart = html[html.index('<section id="apart"') : html.index('<section id="evidence"')]
     assert '<span class="pill real">' not in apart

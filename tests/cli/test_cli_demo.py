@@ -1,4 +1,4 @@
-"""The demo: the main job on a built-in table, and the picture of methods."""
+"""The demo: a generated table is clustered, with a picture of methods."""
 
 import csv
 import re
@@ -30,6 +30,9 @@ def test_demo_writes_its_files_and_nothing_else(demo):
         assert (out / name).read_bytes()[:4] == b"\x89PNG"
     page = (out / "report.html").read_text()
     assert not re.search(r"(src|href)=\"(?!data:|#)", page)  # nothing is fetched
+    # Means of incomes, some of which are missing, have no more digits than their spread allows.
+    assert re.search(r">4\d,\d{3}<", page)
+    assert not re.search(r">4\d,\d{3}\.\d", page)
 
 
 def test_demo_finds_the_groups_of_its_table(demo):
@@ -126,6 +129,6 @@ def test_demo_ends_with_a_line_where_it_cannot_write(tmp_path):
 
 
 def test_a_small_table_runs_through(tmp_path):
-    """Few rows may hold too little evidence for three clusters; the demo says what it found."""
+    """Few rows may give too little evidence for three clusters; the demo prints its result."""
     result = invoke("demo", "--out", str(tmp_path), "--n-samples", "20")
     assert result.exit_code == 0, result.output

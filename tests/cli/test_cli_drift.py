@@ -42,7 +42,7 @@ def test_report_and_json(folder):
     new.loc[:20, "city"] = "Paris"
     new.to_csv(folder / "new.csv", index=False)
     text = run("score", folder / "m.volmar", folder / "new.csv").stdout
-    assert "Column weight has moved" in text
+    assert "The mean of column weight has changed" in text
     assert "'Paris'" in text
     assert "share before" in text
     content = json.loads(run("score", folder / "m.volmar", folder / "new.csv", "--json").stdout)
@@ -91,4 +91,4 @@ def test_a_model_without_a_summary(folder):
 
     save_model(folder / "rows.volmar", MSPC(random_state=0).fit(table(0).iloc[:, :2].to_numpy()))
     out = run("score", folder / "rows.volmar", folder / "old.csv", code=2).output
-    assert "no summary of the table" in out
+    assert "no summary of its training table" in out

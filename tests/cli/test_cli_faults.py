@@ -197,7 +197,7 @@ def test_a_folder_that_is_closed_is_told_before_the_work(table, tmp_path):
 
 
 def test_a_folder_that_is_closed_in_mid_run(table, tmp_path, monkeypatch):
-    """As root, too: the system says no when the part is made."""
+    """Also as root: the system refuses to create the temporary file."""
     really = os.open
 
     def refuse(path, flags, *rest, **options):

@@ -112,7 +112,7 @@ class TestCsvTypes:
         assert float(drawn.frame["m"][0]) == float(values[0].split(",")[1])
         result = invoke("cluster", tmp_path)
         assert result.exit_code == 0, result.stderr
-        assert "'word' in row 1300: taken as missing" in result.stderr
+        assert "treated as missing, such as 'word' in row 1300" in result.stderr
 
     def test_blocks_of_a_file_are_the_file(self, tmp_path, monkeypatch, rng):
         frame = pd.DataFrame({"n": np.arange(300), "x": rng.normal(size=300), "ä": 'ö,"ü'})
@@ -263,7 +263,10 @@ class TestScore:
         labels[np.setdiff1d(np.arange(600), drawn)[0]] = "rare"
         pd.DataFrame({"label": labels}).to_csv(tmp_path / "labels.csv", index=False)
         found = score_file(str(folder), tmp_path / "labels.csv", drop=("who",), test=False)
-        assert "1 of the 4 labels of --labels labels.csv are on no row scored" in found.notes
+        assert (
+            "1 of the 4 labels of --labels labels.csv occur on none of the scored rows"
+            in found.notes
+        )
 
     def test_rows_with_their_labels_are_labels(self, groups, tmp_path):
         frame, y = groups
@@ -288,7 +291,7 @@ class TestScore:
             scale="none",
         )
         assert found.sizes == {"0": 170, "1": 170, "2": 170}
-        note = "90 of 600 rows have the label -1 (noise), and are left out of the scores"
+        note = "90 of 600 rows have the label -1 (noise) and are left out of the scores"
         assert note in found.notes
         values = {one.name: one.value for one in found.scores}
         X = frame[["a", "b", "c"]].to_numpy()
@@ -300,7 +303,7 @@ class TestScore:
         groups[0].to_csv(tmp_path / "all.csv", index=False)
         for labels in (np.where(np.arange(600) < 90, -1, 0), np.full(600, -1)):
             pd.DataFrame({"label": labels}).to_csv(tmp_path / "labels.csv", index=False)
-            with pytest.raises(UsageError, match=r"beside \d+ of noise \(label -1\)"):
+            with pytest.raises(UsageError, match=r"apart from \d+ rows of noise \(label -1\)"):
                 score_file(str(tmp_path / "all.csv"), tmp_path / "labels.csv", drop=("who",))
 
     def test_classes_of_plus_and_minus_one(self, groups, tmp_path):
@@ -343,7 +346,7 @@ class TestCompare:
         compare.print_comparison(found, "groups", 600)
         printed = " ".join(capsys.readouterr().out.split())
         assert "SoftLabelMVC *" in printed
-        assert "* fitted to a sample, others predicted: SoftLabelMVC 200 rows." in printed
+        assert "* fitted to a sample, other rows predicted: SoftLabelMVC 200 rows." in printed
         assert found.summary()["methods"]["SoftLabelMVC"]["rows fitted"] == 200
 
     def test_every_superlinear_method_predicts(self):

@@ -24,12 +24,12 @@ def files(tmp_path):
     ("name", "says"),
     [
         ("sparse.npz", "do not fit together"),
-        ("empty.npz", "has none"),
+        ("empty.npz", "got none"),
         ("wide.svm", "100,000,000 columns"),
         ("\x1b[31mred.csv", r"\x1b[31mred.csv"),
         ("column.csv", "'\\x1b[2Jx'"),
         ("line.csv", "first line"),
-        ("~nobody_xyz/a.csv", "is no path"),
+        ("~nobody_xyz/a.csv", "is not a valid path"),
     ],
 )
 @pytest.mark.parametrize("command", ["cluster", "compare", "score"])

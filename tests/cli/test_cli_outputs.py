@@ -102,9 +102,9 @@ def test_nothing_is_written_into_the_folder_that_is_read(
     elif force:
         places += [tmp_path / "name.csv", tmp_path / "hard.csv"]
     for place in places:
-        refused(cluster(folder, option, place, *force), "which is read")
+        refused(cluster(folder, option, place, *force), "is in the input folder")
     monkeypatch.chdir(folder)
-    refused(cluster(".", option, "new.csv", *force), "which is read")
+    refused(cluster(".", option, "new.csv", *force), "is in the input folder")
     assert contents(folder) == before
 
 
@@ -115,8 +115,8 @@ def test_outputs_beside_the_folder_that_is_read(folder, monkeypatch):
     assert result.exit_code == 0, result.output
     assert len(read(folder.parent / "labels.csv")) == 120
     model = folder.parent / "m.volmar"
-    refused(invoke("predict", model, ".", "-o", "1.csv", "--force"), "is read", "predict")
-    refused(invoke("compare", ".", "-o", "1.csv", "--force"), "is read", "compare")
+    refused(invoke("predict", model, ".", "-o", "1.csv", "--force"), "input folder", "predict")
+    refused(invoke("compare", ".", "-o", "1.csv", "--force"), "input folder", "compare")
     assert contents(folder) == before
 
 
@@ -126,7 +126,7 @@ def test_files_that_are_read_are_kept_by_any_name(table, tmp_path):
     pandas.read_csv(table).to_excel(sheet, sheet_name="one", index=False)
     os.link(table, tmp_path / "hard.csv")
     before = contents(tmp_path)
-    says = "which is read"
+    says = "is the input file"
     refused(cluster(table, "-o", tmp_path / "hard.csv", "--force"), says)
     refused(cluster(f"{sheet}#one", "--report", sheet, "--force"), says)
     pictures = tmp_path / "pictures"
@@ -147,7 +147,7 @@ def test_files_that_are_read_are_kept_by_any_name(table, tmp_path):
 
 def test_built_in_sets_are_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("VOLMAR_DATA", str(tmp_path))
-    refused(cluster("digits-3v8", "-o", tmp_path / "x.csv"), "which is read")
+    refused(cluster("digits-3v8", "-o", tmp_path / "x.csv"), "is in the input folder")
 
 
 def test_two_outputs_are_two_files(table, tmp_path):

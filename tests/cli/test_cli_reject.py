@@ -73,7 +73,7 @@ def test_models_without_a_calibration(tmp_path):
     bare = MSPC(random_state=0).fit(X)
     save_model(tmp_path / "m.volmar", bare)
     result = invoke("predict", tmp_path / "m.volmar", tmp_path / "x.npy", "--reject", "0.1")
-    refused(result, "was saved without the calibration")
+    refused(result, "was saved without them")
     save_model(tmp_path / "m.volmar", bare.fit_novelty(X), force=True)
     result = invoke("predict", tmp_path / "m.volmar", tmp_path / "x.npy", "--reject", "0.1")
     n_rejected = int((bare.predict(X, reject=0.1) == -1).sum())

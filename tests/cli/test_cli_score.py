@@ -121,7 +121,7 @@ def test_scores_that_cannot_be_computed_say_why(monkeypatch):
     assert label_free_scores(X, rare)[2].meaning == "left out: a sample of 10 rows has 1 clusters"
     found = label_free_scores(X, np.arange(60) % 3)
     assert found[0].value is None
-    assert "3 clusters make too many pairs" in found[0].meaning
+    assert "3 clusters have too many pairs" in found[0].meaning
     assert score.score_text(found[0].value) == "-"
 
 
@@ -144,7 +144,7 @@ def test_labels_follow_ids_and_else_the_order():
     notes = []
     found = match_labels(frame, prepared([0, 1, 2]), name="--labels l.csv", notes=notes)
     assert found.tolist() == ["a", "b", "c"]
-    assert notes == ["--labels l.csv has labels of 1 rows that are not scored"]
+    assert notes == ["--labels l.csv has labels for 1 rows that are not scored"]
     # Ids that were read as numbers with a point, because one was missing in the other table.
     as_float = pd.DataFrame({"name": [2.0, 0.0, 1.0], "k": [5, 6, 7]})
     rows = prepared([0, 1, 2], id_name="name")
@@ -166,11 +166,11 @@ def test_labels_follow_ids_and_else_the_order():
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        ({"label": [1, 2]}, r"--labels l\.csv has 2 labels for 3 rows\. Give one for each row"),
+        ({"label": [1, 2]}, r"--labels l\.csv has 2 labels for 3 rows\. Give one label per row"),
         ({"label": [1, 2, None]}, "has 1 rows without a label"),
-        ({"a": [1, 2, 3], "b": [1, 2, 3]}, r"no column label, and 2 that could be it \(a, b\)"),
+        ({"a": [1, 2, 3], "b": [1, 2, 3]}, r"no column named label, and 2 other columns \(a, b\)"),
         ({"row": [0, 1, 1], "label": [1, 2, 3]}, "has row '1' twice"),
-        ({"row": [0, 1, 5], "label": [1, 2, 3]}, "no label for 1 of 3 rows, the first row '2'"),
+        ({"row": [0, 1, 5], "label": [1, 2, 3]}, "no label for 1 of 3 rows, such as row '2'"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(frame, message):
@@ -194,7 +194,7 @@ def test_score_file_by_id_and_by_order(table, blobs, capsys):
     printed = capsys.readouterr().out
     assert "table.csv: 120 rows in 3 clusters of 40, 40, 40" in printed
     assert all(name in printed for name in FREE)
-    assert "Against the truth" not in printed
+    assert "Agreement with the true classes" not in printed
 
 
 def test_score_file_with_the_truth_and_as_json(table, capsys):
@@ -230,7 +230,7 @@ def test_score_file_tests_which_clusters_are_separated(too_many, capsys):
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
     words = " ".join(printed.split())
-    assert "Which clusters are real? 6 tested clusters make 3 groups" in words
+    assert "Which clusters are real? 6 tested clusters form 3 groups" in words
     assert words.count("are not separated") == 3
     assert words.count("rows) are separated") == 2
     assert "Cluster 9 (4 rows) is too small to test" in words
@@ -264,10 +264,10 @@ def test_labels_that_cannot_be_tested_leave_a_note(too_many, capsys):
 
 def test_few_of_many_separated_pairs_are_printed(capsys, monkeypatch):
     result = label_test(*make_blobs(300, centers=3, random_state=0), random_state=0)
-    monkeypatch.setattr(score, "MOST_PRINTED", 1)
+    monkeypatch.setattr(score, "MAX_PRINTED", 1)
     score.print_label_test(Console(width=80), result)
     printed = capsys.readouterr().out
-    assert "... and 1 more pairs are separated (--json has all)." in printed
+    assert "... and 1 more pairs are separated (--json lists all)." in printed
 
 
 def test_score_of_a_built_in_set_knows_its_truth(tmp_path, capsys):
@@ -275,8 +275,8 @@ def test_score_of_a_built_in_set_knows_its_truth(tmp_path, capsys):
     pd.DataFrame({"label": np.arange(n) % 2}).to_csv(tmp_path / "labels.csv", index=False)
     found = score_file("digits-3v8", tmp_path / "labels.csv")
     assert 0.3 < values(found.agreement)["error"] <= 0.5
-    assert "the truth is that of digits-3v8 itself" in found.notes
-    assert "Against the truth" in capsys.readouterr().out
+    assert "true classes were taken from digits-3v8" in found.notes
+    assert "Agreement with the true classes" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ def test_compare_takes_the_number_that_the_evidence_supports(tmp_path, rng):
     noise = rng.normal(size=(300, 2))
     for X, n_clusters, note in (
         (grouped, 3, "MSPC finds evidence for 3 clusters"),
-        (noise, 2, "nothing supports a split of these rows"),
+        (noise, 2, "there is no evidence for a split of these rows"),
         (noise[:40], 2, "40 rows are too few to test a split"),
     ):
         pd.DataFrame(X, columns=["a", "b"]).to_csv(tmp_path / "table.csv", index=False)
@@ -409,7 +409,7 @@ def test_compare_file_refuses_in_a_line(table):
         ({"n_clusters": "many"}, "got 'many'"),
         (
             {"n_clusters": "500", "id_column": "name", "methods": ["MSPC"]},
-            "no method could take table.csv; MSPC: .*500",
+            "no method could cluster table.csv. MSPC: .*500",
         ),
     ):
         with pytest.raises(ValueError, match=message) as error:

@@ -55,7 +55,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_the_exit_code_is_that_of_the_signal_in_a_text_that_is_run(name, code, tmp_path):
-    """``python -m`` would end by SIGINT, where a dataclass is being made of a text, say."""
+    """``python -m`` would end by SIGINT if a dataclass is being defined, for example."""
     (tmp_path / "in_a_text.py").write_text(IN_A_TEXT)
     command = [sys.executable, "-m", "in_a_text", name]
     ended = subprocess.run(command, check=False, timeout=50, cwd=tmp_path)

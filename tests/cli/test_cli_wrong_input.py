@@ -26,7 +26,7 @@ def test_settings():
 
 
 def wrong(tmp_path):
-    """Cases by name: arguments, and what the one line must say."""
+    """Cases by name: arguments, and a part of the expected message."""
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "header.csv").write_text("a,b\n")
     (tmp_path / "one.csv").write_text("a,b\n1,2\n")
@@ -62,13 +62,16 @@ def wrong(tmp_path):
         "file is there": ([good, "-o", tmp_path / "there.csv"], "--force"),
         "no folder": ([good, "-o", tmp_path / "no" / "x.csv"], "no folder"),
         "no such suffix": ([tmp_path / "nowhere.csv", "-o", tmp_path / "x.xlsx"], ".parquet"),
-        "no name": ([""], "no file"),
-        "an unknown user": (["~nobody_of_this_name/x.csv"], "is no path"),
-        "an unknown user's file": ([good, "-o", "~nobody_of_this_name/x.csv"], "is no path"),
+        "no name": ([""], "not the path of a file"),
+        "an unknown user": (["~nobody_of_this_name/x.csv"], "is not a valid path"),
+        "an unknown user's file": (
+            [good, "-o", "~nobody_of_this_name/x.csv"],
+            "is not a valid path",
+        ),
         "brackets": ([good, "--set", "reg=" + "[" * 5000], "nested too deeply"),
         "an endless name": ([good, "-o", "d/" * 3000 + "x.csv"], " ... "),
         "a folder as file": ([good, "-o", tmp_path / "folder", "--force"], "is a folder"),
-        "over the table": ([good, "-o", good, "--force"], "which is read"),
+        "over the table": ([good, "-o", good, "--force"], "is the input file"),
         "one file twice": (
             [good, "-o", tmp_path / "x", "--report", tmp_path / "folder" / ".." / "x"],
             "the same file as that of -o",
@@ -111,7 +114,7 @@ def test_commands_that_are_none():
 
 @pytest.fixture
 def saved(tmp_path):
-    """A table without gaps, and a model of it."""
+    """A table without missing values, and a model of it."""
     X, _ = make_blobs(100, n_features=3, random_state=0)
     table, model = tmp_path / "x.csv", tmp_path / "m.volmar"
     pandas.DataFrame(X, columns=list("abc")).to_csv(table, index=False)
@@ -126,10 +129,10 @@ def test_predict_refuses_in_a_line(saved, tmp_path, subtests):
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "x.csv").write_text("a,b,c\n1,2,3\n")
     cases = {
-        # predict has no --missing, so that must not be the remedy
+        # predict has no --missing, so the message must not suggest it
         "gaps": ([tmp_path / "gaps.csv"], "fit it again with --missing"),
         "no folder": ([table, "-o", tmp_path / "no" / "l.csv"], "there is no folder"),
-        "over the model": ([table, "-o", model, "--force"], "which is read"),
+        "over the model": ([table, "-o", model, "--force"], "is the input file"),
         "a folder as file": ([table, "-o", tmp_path / "parts", "--force"], "is a folder"),
     }
     for name, (arguments, says) in cases.items():

@@ -105,7 +105,7 @@ def test_projection_refuses(two):
     with pytest.raises(NotFittedError):
         ProjectionDisplay.from_estimator(volmar.CPMMC(), two)
     kmeans = KMeans(2, n_init=1, random_state=0).fit(two)
-    with pytest.raises(ValueError, match="decision_function, and KMeans has none"):
+    with pytest.raises(ValueError, match="decision_function, but KMeans has none"):
         ProjectionDisplay.from_estimator(kmeans, two)
     one = volmar.MSPC(1).fit(two)
     with pytest.raises(ValueError, match=r"one cluster.*n_clusters=2"):
@@ -146,7 +146,7 @@ def test_merged_leaves_share_a_colour_and_a_number():
         if line.get_ydata()[-1] == display.ax_.get_ylim()[0]
     }
     assert colours[0] == colours[2] != colours[1]
-    assert "(0) are one cluster: no valley between them" in display.ax_.get_xlabel()
+    assert "(0) are one cluster: no gap between them" in display.ax_.get_xlabel()
 
 
 def test_a_tree_deeper_than_the_stack_is_drawn():

@@ -153,7 +153,7 @@ def test_a_panel_for_each_column_and_cluster():
     display.figure_.canvas.draw()
     few = ColumnProfilesDisplay(display.profiles).plot(max_columns=2, max_clusters=2)
     assert few.axes_.shape == (2, 2)
-    with pytest.raises(ValueError, match="no column of the table"):
+    with pytest.raises(ValueError, match="no column with values to plot"):
         ColumnProfilesDisplay.from_labels(frame[["id"]], labels)
 
 

@@ -1,4 +1,4 @@
-"""The report of a clustering in a browser, and whether its colours can be told apart."""
+"""The report of a clustering in a browser, and whether its colours are distinct."""
 
 import base64
 import re
@@ -129,7 +129,7 @@ def test_the_checks_of_the_browser_can_fail(browser, page):
     html = page.read_text(encoding="utf-8")
     bad.write_text(html.replace("</body>", "<img src='other.png'><script>x</script></body>"))
     browser.open(bad)
-    # The page's own policy stops both, and says so.
+    # The page's own policy stops both, and reports it.
     assert len(browser.complaints()) >= 2
     assert len(browser.requests()) == 2
 

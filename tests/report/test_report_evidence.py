@@ -42,7 +42,7 @@ def test_six_clusters_of_two_groups():
     assert of["p-value"][0].level == 0.05
     assert of["groups"][0].value == 2
     assert of["groups"][0].sentence.startswith(
-        "Evidence for 2 of the 6 clusters that were asked for"
+        "Evidence for 2 of the 6 clusters that were requested"
     )
     # The groups are those of the rows: on either side of the middle.
     side = {c: X[model.labels_ == c, 0].mean() > 3 for c in range(6)}
@@ -60,7 +60,7 @@ def test_halves_of_one_group_are_named():
     found = by_kind(evidence_of(None, X, labels, n_clusters=3))
     first, second = found["join"]
     assert first.sentence.startswith(
-        "Clusters 1 and 2 are halves of one group: no valley between them (p = "
+        "Clusters 1 and 2 are halves of one group: no gap between them (p = "
     )
     assert first.clusters == ((1,), (2,))
     assert second.is_supported
@@ -71,12 +71,12 @@ def test_a_border_that_is_nearly_a_gap_is_not_called_none():
     join = LabelJoin((0,), (1,), 50, 50, ((0,), (1,)), (50, 50), 0.08, 0.05, 3.0, 0.4, False)
     sentence = module._join_sentence(join)
     assert sentence == (
-        "Clusters 0 and 1 may be halves of one group: not enough evidence for a valley between "
+        "Clusters 0 and 1 may be halves of one group: not enough evidence for a gap between "
         "them (p = 0.08, level 0.05)."
     )
     hints = LabelTestResult((join,) * 2, (0, 1, 2), (50,) * 3, (), (), 0, 0.05, np.zeros(150))
     summary, *_ = module._about_clusters(hints, 3)
-    assert summary.sentence.startswith("Not enough evidence for the 3 clusters that were asked")
+    assert summary.sentence.startswith("Not enough evidence for the 3 clusters that were request")
     several = dataclasses.replace(join, tested=((0, 2), (1,)), p_value=0.9)
     assert module._join_sentence(several).startswith("Clusters 0 + 2 and cluster 1 are parts of")
 
@@ -155,7 +155,7 @@ def test_what_cannot_be_tested_is_said():
     X = groups(60, TWO)
     (only,) = evidence_of(MSPC(2), X, (X[:, 0] > 3) + 0, n_clusters=2)
     assert only.value is None
-    assert only.sentence == "60 rows are too few to test a split of them."
+    assert only.sentence == "60 rows are too few to test a split."
     X = groups(120, TWO)
     labels = (X[:, 0] > 3) + 0
     assert evidence_of(MSPC(1), X, np.zeros(120, int), n_clusters=1) == []
@@ -189,7 +189,7 @@ def test_many_rows_are_sampled(monkeypatch):
         return split_test(rows, *given, **options)
 
     monkeypatch.setattr(module, "split_test", counted)
-    monkeypatch.setattr(module, "MOST_ROWS", 400)
+    monkeypatch.setattr(module, "MAX_ROWS", 400)
     found = by_kind(evidence_of(None, X, labels, n_clusters=2))
     assert seen == [400]
     assert found["join"][0].is_supported
@@ -199,13 +199,13 @@ def test_many_rows_are_sampled(monkeypatch):
 
 def test_progress_goes_on_to_the_end():
     X = groups(300, THREE)
-    told = []
+    reports = []
     labels = KMeans(3, n_init=3, random_state=0).fit_predict(X)
-    evidence_of(None, X, labels, n_clusters=3, progress=lambda *one: told.append(one))
-    done, wanted = zip(*told, strict=True)
+    evidence_of(None, X, labels, n_clusters=3, progress=lambda *one: reports.append(one))
+    done, wanted = zip(*reports, strict=True)
     assert list(done) == sorted(done)
     assert done[-1] == wanted[-1]
-    assert all(part <= whole for part, whole in told)
+    assert all(part <= whole for part, whole in reports)
 
 
 def test_a_terminal_lists_borders_without_a_gap():
@@ -214,7 +214,7 @@ def test_a_terminal_lists_borders_without_a_gap():
     summary = Evidence("groups", 2.0, "Two groups.")
     lines = sentences_of([summary, *joins, gap])
     assert lines[:2] == ["Two groups.", "open 0"]
-    assert lines[-1] == "... and 2 more borders without a valley."
+    assert lines[-1] == "... and 2 more borders without a gap."
     assert "a gap" not in lines
     assert sentences_of([gap]) == ["a gap"]
 
@@ -231,10 +231,10 @@ def test_levels_beside_p_values():
 def test_a_split_in_two_that_is_not_settled_has_a_remedy():
     X = groups(300, TWO)
     found = split_test(X, random_state=0)
-    assert "try another" not in str(found)
+    assert "Try another" not in str(found)
     words = str(dataclasses.replace(found, disagreement=0.42))
     assert "The two halves disagree about 42 % of the rows. There are groups, but" in words
-    assert words.endswith("try another number of clusters, or another method.")
+    assert words.endswith("Try another number of clusters, or another method.")
     hint = str(dataclasses.replace(found, p_value=0.052))
     assert hint.startswith("Not enough evidence for more than one group (p = 0.052, level 0.05)")
 

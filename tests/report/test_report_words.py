@@ -1,4 +1,4 @@
-"""What the report of a clustering says."""
+"""The sentences of the report of a clustering."""
 
 import dataclasses
 import re
@@ -23,7 +23,7 @@ def test_the_answer_and_its_key_figures(tmp_path):
     page = written(simple(n_rows=150, n_columns=3), tmp_path)
     assert "The 120 rows fall into two clusters, of 40 and 80 rows." in page.words
     assert "of 150 in the source" in page.words
-    assert "4 features made of them" in page.words
+    assert "4 features made from them" in page.words
     assert "Strong evidence" in page.words.replace("strong", "Strong")
     assert "volmar cluster flowers.csv --seed 3" in page.words
     for name in ("volmar", "numpy", "scikit-learn", "Python", "seed"):
@@ -43,7 +43,7 @@ def test_the_answer_and_its_key_figures(tmp_path):
 def test_evidence_in_words(tmp_path, p, word, warned):
     page = written(simple(evidence=[Evidence("p-value", p, "As it is.")] if p else []), tmp_path)
     assert f"Evidence {word}" in page.words
-    assert ("Weak evidence:" in page.words) == warned
+    assert ("Weak evidence (" in page.words) == warned
     assert ("see the warnings" in page.words) == warned
 
 
@@ -51,15 +51,15 @@ def test_no_split(tmp_path):
     X = np.random.default_rng(0).normal(size=(200, 5))
     model = MSPC("auto", random_state=0).fit(X)
     assert np.ptp(model.labels_) == 0
-    evidence = [Evidence("p-value", 0.63, "Nothing speaks for more.")]
+    evidence = [Evidence("p-value", 0.63, "No gap.")]
     page = written(outcome_of(X, model, evidence=evidence, quality=[]), tmp_path)
     assert "No evidence for more than one group (p = 0.63)." in page.words
-    assert "The 200 rows stay one cluster" in page.words
-    assert "if you insist" not in page.words
+    assert "The 200 rows stay in one cluster" in page.words
+    assert "The best split in two" not in page.words
     assert "data-toggle" not in [name for _, name, _ in page.attributes]
     assert 'class="plain"' in page.html
-    assert "What drives" not in page.words
-    assert "What sets the clusters apart" not in page.words
+    assert "Columns that drive" not in page.words
+    assert "How the clusters differ" not in page.words
     assert len(page.data["points"]) == 200
 
 
@@ -104,12 +104,28 @@ def test_a_tree_of_tested_splits(tmp_path):
     assert "by column" in page.words
 
 
+def test_the_level_of_the_tree_is_the_one_that_was_used(tmp_path):
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    X[:150, 0] += 12
+    model = MSPC("auto", alpha=0.01, random_state=0).fit(X)
+    page = written(outcome_of(X, model, evidence=[]), tmp_path)
+    assert "which is 1 % times its share of the rows" in page.words
+
+
+@pytest.mark.parametrize("p", [0.005, None])
+def test_the_page_does_not_claim_a_test_that_was_not_made(tmp_path, p):
+    evidence = [] if p is None else [Evidence("p-value", p, "Tested.")]
+    page = written(simple(evidence=evidence), tmp_path)
+    assert ("Sizes, evidence, solver" in page.words) is (p is not None)
+    assert ("the evidence was not tested" in page.words) is (p is None)
+
+
 def test_p_values_at_the_minimum_are_bounds(tmp_path):
     """No draw reached the sample: the test knows no more than an upper bound."""
     evidence = [Evidence("p-value", 0.0107, "As it is.", minimum=0.0107)]
     page = written(simple(evidence=evidence), tmp_path)
     assert "strong evidence (p ≤ 0.011)" in page.words
-    assert "p ≤ 0.011, the smallest that the test gives" in page.words
+    assert "p ≤ 0.011 (smallest possible p-value)" in page.words
     assert "in at most 1.1 % of cases" in page.words
     page = written(simple(evidence=[dataclasses.replace(evidence[0], minimum=0.001)]), tmp_path)
     assert "fair evidence (p = 0.011)" in page.words
@@ -138,8 +154,8 @@ def test_merged_leaves_are_one_cluster(tmp_path):
     labels = new[model.labels_]
     page = written(outcome_of(X, model, labels, tree.scores(X), evidence=[]), tmp_path)
     assert page.words.count(f"Part of cluster {new[one]} 100 rows") == 2
-    assert f"Cluster {new[one]} is 2 parts of the tree, of 100 and 100 rows" in page.words
-    assert "there is no valley between the parts" in page.words
+    assert f"Cluster {new[one]} consists of 2 parts of the tree, of 100 and 100 rows" in page.words
+    assert "there is no gap between the parts" in page.words
     assert "fall into three clusters" in page.words
     # The sizes of both parts together are those of the cluster.
     assert "rows changed clusters afterwards" not in page.words
@@ -148,7 +164,7 @@ def test_merged_leaves_are_one_cluster(tmp_path):
     page = written(
         outcome_of(X, model, np.minimum(labels, 1), tree.scores(X), evidence=[]), tmp_path
     )
-    assert "The columns with the most weight in the border" not in page.words
+    assert "The columns with the largest weights in the decision score" not in page.words
 
 
 @pytest.mark.parametrize("depth", [2, 3000])
@@ -182,14 +198,14 @@ def test_the_best_split_if_one_insists(tmp_path):
     )
     page = written(outcome, tmp_path)
     assert "No evidence for more than one group (p = 0.63)." in page.words
-    assert "The best split in two, if you insist" in page.words
-    assert "Not supported by the rows" in page.words
+    assert "The best split in two, without evidence" in page.words
+    assert "Not supported by the evidence" in page.words
     sizes = np.bincount(two.labels_)
     assert f"Its two sides have {sizes[0]} and {sizes[1]} rows" in page.words
     assert "volmar cluster <x> -k 2" in page.words
     assert outcome.in_two().k == 2
     assert outcome.k == 1
-    with pytest.raises(ValueError, match="best_split is for rows that are one cluster"):
+    with pytest.raises(ValueError, match="best_split is only for rows in one cluster"):
         simple(best_split=split)
     with pytest.raises(ValueError, match="no best_split"):
         simple().in_two()
@@ -200,8 +216,8 @@ def test_the_best_split_if_one_insists(tmp_path):
     [
         (Result(200.0, gap=0.6), "within 0.3 % of the best possible."),
         (Result(200.0, gap=0.0), "within 0.01 % of the best possible."),
-        (Result(200.0), "Not proved No bound on the best possible answer"),
-        (Result(1.0, status=Status.DEGENERATE), "does not determine its answer"),
+        (Result(200.0), "Not proved No bound on the best possible solution"),
+        (Result(1.0, status=Status.DEGENERATE), "does not determine a unique solution"),
         (None, "No certificate"),
     ],
 )
@@ -209,7 +225,8 @@ def test_certificate_in_words(tmp_path, result, words):
     page = written(simple(model=Hyperplane([0.25, 0, 0, 0], result=result)), tmp_path)
     assert words in page.words
     is_early = result is not None and not result.status.ok
-    assert ("The solver did not finish as it should" in page.words) == is_early
+    warned = "The solver did not finish normally: " in section(page, "warnings")
+    assert warned == is_early
 
 
 def test_a_margin_is_certified_for_its_labels(tmp_path):
@@ -224,11 +241,11 @@ def test_a_margin_is_certified_for_its_labels(tmp_path):
 def test_fewer_clusters_than_asked_for(tmp_path):
     page = written(simple(n_found=3), tmp_path)
     assert "fall into two clusters" in page.words
-    assert "Of 3 clusters only 2 have any rows." in page.words
+    assert "Only 2 of 3 clusters have any rows." in page.words
     alone = simple(labels=np.zeros(120, dtype=int), n_found=2)
     page = written(alone, tmp_path)
     assert "All 120 rows are in one cluster." in page.words
-    assert "Of 2 clusters only 1 has any rows." in page.words
+    assert "Only 1 of 2 clusters has any rows." in page.words
 
 
 def test_nothing_was_split_and_there_is_no_model(tmp_path):
@@ -265,7 +282,7 @@ def test_means_are_in_the_units_of_the_source(tmp_path):
 def test_what_sets_two_clusters_apart_is_shown_once(tmp_path):
     page = written(simple(), tmp_path)
     words = section(page, "apart")
-    assert "How cluster 0 differs from cluster 1" in words
+    assert "Differences of cluster 0 from cluster 1" in words
     # In the names of both clusters, and once as a row.
     assert words.count("low column 0") == words.count("high column 0") == 1
     assert words.count("column 0") == 3
@@ -292,7 +309,7 @@ def test_what_is_real_is_marked(tmp_path):
     assert "column 0 ✓ real" in words
     assert description.note in words
     labels = outcome.labels + 5
-    with pytest.raises(ValueError, match="describe the same labels"):
+    with pytest.raises(ValueError, match="Describe the same labels"):
         simple(labels=labels, scores=outcome.scores, X=outcome.X, description=description)
 
 
@@ -325,10 +342,10 @@ def test_categories_missing_values_and_noise_are_described(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"ids": np.arange(3)}, "ids must hold one entry a row of X, 120, got 3"),
+        ({"ids": np.arange(3)}, "ids must have one entry for each of the 120 rows of X, got 3"),
         ({"feature_names": ["a"]}, "feature_names must name the 4 columns"),
         ({"n_found": 1}, "n_found=1 is less than the 2 clusters"),
-        ({"scales": np.ones(3)}, r"scales must have one entry a column of X, shape \(4,\)"),
+        ({"scales": np.ones(3)}, r"scales must have one entry per column of X, shape \(4,\)"),
     ],
 )
 def test_an_outcome_that_does_not_fit_together(change, message):

@@ -1,4 +1,4 @@
-"""The command line (needs ``pip install volmar[all]`` for all of it)."""
+"""The command line. All of its features need ``pip install volmar[all]``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; without its libraries say how to get them."""
+    """Run the command line, or exit with the name of a library that must be installed."""
     from volmar._files import remove_parts
     from volmar.cli.signals import catch_signals, exit_code, release_signals
 
     try:
         catch_signals()
         if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")  # a terminal may know few characters
+            sys.stdout.reconfigure(errors="replace")  # the terminal's encoding may lack characters
         try:
             from volmar.cli.app import app
         except ImportError as error:

@@ -1,4 +1,4 @@
-"""The commands and their arguments; what they do is in a file of their name."""
+"""The commands and their options. Each command is implemented in the file of its name."""
 
 from __future__ import annotations
 
@@ -24,23 +24,27 @@ from volmar.cli.options import (
     Force,
     Id,
     Kinds,
+    MaxSize,
+    MinSize,
     Missing,
     MissingOption,
+    MustLink,
     Number,
     RawIds,
     Scale,
     ScaleOption,
     Seed,
+    Seeds,
     Source,
 )
 from volmar.cli.signals import exit_code
 
-# What typer raises for an option that it cannot take: the base of what it shows in public.
+# Base class of typer's usage errors; typer exports only its subclasses.
 _BAD_USAGE: Any = typer.BadParameter.__base__
 
 
 class _OneLine(TyperGroup):
-    """Commands whose wrong options are reported in one line, as other invalid input is."""
+    """Command group that reports invalid options in one line, like other invalid input."""
 
     def main(
         self,
@@ -63,12 +67,12 @@ class _OneLine(TyperGroup):
             _complain(f"{command}: {_bad_usage(error, given)}. See {command} --help.")
             code = error.exit_code
         except typer.Abort:
-            raise KeyboardInterrupt from None  # between options and commands
+            raise KeyboardInterrupt from None  # while options are parsed
         sys.exit(code if isinstance(code, int) else 0)
 
 
 def _complain(text: str) -> None:
-    """Print one line on the error stream, if there still is one, and no endless line."""
+    """Print one line of at most 2,000 characters to stderr; ignore a closed stream."""
     line = printable(text)
     line = line if len(line) <= 2000 else f"{line[:1200]} ... {line[-700:]}"
     with suppress(OSError):
@@ -76,7 +80,7 @@ def _complain(text: str) -> None:
 
 
 def _bad_usage(error: Any, given: list[str]) -> str:
-    """Return what is wrong with an option, with the value that it was given."""
+    """Return the message about an invalid option, with the given value."""
     text = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     options = getattr(getattr(error, "param", None), "opts", ())
     for word, following in zip(given, [*given[1:], ""], strict=True):
@@ -90,12 +94,12 @@ def _bad_usage(error: Any, given: list[str]) -> str:
 app = typer.Typer(
     name="volmar",
     cls=_OneLine,
-    help="Discriminative clustering, with certificates.",
+    help="Cluster tables, and test whether the clusters are real.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-# What users can fix; anything else is a bug, and shows its traceback.
+# Errors that users can fix. Any other error is a bug and shows its traceback.
 WRONG_INPUT = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
 
@@ -115,7 +119,7 @@ def _options(
         ),
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show where an error comes from.")
+        bool, typer.Option("--debug", help="Show the traceback of an error.")
     ] = False,
 ) -> None:
     del version  # handled by its callback
@@ -124,30 +128,30 @@ def _options(
 
 @contextmanager
 def _clean(command: str, context: typer.Context) -> Iterator[None]:
-    """End with a line instead of a traceback on invalid input."""
+    """On invalid input, exit with a one-line message instead of a traceback."""
     try:
         with _lines_of_warnings(context.obj["debug"]):
             yield
     except KeyboardInterrupt as stop:
-        # Those who know what is complete say so by it.
+        # The text of the interrupt lists what is complete.
         _complain(f"volmar {command}: stopped{stop}.")
         raise typer.Exit(exit_code()) from None
     except BrokenPipeError:
-        raise typer.Exit(1) from None  # the reader of our output has gone
+        raise typer.Exit(1) from None  # the reader of stdout has closed the pipe
     except WRONG_INPUT as error:
         if context.obj["debug"]:
             raise
-        told = error
+        shown = error
         if isinstance(error, MemoryError):
-            told = explained_memory(error, "the command")
-        text = " ".join(str(told).split()) or type(error).__name__
+            shown = explained_memory(error, "the command")
+        text = " ".join(str(shown).split()) or type(error).__name__
         _complain(f"volmar {command}: {as_options(text)}")
         raise typer.Exit(2) from None
 
 
 @contextmanager
 def _lines_of_warnings(debug: bool) -> Iterator[None]:
-    """Print warnings as a line each at the end, and none where the command fails."""
+    """Print each warning as one line at the end; print none if the command fails."""
     if debug:
         yield
         return
@@ -161,20 +165,20 @@ def _lines_of_warnings(debug: bool) -> Iterator[None]:
 
 
 def _kinds(given: list[str] | None) -> dict[str, str]:
-    """Return kinds of columns from NAME=KIND; a name may hold an = itself."""
+    """Return the kinds of columns from NAME=KIND options; a name may contain ``=``."""
     from volmar.cli.console import UsageError
 
     kinds = {}
     for text in given or ():
         name, sign, kind = text.rpartition("=")
         if not sign or not name:
-            raise UsageError(f"--kind takes NAME=KIND, zip=categorical say, got {text!r}.")
+            raise UsageError(f"--kind takes NAME=KIND, such as zip=categorical, got {text!r}.")
         kinds[name] = kind
     return kinds
 
 
 def _listed(given: list[str] | None) -> list[str]:
-    """Return names that were given one by one or with commas."""
+    """Return the names from repeated options, each of which may list several with commas."""
     return [name.strip() for text in given or () for name in text.split(",") if name.strip()]
 
 
@@ -186,7 +190,7 @@ def _preparation(
     scale: Scale,
     missing: Missing,
 ) -> dict[str, Any]:
-    """Return the parameters of the preparation of a table."""
+    """Return the options as parameters of `volmar.tables.Preparation`."""
     return {
         "columns": _listed(columns) or None,
         "drop": _listed(drop) or None,
@@ -201,9 +205,7 @@ def _preparation(
 def cluster(
     context: typer.Context,
     source: Source,
-    method: Annotated[
-        str, typer.Option("--method", "-m", help="Any clusterer of the library by its name.")
-    ] = "MSPC",
+    method: Annotated[str, typer.Option("--method", "-m", help="Name of the clusterer.")] = "MSPC",
     n_clusters: Number = "auto",
     split_anyway: Annotated[
         bool,
@@ -214,35 +216,18 @@ def cluster(
         typer.Option(
             "--alpha",
             metavar="LEVEL",
-            help="Level of the tests of auto: probability that one group is split (default 0.05).",
+            help="Significance level of -k auto: probability that a single group is split "
+            "(default 0.05).",
         ),
     ] = None,
     max_clusters: Annotated[
         int | None,
-        typer.Option("--max-clusters", min=1, help="Maximum number of clusters of auto."),
+        typer.Option("--max-clusters", min=1, help="Maximum number of clusters for -k auto."),
     ] = None,
-    seeds: Annotated[
-        str | None,
-        typer.Option(
-            "--seeds",
-            metavar="COLUMN",
-            help="Column with the labels of some rows, empty for the others.",
-        ),
-    ] = None,
-    must_link: Annotated[
-        str | None,
-        typer.Option(
-            "--must-link", metavar="COLUMN", help="Column of group ids: a group stays together."
-        ),
-    ] = None,
-    min_size: Annotated[
-        str | None,
-        typer.Option("--min-size", metavar="SIZE", help="Minimum rows of a cluster, or share."),
-    ] = None,
-    max_size: Annotated[
-        str | None,
-        typer.Option("--max-size", metavar="SIZE", help="Maximum rows of a cluster, or share."),
-    ] = None,
+    seeds: Seeds = None,
+    must_link: MustLink = None,
+    min_size: MinSize = None,
+    max_size: MaxSize = None,
     columns: Columns = None,
     drop: Drop = None,
     id_column: Id = None,
@@ -251,27 +236,35 @@ def cluster(
     missing: MissingOption = Missing.impute,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Parameter of the method; repeatable."),
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Parameter of the method; can be repeated."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Labels, scores and confidences: .csv, .tsv, .parquet."),
+        typer.Option(
+            "--out", "-o", help="File for labels, scores and confidences (.csv, .tsv, .parquet)."
+        ),
     ] = None,
     append: Annotated[
         bool,
         typer.Option(
-            "--append", metavar=FLAG, help="Write the rows, with a column cluster, to -o."
+            "--append",
+            metavar=FLAG,
+            help="Write the table itself to -o, with an added column 'cluster'.",
         ),
     ] = False,
     report: Annotated[
-        Path | None, typer.Option("--report", help="HTML page that explains the clusters.")
+        Path | None, typer.Option("--report", help="HTML report that explains the clusters.")
     ] = None,
-    save: Annotated[Path | None, typer.Option("--save", help="Model for volmar predict.")] = None,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="File for the model, used by volmar predict.")
+    ] = None,
     pictures: Annotated[
-        Path | None, typer.Option("--pictures", help="Folder for PNG and SVG of every picture.")
+        Path | None, typer.Option("--pictures", help="Folder for all plots, as PNG and SVG.")
     ] = None,
     summary: Annotated[
-        Path | None, typer.Option("--json", help="JSON file with the results.")
+        Path | None, typer.Option("--json", help="JSON file for the results.")
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", help="Address of a dask scheduler.")
@@ -280,13 +273,15 @@ def cluster(
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
-    """Cluster a table, and say why to trust the clusters.
+    """Cluster a table, and test whether the clusters are real.
 
-    Every method finds the number of clusters itself (--n-clusters auto): each split is tested on
-    held-out rows, and rows without evidence for groups stay one cluster. The default method, MSPC,
-    does not depend on the units of the columns and takes time linear in the rows.
-    A folder of Parquet or CSV files is read block by block; rows that fit into a quarter of the
-    memory are kept there.
+    By default (--n-clusters auto), tests find the number of clusters: each split
+    is tested on held-out rows, and rows without evidence for groups stay in one
+    cluster. The default method, MSPC, does not depend on the units of the
+    columns, and its time is linear in the number of rows.
+
+    A folder of Parquet or CSV files is read block by block. The prepared rows
+    are kept in memory if they need at most a quarter of it.
     """
     with _clean("cluster", context):
         from volmar.cli.cluster import ClusterFiles, cluster_file
@@ -318,25 +313,25 @@ def cluster(
 @app.command()
 def predict(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(help="What volmar cluster --save wrote.")],
+    model: Annotated[Path, typer.Argument(help="Model file from volmar cluster --save.")],
     source: Source,
     id_column: Id = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Labels: .csv, .tsv, .parquet.")
+        Path | None, typer.Option("--out", "-o", help="File for labels (.csv, .tsv, .parquet).")
     ] = None,
     reject: Annotated[
         float | None,
         typer.Option(
             "--reject",
             metavar="LEVEL",
-            help="Label rows -1 that belong to no cluster: those with a p-value of at most this "
-            "(0.01 rejects about 1 % of ordinary rows).",
+            help="Give the label -1 to rows that belong to no cluster, with a p-value of at most "
+            "LEVEL. 0.01 rejects about 1 % of ordinary rows.",
         ),
     ] = None,
     raw_ids: RawIds = False,
     force: Force = False,
 ) -> None:
-    """Put new rows into the clusters of a saved model."""
+    """Assign new rows to the clusters of a saved model."""
     with _clean("predict", context):
         from volmar.cli.predict import predict_file
 
@@ -355,14 +350,16 @@ def predict(
 def score(
     context: typer.Context,
     source: Annotated[
-        str, typer.Argument(help="A table (see volmar cluster), or a model and a new table.")
+        str, typer.Argument(help="Table (see volmar cluster), or a model file before NEW.")
     ],
     new: Annotated[
-        str | None, typer.Argument(help="A new table to compare with that of the model.")
+        str | None, typer.Argument(help="New table to compare with the table of the model.")
     ] = None,
-    labels: Annotated[Path | None, typer.Option("--labels", help="Table of labels.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option("--labels", help="Table of labels to score.")
+    ] = None,
     truth: Annotated[
-        Path | None, typer.Option("--truth", help="Table of true classes, to compare with.")
+        Path | None, typer.Option("--truth", help="Table of true classes to compare with.")
     ] = None,
     columns: Columns = None,
     drop: Drop = None,
@@ -375,15 +372,17 @@ def score(
         bool,
         typer.Option(
             "--test/--no-test",
-            help="Test which clusters are separated and which to merge; -1 is noise.",
+            help="Test which clusters are separated and which should be merged. The label -1 is "
+            "noise.",
         ),
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print JSON.")] = False,
 ) -> None:
     """Score a labelling, with or without true classes, and test which clusters are real.
 
-    With a model of volmar cluster --save and a new table (volmar score MODEL NEW), report what has
-    changed since the fit: shares of the clusters, distances, columns that moved.
+    With a saved model and a new table (volmar score MODEL NEW), report what has
+    changed since the fit: shares of the clusters, distances of rows from their
+    centres, and distributions of the columns.
     """
     with _clean("score", context):
         if new is not None:
@@ -407,7 +406,7 @@ def score(
 
 
 def _refuse_options(context: typer.Context, call: str, taken: set[str]) -> None:
-    """Refuse options that a form of a command has no use for."""
+    """Raise an error for options that have no effect in this form of the command."""
     from volmar.cli.console import UsageError
 
     for parameter in context.command.params:
@@ -425,7 +424,7 @@ def compare(
     context: typer.Context,
     source: Source,
     methods: Annotated[
-        list[str] | None, typer.Option("--method", "-m", help="A method; repeatable.")
+        list[str] | None, typer.Option("--method", "-m", help="Method to run; can be repeated.")
     ] = None,
     n_clusters: Number = "auto",
     columns: Columns = None,
@@ -437,7 +436,9 @@ def compare(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Labels, a column for each method: .csv, .tsv, .parquet."
+            "--out",
+            "-o",
+            help="File for labels, with a column per method (.csv, .tsv, .parquet).",
         ),
     ] = None,
     raw_ids: RawIds = False,
@@ -445,7 +446,7 @@ def compare(
     force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print JSON.")] = False,
 ) -> None:
-    """Run several methods side by side: scores without labels, agreement, time."""
+    """Compare several methods: scores without true labels, agreement, time."""
     with _clean("compare", context):
         from volmar.cli.compare import compare_file
 
@@ -477,14 +478,17 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder to write into.", file_okay=False)] = Path(
         "demo"
     ),
-    n_samples: Annotated[int, typer.Option(min=20, max=5000, help="Rows of the table.")] = 600,
+    n_samples: Annotated[
+        int, typer.Option(min=20, max=5000, help="Number of rows of the table.")
+    ] = 600,
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
-    """Cluster a built-in table, and compare methods on shapes.
+    """Cluster a generated table, and compare methods on shapes.
 
-    Runs volmar cluster on customers.csv, which it makes, and writes labels.csv, report.html,
-    model.volmar and clusters.png. methods.png shows k-means and others beside our methods.
+    Generates customers.csv, runs volmar cluster on it, and writes labels.csv,
+    report.html, model.volmar and clusters.png. The plot methods.png compares our
+    methods with k-means and others.
     """
     with _clean("demo", context):
         from volmar.cli.demo import run_demo

@@ -1,4 +1,4 @@
-"""The library's arguments as the options of the command."""
+"""Messages of the library, with command line options in place of argument names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPTIONS = {
 
 
 def as_options(text: str) -> str:
-    """Return a message with options in place of arguments: --missing drop, not missing='drop'."""
+    """Return a message with options in place of arguments: ``--missing drop``, for example."""
     text = re.sub(r"\bkinds=\{'([^']*)': '(\w+)'\}", r"--kind \1=\2", text)
     text = re.sub(r"\b(missing|scale)='(\w+)'", r"--\1 \2", text)
     text = re.sub(r"\b(min|max)_cluster_size=", r"--\1-size ", text)

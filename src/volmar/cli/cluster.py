@@ -1,7 +1,6 @@
-"""``volmar cluster``: from a table to clusters, a reason to trust them, and files.
+"""``volmar cluster``: cluster a table, print the evidence, and write files.
 
-What is decided and computed is `volmar.TableClusterer`'s; here its findings are printed and
-written.
+`volmar.TableClusterer` does the computation. This module prints and writes its results.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ __all__ = [
     "write_cluster_labels",
 ]
 
-# Parameters that a report shows where they are given.
+# Parameters that the report lists if they are given.
 GIVEN = (
     "alpha",
     "max_clusters",
@@ -62,7 +61,7 @@ STAGES_OF_REPORT = (
 
 @dataclass(frozen=True)
 class ClusterFiles:
-    """The files that a run writes; those that are complete are named where it is stopped."""
+    """Output files of a run; `complete` lists those that are finished."""
 
     out: Path | None = None
     append: bool = False
@@ -76,20 +75,20 @@ class ClusterFiles:
 
     @property
     def is_explained(self) -> bool:
-        """Whether a report or its pictures are wanted."""
+        """Whether a report or pictures were requested."""
         return self.report is not None or self.pictures is not None
 
     def stages(self) -> tuple[str, ...]:
-        """Return the stages that the command goes through, most likely."""
+        """Return the planned stages of the command; some of them may be skipped."""
         last = ("testing borders",) if self.pictures is not None else ()
         return STAGES + (STAGES_OF_REPORT if self.is_explained else ()) + last
 
     def check(self, source: str) -> None:
-        """Refuse files that cannot be written, before the work."""
+        """Raise an error for files that cannot be written, before anything is computed."""
         from volmar.tables import written_kind
 
         if self.append and self.out is None:
-            raise UsageError("--append writes the rows with their clusters to -o: give -o, too.")
+            raise UsageError("--append needs an output file. Give one with -o.")
         named = {"-o": self.out, "--report": self.report, "--save": self.save, "--json": self.json}
         refuse_files(named, source, force=self.force, pictures=self.pictures)
         if self.out is not None:
@@ -100,7 +99,7 @@ class ClusterFiles:
             )
 
     def done(self, path: Path) -> None:
-        """Say that a file is there."""
+        """Add a file to the complete ones, and print its name."""
         self.complete.append(path)
         written(path)
 
@@ -115,7 +114,7 @@ class ClusterFiles:
             self.done(self.json)
 
     def explain(self, outcome: Outcome, stages: Stages) -> None:
-        """Write the page and the pictures."""
+        """Write the report and the pictures that were requested."""
         from volmar.report import save_pictures, write_report
         from volmar.report.judging import with_joins
         from volmar.report.stages import StageTimes
@@ -140,7 +139,7 @@ def cluster_file(
     scheduler: str | None = None,
     command: str = "",
 ) -> None:
-    """Run the command; on Ctrl-C say what is complete. `command` is for the report."""
+    """Run the command; if interrupted, list the complete files. The report shows `command`."""
     from volmar.tables import is_folder_of_tables
 
     files.check(source)
@@ -184,9 +183,9 @@ def _cluster(
 
 
 def fitted(clusterer: TableClusterer, fit: Any, stages: Stages, split_anyway: bool) -> None:
-    """Fit the estimator; split in two where that is asked for in any case.
+    """Fit the estimator; with `split_anyway`, split in two if it finds one cluster.
 
-    It keeps its warnings, which the command prints.
+    Warnings are not shown here: the estimator collects them, and the command prints them later.
     """
     with warnings.catch_warnings(action="ignore"), stages.watching() as progress:
         fit(progress)
@@ -194,12 +193,12 @@ def fitted(clusterer: TableClusterer, fit: Any, stages: Stages, split_anyway: bo
             clusterer.set_params(n_clusters=2)
             fit(progress)
             clusterer.warnings_.append(
-                "The split was asked for (--split-anyway); no evidence supports it."
+                "No evidence supports this split. It was made because of --split-anyway."
             )
 
 
 def outcome_of(source: str, clusterer: TableClusterer, stages: Stages, command: str) -> Outcome:
-    """Return what the report shows, with options in place of parameters."""
+    """Return the content of the report, with options in place of parameter names."""
     with warnings.catch_warnings(action="ignore"), stages.watching() as progress:
         outcome = clusterer.outcome(
             command=command,
@@ -217,7 +216,7 @@ def outcome_of(source: str, clusterer: TableClusterer, stages: Stages, command: 
 def write_cluster_labels(
     path: Path, files: ClusterFiles, clusterer: TableClusterer, table: Any
 ) -> None:
-    """Write the labels of the rows, or with `append` the rows with their clusters."""
+    """Write the labels, or with `files.append` the whole table with a column of labels."""
     rows = clusterer._rows()
     labels = named(clusterer, clusterer.labels_[rows.kept])
     if files.append:
@@ -240,12 +239,12 @@ def write_cluster_labels(
 
 
 def named(clusterer: Any, labels: NDArray) -> NDArray:
-    """Return labels by the names of the clusters, where they have any; -1 stays -1."""
+    """Return names in place of labels, if the clusters have names; -1 stays -1."""
     names = getattr(clusterer, "cluster_names_", None)
     return labels if names is None else np.array([*names, "-1"])[labels]
 
 
-# ---------------------------------------------------------------------- what is shown
+# ---------------------------------------------------------------------- printed output
 
 
 def print_found(
@@ -255,7 +254,7 @@ def print_found(
     sizes: NDArray,
     files: ClusterFiles,
 ) -> None:
-    """Print what was found."""
+    """Print the evidence, the sizes of the clusters, and warnings."""
     from volmar.report import sentences_of
 
     console = screen()
@@ -263,10 +262,10 @@ def print_found(
     for line in sentences_of(clusterer.evidence_):
         console.print(line, markup=False)
     if clusterer.n_clusters_ == 1:
-        console.print("One cluster.")
+        console.print("All rows stay in one cluster.")
         if clusterer.n_clusters == "auto":
             two = command_for_two(source, clusterer)
-            say(f"(The best split in two, not supported by the rows: {two})")
+            say(f"(For the best split in two, which no evidence supports: {two})")
     else:
         of = " and ".join(map(str, sizes)) if sizes.size == 2 else sizes_text(sizes)
         method = type(clusterer.model_).__name__
@@ -281,11 +280,11 @@ def print_found(
     for text in clusterer.warnings_:
         say(f"warning: {text}")
     if files.out is None and files.report is None and clusterer.n_clusters_ > 1:
-        say("(-o labels.csv keeps the labels, --report report.html explains them.)")
+        say("(-o labels.csv writes the labels, --report report.html explains the clusters.)")
 
 
 def _settings(clusterer: TableClusterer) -> dict[str, Any]:
-    """Return the parameters of the method that are not its defaults."""
+    """Return the parameters of the method that differ from their defaults."""
     given = clusterer.clusterer
     usual = type(given)().get_params(deep=False)
     usual.update(n_clusters=given.n_clusters, random_state=getattr(given, "random_state", None))
@@ -294,7 +293,7 @@ def _settings(clusterer: TableClusterer) -> dict[str, Any]:
 
 
 def _asked(source: str, clusterer: TableClusterer) -> dict[str, str]:
-    """Return the options that a report shows."""
+    """Return the options that the report lists."""
     shown = {
         "data": source,
         "method": type(clusterer.clusterer).__name__,

@@ -1,4 +1,4 @@
-"""``volmar cluster`` on a folder of files, here or on other machines: rows stay in blocks."""
+"""``volmar cluster`` on a folder of files, block by block, locally or on a dask cluster."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["cluster_blocks"]
 
-# Rows that are brought here: columns are judged by them, the tests of a given number of clusters
-# are made on them, and the report shows them.
+# Number of rows in the sample. It determines the kinds of the columns. Tests of a given number of
+# clusters use it, and the report shows it.
 SAMPLE = 20_000
-# Share of the memory that prepared rows may take, so that passes need not read files again.
+# Prepared rows are kept in memory, so that files are read only once, if they need at most this
+# share of it.
 HELD = 0.25
-# Seconds between lines about passes.
-NEWS = 2.0
+# Seconds between two lines of progress.
+PROGRESS_SECONDS = 2.0
 
 
 def cluster_blocks(
@@ -40,7 +41,7 @@ def cluster_blocks(
     scheduler: str | None,
     command: str,
 ) -> None:
-    """Fit to all rows by passes, test on a sample of them, write labels block by block."""
+    """Fit to all rows in passes, test on a sample, and write labels block by block."""
     from volmar.tables import (
         LoadedTable,
         is_folder_of_tables,
@@ -84,11 +85,11 @@ def cluster_blocks(
     if n > n_drawn and not clusterer.is_fitted_to_blocks_:
         name = type(clusterer.model_).__name__
         say(
-            f"{name} needs all rows at once: the clusters are those of {n_drawn} rows drawn at "
-            "random, and the other rows are predicted."
+            f"{name} cannot be fitted in blocks. It was fitted to {n_drawn} rows drawn at random, "
+            "and the other rows were predicted."
         )
     elif n > n_drawn and clusterer.n_clusters != "auto":
-        say(f"The clusters are those of all rows; tests used {n_drawn} drawn at random.")
+        say(f"The clusters were fitted to all rows. Tests used {n_drawn} rows drawn at random.")
     name = printable(real_path(source).name)
     heading = f"{name}: {n} rows, {d} column{'s' if d > 1 else ''} in blocks"
     print_found(source, clusterer, heading, sizes, files)
@@ -116,7 +117,9 @@ def _client(address: str | None) -> Iterator[None]:
     try:
         client = Client(address, timeout="10s")
     except (OSError, ValueError, TimeoutError) as error:
-        raise UsageError(f"--scheduler {address!r} does not answer ({error}).") from error
+        raise UsageError(
+            f"--scheduler {address!r} does not answer ({error}). Check the address."
+        ) from error
     with client:
         yield
 
@@ -130,13 +133,13 @@ def _fit(
     stages: Stages,
     split_anyway: bool,
 ) -> None:
-    """Fit to all rows, where the method takes them in blocks, and to the sample elsewhere."""
+    """Fit to all rows if the method supports blocks, else to the sample."""
     from volmar.distributed import LostBlocksError, report_passes
 
     rows = _held(rows, clusterer._seed())
-    news = _PassNews()
+    passes = _PassProgress()
     try:
-        with report_passes(news):
+        with report_passes(passes):
             fitted(
                 clusterer,
                 lambda progress: clusterer.fit_prepared(
@@ -147,24 +150,24 @@ def _fit(
             )
     except LostBlocksError as error:
         raise UsageError(str(error)) from error
-    if news.n_passes:
-        say(f"{news.n_passes} passes over {rows.X.shape[0]} rows.")
+    if passes.n_passes:
+        say(f"{passes.n_passes} passes over {rows.X.shape[0]} rows.")
 
 
 def _held(rows: Any, seed: int) -> Any:
-    """Return rows whose blocks to fit on are kept in memory, where they fit."""
+    """Return the rows with their blocks kept in memory, if they fit."""
     free = _memory_of_workers() or available_memory()
     if rows.X.nbytes > HELD * free:
         say(
             f"The prepared rows take {rows.X.nbytes / 2**30:.1f} GiB of the "
-            f"{free / 2**30:.1f} GiB of memory: the files are read again in each pass."
+            f"{free / 2**30:.1f} GiB of memory. The files are read again in each pass."
         )
         return rows
     return replace(rows, X=rows.dithered(seed).persist(), noise=None)
 
 
 def _memory_of_workers() -> int:
-    """Return the memory of the cluster that is connected, 0 without one or without a limit."""
+    """Return the total memory limit of connected dask workers, 0 if there is none."""
     distributed = sys.modules.get("distributed")
     try:
         client = None if distributed is None else distributed.get_client()
@@ -175,17 +178,17 @@ def _memory_of_workers() -> int:
     return sum(one["memory_limit"] or 0 for one in client.scheduler_info()["workers"].values())
 
 
-class _PassNews:
-    """Prints a line about a pass every now and then."""
+class _PassProgress:
+    """Counts passes, and prints a line about one of them every `PROGRESS_SECONDS`."""
 
     def __init__(self) -> None:
         self.n_passes = 0
         self._last = time.monotonic()
 
     def __call__(self, report: Any) -> None:
-        """Take the report of a pass."""
+        """Count a pass, and print a line if the last one is old enough."""
         self.n_passes += 1
-        if time.monotonic() - self._last >= NEWS:
+        if time.monotonic() - self._last >= PROGRESS_SECONDS:
             self._last = time.monotonic()
             say(f"pass {self.n_passes}: {report.n_rows} rows, {report.seconds:.1f} s")
 
@@ -193,7 +196,7 @@ class _PassNews:
 def _labelled(
     files: ClusterFiles, clusterer: TableClusterer, rows: Any, tell: Any
 ) -> NDArray[np.int64]:
-    """Return the sizes of the clusters, and write the labels as they come, where asked for."""
+    """Label the rows block by block, write the labels to -o if given, return cluster sizes."""
     import dask
 
     from volmar.tables import open_labels
@@ -223,13 +226,13 @@ def _labelled(
 def _appended(
     files: ClusterFiles, clusterer: TableClusterer, frame: Any, tell: Any
 ) -> NDArray[np.int64]:
-    """Return the sizes of the clusters, and write the rows with their clusters as they come."""
+    """Write the rows with their labels block by block, and return cluster sizes."""
     from volmar.tables import LoadedTable, open_rows
     from volmar.tables.folder import computed
     from volmar.tables.write import free_name
 
     if files.out is None:
-        raise UsageError("--append writes the rows with their clusters to -o: give -o, too.")
+        raise UsageError("--append needs an output file. Give one with -o.")
     counts = np.zeros(clusterer.n_clusters_, dtype=np.int64)
     parts = list(frame.to_delayed())
     name = free_name("cluster", frame.columns)
@@ -248,7 +251,7 @@ def _appended(
 
 
 def _ids(ids: Any, block: int, before: int, size: int) -> Any:
-    """Return the ids of a block: of their column, or the numbers of the rows in the files."""
+    """Return the ids of a block: from the id column, or row numbers over all files."""
     if ids is None:
         return np.arange(before, before + size)
     if isinstance(ids, np.ndarray):

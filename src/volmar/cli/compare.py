@@ -40,7 +40,7 @@ def compare_file(
     as_json: bool = False,
     **preparation: Any,
 ) -> Comparison:
-    """Cluster a table by several methods, and print how they compare, as tables or JSON."""
+    """Cluster a table with several methods, and print the comparison as tables or JSON."""
     from volmar.tables import Preparation, written_kind
 
     names = spelled(methods or DEFAULT_METHODS, "--method ")
@@ -52,7 +52,7 @@ def compare_file(
     rows = table.rows
     if rows.X.shape[0] < 2:
         raise UsageError(
-            f"{table.name} has {rows.X.shape[0]} row, and clusters need two at least."
+            f"{table.name} has {rows.X.shape[0]} row. Give a table of at least two rows."
         )
     found = Comparison(notes=list(rows.notes), warnings=list(rows.warnings))
     try:
@@ -72,7 +72,7 @@ def compare_file(
         raise KeyboardInterrupt(f"; complete: {done}") from None
     if not found.runs:
         name, reason = next(iter(found.left_out.items()))
-        raise UsageError(f"no method could take {table.name}; {name}: {reason}")
+        raise UsageError(f"no method could cluster {table.name}. {name}: {reason}")
     _finish(found, table, out, force, raw_ids, as_json=as_json)
     return found
 
@@ -86,7 +86,7 @@ def _finish(
     *,
     as_json: bool,
 ) -> None:
-    """Print what is complete, and write it."""
+    """Print the complete runs, and write their labels."""
     if not found.runs:
         return
     print_comparison(found, table.name, table.n_rows, as_json=as_json)
@@ -101,7 +101,7 @@ def _finish(
 
 
 def print_comparison(found: Comparison, source: str, n_all: int, *, as_json: bool = False) -> None:
-    """Print scores, agreement and what was left out, or all of it as JSON."""
+    """Print scores, agreement and skipped methods as tables, or everything as JSON."""
     if as_json:
         content = {"file": source, "rows": n_all, **found.summary()}
         Screen().out(json.dumps(content, allow_nan=False), highlight=False)
@@ -112,17 +112,17 @@ def print_comparison(found: Comparison, source: str, n_all: int, *, as_json: boo
     of_all = f" of {n_all}" if n_all > found.n_rows else ""
     console.print(
         f"{printable(source)}: {found.n_rows}{of_all} rows, {found.n_columns} columns, "
-        f"{found.n_clusters} clusters asked for",
+        f"{found.n_clusters} clusters requested",
         markup=False,
         soft_wrap=True,
     )
-    console.print("\nWithout labels (↑ higher is better, ↓ lower is better):")
+    console.print("\nScores without true labels (↑ higher is better, ↓ lower is better):")
     console.print(_scores_table(found))
     if sampled := [run for run in found.runs if run.n_fitted < found.n_rows]:
         sizes = ", ".join(f"{run.method} {run.n_fitted:,} rows" for run in sampled)
-        console.print(f"* fitted to a sample, others predicted: {sizes}.\n")
+        console.print(f"* fitted to a sample, other rows predicted: {sizes}.\n")
     if len(found.runs) > 1:
-        console.print("Agreement (adjusted Rand index: 1 the same clusters, 0 as by chance):")
+        console.print("Agreement (adjusted Rand index: 1 = same clusters, 0 = chance):")
         console.print(_agreement_table(found))
     for name, reason in found.left_out.items():
         say(f"left out: {name}: {reason}")
@@ -130,7 +130,7 @@ def print_comparison(found: Comparison, source: str, n_all: int, *, as_json: boo
         say(f"warning: {text}")
 
 
-# Headers that leave room for the names of methods in 80 columns.
+# Short headers, so that names of methods fit into 80 columns.
 _HEADERS = {
     "separation score": "separ-\nation ↑",
     "MSP": "MSP ↑",
@@ -155,7 +155,7 @@ def _scores_table(found: Comparison) -> Table:
 
 
 def _agreement_table(found: Comparison) -> Table:
-    """Return the matrix; its columns have the numbers of its rows, for many methods to fit."""
+    """Return the matrix; numbers in place of names keep its columns narrow."""
     table = narrow_table()
     table.add_column("")
     for i, _ in enumerate(found.runs, start=1):

@@ -1,4 +1,4 @@
-"""Progress and notes on the error stream, results on standard output."""
+"""Console output: results on stdout, progress and notes on stderr."""
 
 from __future__ import annotations
 
@@ -44,32 +44,32 @@ __all__ = [
 
 
 class UsageError(ValueError):
-    """A wrong option, in a line that names it, its value and the remedy."""
+    """An invalid option; the message names it, its value and the remedy."""
 
 
 class Screen(Console):
-    """A console that ignores a closed pipe, and passes no control characters on.
+    """A console that ignores a closed pipe and escapes control characters.
 
-    ``volmar cluster table.csv -o labels.csv | head -1`` must write its labels, and a column's name
-    must not steer the terminal.
+    ``volmar cluster table.csv -o labels.csv | head -1`` must still write the labels, and control
+    characters in a column name must not reach the terminal.
     """
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """Render as rich does, with control characters of texts in letters."""
+        """Render as rich does, with control characters of texts made visible."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else printable(text, keep="\n"), style, control)
 
     def on_broken_pipe(self) -> None:
-        """Send what is still to come nowhere; rich would end the program."""
+        """Discard all further output; rich would end the program."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, (sys.stderr if self.stderr else sys.stdout).fileno())
         os.close(nowhere)
 
 
 def screen() -> Console:
-    """Return where results are printed."""
+    """Return the console for results."""
     return Screen(highlight=False, soft_wrap=True, emoji=False)
 
 
@@ -78,22 +78,22 @@ def _notes() -> Console:
 
 
 def say(text: str, style: str | None = None) -> None:
-    """Print a line of news, which is no result; arguments of the library as options."""
+    """Print a line to stderr, with options in place of argument names."""
     _notes().print(printable(as_options(text)), style=style, markup=False)
 
 
 def written(path: Path) -> None:
-    """Say that a file is there."""
+    """Print that a file was written."""
     say(f"wrote {path}")
 
 
 def narrow_table() -> Table:
-    """Return a table for terminals of 80 columns."""
+    """Return an empty table with little padding, for terminals of 80 columns."""
     return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
 
 
 def sizes_text(sizes: Sequence[int] | NDArray) -> str:
-    """Return the first twenty sizes of clusters."""
+    """Return cluster sizes as text, at most twenty of them."""
     return ", ".join(map(str, sizes[:20])) + (", ..." if len(sizes) > 20 else "")
 
 
@@ -103,10 +103,10 @@ def refuse_files(
     force: bool = False,
     pictures: Path | None = None,
 ) -> None:
-    """Refuse files that cannot be written, before the work and not after it.
+    """Raise an error for output files that cannot be written, before anything is computed.
 
-    `files` are by the options that name them, `pictures` is a folder for several. Sources, and
-    folders that are sources, are not written to even by force.
+    `files` maps options to files; `pictures` is a folder. Input files, and files in an input
+    folder, are never overwritten, even with `force`.
     """
     inputs = list(_inputs(sources))
     taken: dict[Path, str] = {}
@@ -121,7 +121,7 @@ def refuse_files(
                 raise UsageError(f"{name} is a folder. Give the name of a file in it.")
             if not os.path.exists(path) and not os.path.isdir(real.parent):
                 raise UsageError(
-                    f"{name}: there is no folder {printable(path.parent)}. Make it first."
+                    f"{name}: there is no folder {printable(path.parent)}. Create it first."
                 )
             if (other := input_at(path, taken)) is not None or real in taken:
                 raise UsageError(
@@ -148,7 +148,7 @@ def refuse_files(
 def _refuse_folder(
     folder: Path, inputs: Sequence[str | Path], taken: Mapping[Path, str], force: bool
 ) -> None:
-    """Refuse a folder for pictures that cannot be one, or has something else in it."""
+    """Raise an error for a folder of pictures that is a file, or has other content."""
     name = f"--pictures {printable(folder)}"
     real = real_path(folder)
     try:
@@ -161,9 +161,9 @@ def _refuse_folder(
     _refuse_inputs(name, folder, inputs)
     for path, option in taken.items():
         if path == real or (path.parent == real and path.suffix.lower() in (".png", ".svg")):
-            raise UsageError(f"{name} would hold the file of {option}. Give another name.")
+            raise UsageError(f"{name} would contain the file of {option}. Give another name.")
     if content and not force:
-        raise UsageError(f"{name} has files already. Give another name, or --force.")
+        raise UsageError(f"{name} already contains files. Give another name, or --force.")
     for path in content:
         _refuse_inputs(f"{name}/{printable(path.name)}", path, inputs)
 
@@ -174,19 +174,17 @@ def _refuse_inputs(name: str, path: Path, inputs: Sequence[str | Path]) -> None:
         return
     if os.path.isdir(real_path(source)):
         raise UsageError(
-            f"{name} is in {printable(source)}, or a file of it, which is read. Write to another "
-            "folder."
+            f"{name} is in the input folder {printable(source)}, or is one of its files. Write "
+            "to another folder."
         )
-    raise UsageError(
-        f"{name} is the same file as {printable(source)}, which is read. Give another name."
-    )
+    raise UsageError(f"{name} is the input file {printable(source)}. Give another name.")
 
 
 def _inputs(sources: Sequence[str | Path]) -> Iterator[str | Path]:
-    """Yield the paths that are read, of a sheet its file and of a built-in set its folder."""
+    """Yield the input paths: files, the file of a sheet, the folder of built-in data sets."""
     for source in sources:
         if not str(source).strip():
-            continue  # told by the reader; `Path` takes it for this folder
+            continue  # the reader reports it; `Path` would take it for the current folder
         yield source
         path = real_path(source)
         if os.path.exists(path):
@@ -202,22 +200,22 @@ def _inputs(sources: Sequence[str | Path]) -> Iterator[str | Path]:
 
 
 class Stages:
-    """The stages of a command: a line that moves while one runs.
+    """The stages of a command, each shown as a line of progress.
 
-    Nothing moves where the error stream is no terminal, nor for less than a moment. Of the
-    `planned` stages, for "stage 2 of 5", some may be left out on the way.
+    Nothing is shown if stderr is not a terminal. Stages are numbered ("stage 2 of 5") by their
+    place in `planned`; some of these may be skipped.
     """
 
     def __init__(self, planned: Sequence[str] = ()) -> None:
         self.planned = list(planned)
 
     def stage(self, name: str) -> AbstractContextManager[Callable[..., None]]:
-        """Run a stage; what it yields can be told (done, wanted)."""
+        """Run a stage; the yielded function reports progress as (done, total)."""
         return counted(self._numbered(name))
 
     @contextmanager
     def watching(self) -> Iterator[Callable[[str, int, int], None]]:
-        """Show the stages of something that reports them: ``progress(stage, done, total)``."""
+        """Show stages that are reported by calls of ``progress(stage, done, total)``."""
         with ExitStack() as shown:
             current = ""
             tell: Callable[[int, int], None] = _quiet
@@ -238,13 +236,13 @@ class Stages:
 
 
 class _TimeLeft(ProgressColumn):
-    """About how long the stage will still take, where its steps are counted."""
+    """Estimated remaining time of a stage, if its steps are counted."""
 
     def render(self, task: Task) -> Text:
-        """Return the time in words."""
+        """Return the remaining time as text, empty if unknown or below one second."""
         if not task.total or not task.completed or task.elapsed is None:
             return Text("")
-        # From the last step on: between steps the time runs down, and not up.
+        # Measured from the last step, so that the time decreases between steps.
         last = task.fields.get("last_step", task.elapsed)
         left = last * (task.total - task.completed) / task.completed - (task.elapsed - last)
         return Text(f"about {_time_text(left)} left" if left >= 1 else "")
@@ -258,9 +256,9 @@ def _time_text(seconds: float) -> str:
 
 @contextmanager
 def counted(name: str) -> Iterator[Callable[..., None]]:
-    """Show a line for something that takes long; it is told (done, wanted), or nothing.
+    """Show a line of progress; the yielded function takes (done, total).
 
-    A third argument is the name of what comes next, shown from then on.
+    An optional third argument replaces the text of the line.
     """
     console = _notes()
     if not console.is_terminal or console.is_dumb_terminal:
@@ -283,5 +281,5 @@ def counted(name: str) -> Iterator[Callable[..., None]]:
 
 
 def _quiet(done: int, wanted: int, following: str | None = None) -> None:
-    """Say nothing."""
+    """Ignore progress: stderr is not a terminal."""
     del done, wanted, following

@@ -1,4 +1,4 @@
-"""``volmar demo``: the main job on a built-in table, and the methods side by side."""
+"""``volmar demo``: cluster a generated table, and compare methods on shapes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ID = "customer_id"
 
 
 def run_demo(out: Path, *, n_samples: int, seed: int, force: bool = False) -> None:
-    """Cluster a table as ``volmar cluster`` does, draw the methods, and print what was found."""
+    """Run ``volmar cluster`` on a generated table, compare methods, and print the results."""
     out = expanded_path(out)
     out.mkdir(parents=True, exist_ok=True)
     refuse_files({f"--out, {name}:": out / name for name in FILES}, force=force)
@@ -66,7 +66,7 @@ def _clustered(
 
 
 def _picture(clusterer: TableClusterer) -> bytes:
-    """Return the rows in the plane, coloured by cluster, as a PNG file."""
+    """Return a scatter plot of the rows, coloured by cluster, as a PNG file."""
     rows, figure = clusterer._rows(), new_canvas((6.0, 4.8))
     labels = clusterer.labels_[rows.kept]
     # Prepared columns are on one scale already.
@@ -77,19 +77,19 @@ def _picture(clusterer: TableClusterer) -> bytes:
 
 
 def _lines(out: Path, clusterer: TableClusterer, table: DemoTable, command: str) -> list[str]:
-    """Return what was done and found, and what to do next."""
+    """Return the printed lines: what was done, what was found, and next steps."""
     rows = clusterer._rows()
     n, d = rows.X.shape
     labels = clusterer.labels_
     sizes = ", ".join(map(str, np.bincount(labels[labels >= 0])))
     different = round(n * clustering_error(table.groups[rows.kept], labels[rows.kept]))
     n_missing = table.text.count(",,")
-    made = f"Made a table of {n} customers: an id, columns in different units, a category, "
-    judged = f"{different} of them are not with the group that they were drawn from."
+    made = f"Generated a table of {n} customers: an id, columns in different units, a category, "
+    judged = f"{different} of them are in the cluster of another group."
     return [
         f"{made}{n_missing} missing values.",
         f"Ran: {command}",
-        f"Used {d} columns. The report lists what was filled in, rescaled and left out.",
+        f"Used {d} columns. The report lists imputed values, and rescaled and omitted columns.",
         *sentences_of(clusterer.evidence_),
         f"{clusterer.n_clusters_} clusters by {DEFAULT}: {sizes} rows. {judged}",
         f"Wrote {', '.join(FILES)} to {out}.",

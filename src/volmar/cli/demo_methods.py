@@ -1,4 +1,4 @@
-"""The picture of ``volmar demo``: methods on shapes, as in scikit-learn's comparison."""
+"""The plot of ``volmar demo`` that compares methods on shapes, as scikit-learn's does."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from volmar.plots.display import COLOURS
 
 __all__ = ["METHODS", "SHAPES", "as_png", "draw_methods", "new_canvas"]
 
-# Rows of each shape.
+# Number of rows of each shape.
 N_ROWS = 400
-# The colour of rows that are in no cluster.
+# Colour of rows without a cluster.
 NOISE = "#999999"
 METHODS: dict[str, Callable[[int, int], Any]] = {
     "KMeans": lambda k, seed: KMeans(k, n_init=10, random_state=seed),
@@ -59,7 +59,7 @@ def _blobs(rng: np.random.Generator) -> NDArray:
     return middles[np.arange(N_ROWS) % 3] + rng.normal(size=(N_ROWS, 2))
 
 
-# Each with the number of clusters that methods are given; noise has one group.
+# Each shape with the number of clusters given to the methods (noise is a single group).
 SHAPES: dict[str, tuple[Callable[[np.random.Generator], NDArray], int]] = {
     "blobs": (_blobs, 3),
     "unequal groups": (_unequal, 3),
@@ -74,9 +74,10 @@ SHAPES: dict[str, tuple[Callable[[np.random.Generator], NDArray], int]] = {
 
 
 def draw_methods(seed: int, *, progress: Callable[[int, int], None]) -> bytes:
-    """Return the picture as a PNG file: a row for each shape, a column for each method.
+    """Return the plot as a PNG file, with a row per shape and a column per method.
 
-    CPU time of the fit is in the lower right corner. Colours are matched by row.
+    The CPU time of the fit is in the lower right corner. Within a row, clusters that overlap most
+    have the same colour.
     """
     figure = new_canvas((1.75 * len(METHODS), 1.7 * len(SHAPES)))
     axes = figure.subplots(len(SHAPES), len(METHODS))
@@ -96,9 +97,10 @@ def draw_methods(seed: int, *, progress: Callable[[int, int], None]) -> bytes:
 
 
 def _timed(estimator: Any, X: NDArray) -> tuple[NDArray, float]:
-    """Return labels, and the CPU time of the fit with one thread, which other work changes least.
+    """Return the labels and the CPU time of the fit.
 
-    A fit to a few rows comes first: what a first call loads is not counted.
+    One thread makes the CPU time insensitive to other programs. An untimed fit to a quarter of
+    the rows comes first, so that lazy imports are not counted.
     """
     with (
         warnings.catch_warnings(action="ignore", category=UserWarning),
@@ -111,7 +113,7 @@ def _timed(estimator: Any, X: NDArray) -> tuple[NDArray, float]:
 
 
 def _numbered_as(reference: NDArray, labels: NDArray) -> NDArray:
-    """Return labels with the numbers of the clusters that they overlap most; noise stays -1."""
+    """Return the labels renumbered to match those of `reference`; noise stays -1."""
     found, is_row = np.full(labels.size, -1), labels >= 0
     if is_row.any():
         found[is_row] = matched_labels(reference[is_row], labels[is_row])
@@ -134,7 +136,7 @@ def _draw_labels(ax: Any, X: NDArray, labels: NDArray, seconds: float) -> None:
 
 
 def new_canvas(size: tuple[float, float]) -> Any:
-    """Return a figure that no window and no pyplot knows of."""
+    """Return a figure without pyplot, so that no window opens."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -144,7 +146,7 @@ def new_canvas(size: tuple[float, float]) -> Any:
 
 
 def as_png(figure: Any) -> bytes:
-    """Return a figure as the content of a PNG file."""
+    """Return the content of a PNG file of a figure."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=120)
+    figure.savefig(buffer, dpi=100)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""The table of ``volmar demo``: made, and like those that people have."""
+"""The generated table of ``volmar demo``, with the usual defects of real tables."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 
 __all__ = ["DemoTable", "make_customers"]
 
-# Share, and then means (age, basket, visits a month) and median income of each group.
+# Name and share of each group; its mean age, median basket, mean visits and median income.
 GROUPS = (
     ("families", 0.55, 41.0, 78.0, 4.0, 46_000.0),
     ("students", 0.30, 23.0, 14.0, 9.0, 14_000.0),
     ("retired", 0.15, 69.0, 32.0, 13.0, 27_000.0),
 )
 CONTRACTS = ("prepaid", "monthly", "yearly")
-# Share of the incomes and baskets that are missing.
+# Share of missing values in the columns income and basket.
 MISSING = 0.03
 
 
 class DemoTable(NamedTuple):
-    """A table as CSV text, and the group that each of its rows was drawn from."""
+    """A table as CSV text, and the true group of each row."""
 
     text: str
     groups: NDArray
@@ -32,8 +32,8 @@ class DemoTable(NamedTuple):
 def make_customers(n_rows: int, seed: int) -> DemoTable:
     """Return a table of customers from three groups of unequal size.
 
-    It has an id, columns of different units, a category, missing values and a column without
-    any relation to the groups (`shoe_size`).
+    The table has an id, columns in different units, a category, missing values, and a column that
+    is unrelated to the groups (`shoe_size`).
     """
     rng = np.random.default_rng(seed)
     shares = np.array([group[1] for group in GROUPS])
@@ -41,7 +41,7 @@ def make_customers(n_rows: int, seed: int) -> DemoTable:
     age, basket, visits, income = (
         np.array([group[column] for group in GROUPS])[groups] for column in (2, 3, 4, 5)
     )
-    # Each group has its usual contract, which two thirds of its customers take.
+    # Two thirds of each group have the usual contract of the group, the others a random one.
     contract = np.where(rng.random(n_rows) < 2 / 3, 2 - groups, rng.integers(0, 3, n_rows))
     columns = {
         "customer_id": [f"C{number:05d}" for number in range(1, n_rows + 1)],
@@ -63,6 +63,6 @@ def make_customers(n_rows: int, seed: int) -> DemoTable:
 
 
 def _sizes(shares: NDArray, n_rows: int) -> NDArray:
-    """Return whole numbers of rows in proportion to shares."""
+    """Return numbers of rows in proportion to `shares`, with sum `n_rows`."""
     ends = np.round(np.cumsum(shares) * n_rows).astype(int)
     return np.diff(ends, prepend=0)

@@ -1,4 +1,4 @@
-"""``volmar score MODEL NEW``: what has changed between the table of a model and a new one."""
+"""``volmar score MODEL NEW``: differences between the table of a model and a new table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["drift_file", "print_drift"]
 
 
 def drift_file(model: str, source: str, *, as_json: bool = False) -> DriftReport:
-    """Compare a table, or a folder block by block, with the table of a saved model, and print."""
+    """Compare a table or folder with the table of a saved model, and print the differences."""
     from volmar.diagnostics.drift import compare_summaries
     from volmar.models import load_model
     from volmar.tables import TableError
@@ -29,9 +29,9 @@ def drift_file(model: str, source: str, *, as_json: bool = False) -> DriftReport
         known = getattr(saved.model, "drift_summary_", None)
         if known is None:
             raise UsageError(
-                f"{Path(model).name} has no summary of the table that it was fitted to: it was "
-                "saved by an older version, or is no model of a table. Fit it again with volmar "
-                "cluster --save."
+                f"{Path(model).name} has no summary of its training table. It was saved by an "
+                "older version, or was not fitted to a table. Fit it again with volmar cluster "
+                "--save."
             )
         name, blocks = table_blocks(source, saved.preparation, None)
     found = None
@@ -43,7 +43,7 @@ def drift_file(model: str, source: str, *, as_json: bool = False) -> DriftReport
                 found = summary if found is None else found.joined(summary)
             tell(number, len(blocks))
     if found is None:
-        raise TableError(f"{name} has no rows; give tables with rows")
+        raise TableError(f"{name} has no rows. Give a table with rows.")
     report = compare_summaries(known, found)
     if as_json:
         content = {"model": Path(model).name, "file": name, **report.to_dict()}
@@ -54,7 +54,7 @@ def drift_file(model: str, source: str, *, as_json: bool = False) -> DriftReport
 
 
 def print_drift(name: str, report: DriftReport) -> None:
-    """Print what has changed, and the shares and distances of the clusters."""
+    """Print the differences, then a table of cluster shares and median distances."""
     for note in report.notes:
         say(f"note: {note}")
     console = Screen(highlight=False, emoji=False)

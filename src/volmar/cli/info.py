@@ -1,4 +1,4 @@
-"""``volmar info``: versions, and which extras are there."""
+"""``volmar info``: versions of volmar and its libraries, and installed extras."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.table import Table
 from volmar._version import __version__
 from volmar.cli.console import screen
 
-# Libraries of each extra, by the names that they are installed under.
+# Distribution names of the libraries of each extra.
 EXTRAS = {
     "cli": ("typer", "rich", "jinja2"),
     "plot": ("matplotlib",),
@@ -22,7 +22,7 @@ ALWAYS = ("numpy", "scipy", "scikit-learn", "joblib", "daqp")
 
 
 def show_info() -> None:
-    """Print versions and extras."""
+    """Print the versions of volmar, Python and the libraries, and the missing extras."""
     from volmar.datasets import data_folder
 
     table = Table(box=None, show_header=False)
@@ -38,7 +38,7 @@ def show_info() -> None:
             text += f"{'; ' if text else ''}missing {', '.join(missing)}"
             text += f" (pip install 'volmar[{extra}]')"
         table.add_row(f"extra {extra}", text)
-    table.add_row("papers' data", "found" if data_folder() else "not here (VOLMAR_DATA)")
+    table.add_row("papers' data", "found" if data_folder() else "not found (VOLMAR_DATA)")
     screen().print(table)
 
 

@@ -1,4 +1,4 @@
-"""Options that name methods, numbers of clusters and settings."""
+"""Parsing of the options for methods, numbers of clusters and settings."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from volmar.table_clusterer.names import new_clusterer
 
 __all__ = ["DEFAULT", "make_method", "parse_number", "parse_settings"]
 
-# Does not depend on the units of the columns, is linear in the rows, and tests every split.
+# MSPC does not depend on the units of the columns, and its time is linear in the rows.
 DEFAULT = "MSPC"
 
 
 def parse_number(text: str, minimum: int) -> int | str:
-    """Return a number of clusters, or "auto"."""
+    """Return --n-clusters as an int of at least `minimum`, or "auto"."""
     if text == "auto":
         return text
     try:
@@ -32,7 +32,7 @@ def parse_number(text: str, minimum: int) -> int | str:
 
 
 def parse_size(option: str, text: str | None) -> float | None:
-    """Return a size of clusters: a whole number of rows, or a share between 0 and 1."""
+    """Return a cluster size: a whole number of rows, or a share between 0 and 1."""
     if text is None:
         return None
     try:
@@ -49,15 +49,15 @@ def parse_size(option: str, text: str | None) -> float | None:
 
 
 def parse_settings(given: Sequence[str]) -> dict[str, Any]:
-    """Return settings from NAME=VALUE: numbers, true, false, none and lists as such, else text."""
+    """Return settings from NAME=VALUE; values are JSON, true, false, none, or else text."""
     settings: dict[str, Any] = {}
     for text in given:
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
-            raise UsageError(f"--set takes NAME=VALUE, C=2 say, got {text!r}.")
+            raise UsageError(f"--set takes NAME=VALUE, such as C=2, got {text!r}.")
         if name.strip() in ("n_clusters", "random_state"):
             option = {"n_clusters": "--n-clusters", "random_state": "--seed"}[name.strip()]
-            raise UsageError(f"--set {text!r}: use {option} for that.")
+            raise UsageError(f"--set cannot change {name.strip()}, got {text!r}. Use {option}.")
         settings[name.strip()] = _value(value.strip())
     return settings
 
@@ -76,7 +76,7 @@ def _value(text: str) -> Any:
 
 
 def make_method(name: str, n_clusters: Any, seed: int, settings: dict[str, Any]) -> Any:
-    """Return a clusterer by its name."""
+    """Return a new clusterer of the given class name, with the given settings."""
     estimator = new_clusterer(name, "--method ", n_clusters=n_clusters, random_state=seed)
     known = estimator.get_params()
     for setting in settings:
@@ -84,7 +84,7 @@ def make_method(name: str, n_clusters: Any, seed: int, settings: dict[str, Any])
             near = difflib.get_close_matches(setting, known, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise UsageError(
-                f"--set {setting}: {name} has no such parameter.{hint} It has "
+                f"--set {setting}: {name} has no such parameter.{hint} Its parameters are "
                 f"{', '.join(sorted(known))}."
             )
     return estimator.set_params(**settings)

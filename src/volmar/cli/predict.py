@@ -1,4 +1,4 @@
-"""``volmar predict``: clusters of new rows by a saved model."""
+"""``volmar predict``: assign new rows to the clusters of a saved model."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def predict_file(
     raw_ids: bool = False,
     reject: float | None = None,
 ) -> None:
-    """Write or count the clusters of the rows of a table, those of a folder block by block.
+    """Predict the clusters of a table or folder, print their sizes, and write labels to `out`.
 
-    With `reject`, rows whose p-value is at most that get the label -1, and the file has a column
-    of p-values.
+    With `reject`, rows with a p-value of at most `reject` get the label -1, and the file has a
+    column of p-values.
     """
     from volmar.models import load_model
     from volmar.table_clusterer.rejection import check_rejection
@@ -87,7 +87,7 @@ def predict_file(
                 before += table.data.shape[0]
             tell(number, len(blocks))
         if not before:
-            raise TableError(f"{name} has no rows; give tables with rows")
+            raise TableError(f"{name} has no rows. Give a table with rows.")
     for note in _once(notes):
         say(f"note: {note}")
     sizes = [sum(of_blocks) for of_blocks in zip_longest(*counts, fillvalue=0)]
@@ -100,7 +100,7 @@ def predict_file(
     n_rows = sum(sizes) + n_rejected
     screen().print(f"{printable(name)}: {n_rows} rows, {listed}", markup=False)
     if out is None:
-        say("(-o labels.csv keeps the labels.)")
+        say("(-o labels.csv writes the labels.)")
         return
     written(out)
 
@@ -108,7 +108,7 @@ def predict_file(
 def table_blocks(
     source: str, preparation: Any, id_column: str | None
 ) -> tuple[str, Sequence[Callable[[], LoadedTable]]]:
-    """Return a name, and what reads each of the blocks; a file is one."""
+    """Return a name, and a function per block that reads it; a file is one block."""
     from volmar.tables import is_folder_of_tables, read_folder, read_table
 
     if not is_folder_of_tables(source):
@@ -118,7 +118,7 @@ def table_blocks(
     frame = read_folder(source)
     if preparation is not None:
         wanted = {*preparation.used_, id_column, preparation.id_column}
-        # A column that is asked for and not there is told by `prepare`.
+        # `prepare` raises an error for missing columns.
         used = [column for column in frame.columns if str(column) in wanted]
         frame = frame[used] if used else frame
     return name, [partial(_block, name, part) for part in frame.to_delayed()]
@@ -132,7 +132,7 @@ def _block(name: str, part: Any) -> LoadedTable:
 
 
 def _labelled(saved: Any, rows: PreparedTable) -> tuple[NDArray, NDArray, NDArray | None]:
-    """Return labels, scores and, where the model knows them, confidences."""
+    """Return labels, scores and confidences (None if the model has none)."""
     if hasattr(saved.model, "label_prepared"):
         return saved.model.label_prepared(rows.X)
     return saved.model.predict(rows.X), saved.model.decision_function(rows.X), None
@@ -145,14 +145,14 @@ def _p_values(model: Any, X: Any, labels: NDArray) -> NDArray:
 
 
 def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> PreparedTable:
-    """Prepare rows as those of the fit were."""
+    """Prepare rows in the same way as the training rows."""
     from volmar.tables import PreparedTable
     from volmar.tables.columns import as_columns
     from volmar.tables.kinds import ColumnKind
 
     if saved.preparation is not None:
         return saved.preparation.prepare(table)
-    # A model that was fitted to rows as they are gets them as they are.
+    # A model without a preparation was fitted to the columns themselves.
     columns = as_columns(table)
     names = [name for name in columns.names if name != id_column]
     ids = np.arange(columns.n_rows) if id_column is None else columns.ids(id_column)
@@ -171,11 +171,11 @@ def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> PreparedTabl
 
 
 def _once(notes: Sequence[str]) -> list[str]:
-    """Return the notes of blocks, those that differ by their numbers alone as one."""
+    """Return the notes of all blocks; those that differ only in numbers are joined."""
     found: dict[str, list[str]] = {}
     for note in notes:
         found.setdefault(re.sub(r"[\d,.]+", "#", note), []).append(note)
     return [
-        some[0] if len(set(some)) == 1 else f"{some[0]} (and so on, in {len(some)} blocks)"
+        some[0] if len(set(some)) == 1 else f"{some[0]} (similar in {len(some)} blocks)"
         for some in found.values()
     ]

@@ -1,4 +1,4 @@
-"""Rows of a file, or a sample of those of a folder, prepared for a command."""
+"""Prepared rows of a file, or of a sample of a folder."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["SAMPLE", "TableRows", "read_rows"]
 
-# Rows of a folder that are looked at where a command needs all of them in memory.
+# Number of rows sampled from a folder by commands that need all rows in memory.
 SAMPLE = 20_000
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """Prepared rows, with the name, the true classes (or None) and the number of all rows.
+    """Prepared rows, the name of the table, its true classes (or None) and number of rows.
 
-    Of a sample, `rows.kept` says which of all rows they are, and `rows.ids` are their numbers
-    among these where there is no column of ids.
+    For a sample, `rows.kept` is the mask of the sampled rows among all rows. Without an id
+    column, `rows.ids` are their row numbers.
     """
 
     name: str
@@ -35,7 +35,7 @@ class TableRows:
 
 
 def read_rows(source: str, preparation: Preparation, *, seed: int) -> TableRows:
-    """Read a table, or draw rows of a folder, and fit a preparation to them."""
+    """Read a table, or sample rows of a folder, and fit a preparation to them."""
     from volmar.tables import (
         LoadedTable,
         is_folder_of_tables,

@@ -1,4 +1,4 @@
-"""``volmar score``: how good a labelling of a table is, with and without the truth."""
+"""``volmar score``: scores of a labelling, with and without true classes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = [
     "score_text",
 ]
 
-# Separated borders that are printed; those to be merged are all printed.
-MOST_PRINTED = 10
+# Maximum number of separated borders that are printed; borders to merge are all printed.
+MAX_PRINTED = 10
 
 
 @dataclass(frozen=True)
 class ScoredLabels:
-    """What ``volmar score`` finds: of `n_rows` rows, which may be a sample of `n_all`."""
+    """Results of ``volmar score`` on `n_rows` rows, possibly a sample of `n_all` rows."""
 
     source: str
     n_rows: int
@@ -48,7 +48,7 @@ class ScoredLabels:
     tested: LabelTestResult | None = None
 
     def as_json(self) -> str:
-        """Return one JSON object."""
+        """Return the results as one JSON object."""
         content = {
             "file": self.source,
             "rows": self.n_all,
@@ -63,15 +63,15 @@ class ScoredLabels:
 
 
 def check_labels(source: str, labels: Path | None) -> Path:
-    """Return --labels, which a table needs; a model needs a new table instead."""
+    """Return --labels; raise an error that explains both forms of the command if missing."""
     if labels is not None:
         return labels
     if Path(source).suffix.lower() == ".volmar":
         raise UsageError(
-            f"{Path(source).name} is a model, and what to score is missing. Give a new table, "
-            "volmar score MODEL NEW.csv, or a table and --labels."
+            f"{Path(source).name} is a model, and the new table is missing. Give it as in volmar "
+            "score MODEL NEW.csv, or give a table and --labels."
         )
-    raise UsageError("--labels is missing: give the table of labels to score.")
+    raise UsageError("--labels is missing. Give the table of labels to score.")
 
 
 def score_file(
@@ -84,10 +84,10 @@ def score_file(
     as_json: bool = False,
     **preparation: Any,
 ) -> ScoredLabels:
-    """Score the labels of a file for the rows of another, and print the scores.
+    """Score the labels in one file for the rows in another, and print the scores.
 
-    Labels and truth are tables as `volmar.tables.match_labels` takes them. Not given, the truth is
-    that of a built-in set or of a libsvm file, where there is one.
+    Labels and truth are tables for `volmar.tables.match_labels`. By default, the truth is taken
+    from a built-in data set or svmlight file, if it has true classes.
     """
     from volmar.metrics import agreement_scores, label_free_scores
     from volmar.tables import Preparation, match_labels
@@ -104,8 +104,8 @@ def score_file(
         classes = match_labels(true, rows, name=f"--truth {Path(truth).name}", notes=notes)
     elif table.truth is not None:
         classes = np.asarray(table.truth)[rows.kept]
-        notes.append(f"the truth is that of {table.name} itself")
-    # Two classes are often called -1 and 1, and then none of them is noise.
+        notes.append(f"true classes were taken from {table.name}")
+    # Labels -1 and 1 are a usual coding of two classes; -1 is not noise then.
     noise = None if set(np.unique(found)) == {"-1", "1"} else "-1"
     in_cluster = found != (noise or "")
     names, codes = np.unique(found[in_cluster], return_inverse=True)
@@ -114,7 +114,7 @@ def score_file(
     if not in_cluster.all():
         n_noise = int(np.count_nonzero(~in_cluster))
         notes.append(
-            f"{n_noise:,} of {len(found):,} rows have the label -1 (noise), and are left out of "
+            f"{n_noise:,} of {len(found):,} rows have the label -1 (noise) and are left out of "
             "the scores"
         )
         X = X[in_cluster]
@@ -139,7 +139,7 @@ def _read_labels(option: str, path: Path) -> Any:
 
     path = expanded_path(path)
     if not path.is_file():
-        # Not a name of a built-in set, which is what a table of rows may be.
+        # Names of built-in data sets are not accepted here.
         what = "that is a folder" if path.is_dir() else "there is no such file"
         raise UsageError(f"{option} {path}: {what}. Check the path.")
     return read_table(path).data
@@ -148,22 +148,22 @@ def _read_labels(option: str, path: Path) -> Any:
 def _check_clusters(path: Path, n_clusters: int, n_rows: int, n_noise: int) -> None:
     name = Path(path).name
     if n_clusters < 2:
-        beside = f" beside {n_noise} of noise (label -1)" if n_noise else ""
+        beside = f", apart from {n_noise} rows of noise (label -1)" if n_noise else ""
         raise UsageError(
-            f"--labels {name} has one label for all {n_rows - n_noise} rows{beside}, and scores "
-            "compare clusters. Give labels of two clusters or more."
+            f"--labels {name} has one label for all {n_rows - n_noise} rows{beside}. Give labels "
+            "of at least two clusters."
         )
     if n_clusters > n_rows / 2 and n_clusters > 2:
         raise UsageError(
             f"--labels {name} has {n_clusters} different labels for {n_rows} rows. Check that "
-            "its column label holds clusters, and not ids."
+            "its column label contains clusters, not ids."
         )
 
 
 def _tested(
     X: Any, labels: NDArray, noise: str | None, seed: int, notes: list[str]
 ) -> LabelTestResult | None:
-    """Return the test of labels, or None with a note that gives the reason."""
+    """Return the result of `label_test`; if it fails, return None and add a note."""
     from volmar.evidence import label_test
 
     try:
@@ -192,10 +192,10 @@ def print_scores(scored: ScoredLabels, *, as_json: bool = False) -> None:
         markup=False,
         soft_wrap=True,
     )
-    console.print("\nWithout the truth:")
+    console.print("\nScores without true classes:")
     console.print(_table(scored.scores))
     if scored.agreement:
-        console.print("Against the truth:")
+        console.print("Agreement with the true classes:")
         console.print(_table(scored.agreement))
     if scored.tested is not None:
         print_label_test(console, scored.tested)
@@ -213,7 +213,7 @@ def _table(scores: list[LabelScore]) -> Table:
 
 
 def score_text(value: float | None) -> str:
-    """Return a score with three digits or so, a dash where there is none."""
+    """Return a score with three decimals (none from 100 on), or a dash if undefined."""
     if value is None or not np.isfinite(value):
         return "-"
     return f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
@@ -247,15 +247,15 @@ def _test_content(result: LabelTestResult | None) -> dict[str, Any] | None:
 
 
 def print_label_test(console: Console, result: LabelTestResult) -> None:
-    """Print the summary, borders to merge first, and the first of the separated ones."""
+    """Print the summary, all borders to merge, and the first `MAX_PRINTED` separated ones."""
     merged = [str(join) for join in result.tree if not join.is_real]
     separated = [str(join) for join in result.tree if join.is_real]
     others = result.sentences[len(result.tree) :]
-    n_more = len(separated) - MOST_PRINTED
-    more = [f"... and {n_more} more pairs are separated (--json has all)."] if n_more > 0 else []
+    n_more = len(separated) - MAX_PRINTED
+    more = [f"... and {n_more} more pairs are separated (--json lists all)."] if n_more > 0 else []
     console.print("Which clusters are real?")
     console.print(result.summary, markup=False)
     lines = Table.grid(padding=(0, 1, 0, 0))
-    for line in (*merged, *separated[:MOST_PRINTED], *more, *others):
+    for line in (*merged, *separated[:MAX_PRINTED], *more, *others):
         lines.add_row("-", Text(line))
     console.print(lines)

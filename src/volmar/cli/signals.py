@@ -1,6 +1,6 @@
-"""Signals that end a command: SIGTERM and SIGHUP clean up as SIGINT (Ctrl-C) does.
+"""Signals that end a command: SIGTERM and SIGHUP clean up like SIGINT (Ctrl-C).
 
-Only a program installs these handlers; the library leaves signals alone.
+Only the command line installs these handlers, not the library.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from typing import Any
 __all__ = ["catch_signals", "exit_code", "release_signals", "without_interrupts"]
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
-# Seconds after which an interrupt comes again that hit code which cannot raise.
+# Seconds until an interrupt is repeated that arrived in code which cannot raise.
 _AGAIN = 0.05
 _received: list[int] = [signal.SIGINT]
 _held: list[bool] = []
 
 
 class _Stopped(KeyboardInterrupt):
-    """An interrupt that Python does not take for one of its own.
+    """A subclass of `KeyboardInterrupt` that ``python -m`` does not treat specially.
 
-    A `KeyboardInterrupt` in ``exec`` of a text (a dataclass that is being made, say) lets
-    ``python -m`` end by SIGINT later, whatever the exit code is and whichever signal came.
+    If a plain `KeyboardInterrupt` is raised inside ``exec`` of source text (for example while a
+    dataclass is defined), ``python -m`` later ends with SIGINT, regardless of the exit code and of
+    the signal that was received.
     """
 
 
 def catch_signals() -> None:
-    """Let all of them raise a `KeyboardInterrupt`, but where they are ignored (nohup)."""
+    """Let the signals raise `KeyboardInterrupt`, except those that are ignored (nohup)."""
     for number in _numbers():
         if signal.getsignal(number) == _default(number):
             signal.signal(number, _interrupt)
@@ -38,22 +39,22 @@ def catch_signals() -> None:
 
 
 def release_signals() -> None:
-    """Leave signals to the system again: all files are complete or gone."""
+    """Restore the default handlers, once all files are complete or removed."""
     for number in _numbers():
         if signal.getsignal(number) == _interrupt:
             signal.signal(number, _default(number))
 
 
 def exit_code() -> int:
-    """Return the exit code of a command that a signal has stopped: 128 and its number."""
+    """Return the exit code after a signal: 128 plus its number."""
     return 128 + _received[-1]
 
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Hold back SIGINT and SIGHUP; a process that is started inside never gets them.
+    """Block SIGINT and SIGHUP; processes started inside never receive them.
 
-    Those that another thread gets, which blocks none, are raised at the end.
+    Other threads do not block them. A signal that one of these receives is raised at the end.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -85,7 +86,7 @@ def _interrupt(number: int, _: Any) -> None:
 
 
 def _interrupt_again(caught: Any) -> None:
-    """Raise an interrupt once more that fell into a destructor, where Python ignores it."""
+    """Repeat an interrupt that was raised in a destructor, where Python ignores it."""
     if not issubclass(caught.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(caught)
         return

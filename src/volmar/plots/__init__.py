@@ -1,4 +1,4 @@
-"""Pictures of clusterings (``pip install volmar[plot]``)."""
+"""Plots of clusterings (needs matplotlib: ``pip install volmar[plot]``)."""
 
 from typing import TYPE_CHECKING
 

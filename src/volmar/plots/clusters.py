@@ -1,4 +1,4 @@
-"""Rows in the plane, coloured by cluster."""
+"""Scatter plot of rows, coloured by cluster."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from volmar.plots.display import COLOURS, MARKERS, Display, labels_of
 
 __all__ = ["ClusterDisplay", "in_the_plane"]
 
-# Clusters in the legend, at most: more do not fit beside the points.
-MOST_NAMED = 16
+# Maximum number of clusters in the legend; more do not fit.
+MAX_NAMED = 16
 
 
 class ClusterDisplay(Display):
-    """Scatter plot of rows, one colour and shape a cluster.
+    """Scatter plot of rows, with one colour and marker per cluster.
 
-    Rows of more than two features are shown on their first two principal components, by default
-    of standardised features: components of features as they are follow their units, so that a
-    column in grams or dollars would be the picture. Most methods here do not depend on units.
+    Rows with more than two features are projected on their first two principal components.
+    Features are standardised first by default: otherwise a feature with large values, such as an
+    amount in dollars, would dominate the components. Most methods of volmar do not depend on
+    units either.
 
     Parameters
     ----------
     points : ndarray of shape (n, 2)
-        Where the rows are drawn.
+        Coordinates of the rows.
     labels : ndarray of shape (n,)
         Cluster of each row.
     axis_names : (str, str)
-        What the two coordinates are.
+        Names of the two coordinates.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        Where it was drawn.
+        The axes and the figure of the plot.
 
     Examples
     --------
@@ -65,16 +66,16 @@ class ClusterDisplay(Display):
         ax: Any = None,
         legend: bool = True,
     ) -> ClusterDisplay:
-        """Draw rows coloured by a fitted estimator, of this library or any other.
+        """Plot rows coloured by the clusters of a fitted estimator of any library.
 
         Parameters
         ----------
         estimator : fitted clusterer or pipeline
-            Its `labels_` are shown where `X` has as many rows, else what it predicts for `X`.
+            Its `labels_` are used if `X` has as many rows, else its predictions for `X`.
         X : array of shape (n, d)
-            The training rows, or new ones.
+            The training rows, or new rows.
         standardize, ax, legend
-            As for `from_labels`.
+            See `from_labels`.
         """
         labels, title = labels_of(estimator, X), type(estimator).__name__
         return cls.from_labels(
@@ -92,31 +93,31 @@ class ClusterDisplay(Display):
         title: str | None = None,
         legend: bool = True,
     ) -> ClusterDisplay:
-        """Draw rows coloured by labels.
+        """Plot rows coloured by given labels.
 
         Parameters
         ----------
         X : array of shape (n, d)
-            Rows, dense or sparse; the column names of a data frame become the axes' names.
+            Rows, dense or sparse. Column names of a data frame are used as axis names.
         labels : array of shape (n,)
             Cluster of each row.
         standardize : bool, default=True
-            Whether features are divided by their standard deviations before the principal
-            components are taken. Pass False where all of them share a unit, such as pixels.
-            Sparse features, which are counts or weights of words as a rule, are taken as they
-            are: rare words would count most otherwise.
+            Whether to divide features by their standard deviations before the principal
+            components are computed. Pass False if all features have the same unit, such as pixels.
+            Sparse features are never standardised: they usually are word counts or weights, and
+            rare words would dominate.
         ax : matplotlib Axes, optional
-            Where to draw; a new figure if not given.
+            Axes to draw on. If None, a new figure is created.
         title : str, optional
             Title of the axes.
         legend : bool, default=True
-            Whether to say which colour is which cluster, and how large it is.
+            Whether to draw a legend with the clusters and their sizes.
         """
         points, names = in_the_plane(X, standardize)
         labels = np.asarray(labels)
         if labels.shape != (points.shape[0],):
             raise ValueError(
-                f"labels must hold one label a row of X, shape ({points.shape[0]},), got shape "
+                f"labels must have one label per row of X, shape ({points.shape[0]},), got shape "
                 f"{labels.shape}."
             )
         return cls(points, labels, names).plot(ax=ax, title=title, legend=legend)
@@ -124,7 +125,7 @@ class ClusterDisplay(Display):
     def plot(
         self, *, ax: Any = None, title: str | None = None, legend: bool = True
     ) -> ClusterDisplay:
-        """Draw on `ax`, or on a new figure; the arguments are those of `from_labels`."""
+        """Draw on `ax`, or on a new figure; see `from_labels` for the parameters."""
         ax = self._set_axes(ax)
         size = float(np.clip(4000 / len(self.points), 4, 24))
         for i, label in enumerate(np.unique(self.labels)):
@@ -133,7 +134,7 @@ class ClusterDisplay(Display):
                 *self.points[rows].T,
                 s=size,
                 c=COLOURS[i % len(COLOURS)],
-                # Shapes shift by one each time the colours start over: no pair comes twice.
+                # Markers shift by one each time the colours start over, so no pair repeats.
                 marker=MARKERS[(i + i // len(COLOURS)) % len(MARKERS)],
                 linewidths=0,
                 alpha=0.8,
@@ -145,10 +146,10 @@ class ClusterDisplay(Display):
             ax.set_title(title)
         if legend:
             handles, _ = ax.get_legend_handles_labels()
-            part = f"the first {MOST_NAMED} of {len(handles)}"
+            part = f"the first {MAX_NAMED} of {len(handles)}"
             ax.legend(
-                handles=handles[:MOST_NAMED],
-                title=part if len(handles) > MOST_NAMED else None,
+                handles=handles[:MAX_NAMED],
+                title=part if len(handles) > MAX_NAMED else None,
                 fontsize="small",
                 markerscale=2,
             )
@@ -158,12 +159,12 @@ class ClusterDisplay(Display):
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches that suit the picture."""
+        """Suitable width and height in inches."""
         return 5.0, 4.0
 
 
 def in_the_plane(X: Any, standardize: bool) -> tuple[np.ndarray, tuple[str, str]]:
-    """Return where rows are drawn, and the names of the two axes."""
+    """Return the coordinates of rows in two dimensions, and the names of the axes."""
     if sparse.issparse(X) and X.shape[1] <= 2:
         X = X.toarray()
     if sparse.issparse(X):
@@ -178,13 +179,13 @@ def in_the_plane(X: Any, standardize: bool) -> tuple[np.ndarray, tuple[str, str]
         return X, (names[0], names[1])
     points = np.zeros((1, 2))
     if len(X) > 1:
-        with np.errstate(all="ignore"):  # shares of a variance of 0, which nobody asks for
+        with np.errstate(all="ignore"):  # PCA divides by a total variance of 0
             points = PCA(2, random_state=0).fit_transform(_standardized(X) if standardize else X)
     return points, ("principal component 1", "principal component 2")
 
 
 def _standardized(X: np.ndarray) -> np.ndarray:
-    """Return features divided by their standard deviations; constant ones are 0."""
+    """Return standardised features; constant features are 0."""
     X = np.asarray(X, dtype=np.float64)
     size = np.abs(X).max(axis=0)  # squares of huge values overflow
     X = X / np.where(size > 0, size, 1.0)

@@ -1,4 +1,4 @@
-"""What all displays share: colours, axes, and names that fit."""
+"""Base class and helper functions of all displays."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from sklearn.utils.validation import check_is_fitted
 
 __all__ = ["COLOURS", "MARKERS", "Display", "hide_spines", "labels_of", "new_figure", "shortened"]
 
-# Okabe and Ito's colours, distinct for most colour-blind readers; shapes are a second sign.
+# Okabe and Ito's colours, distinct for most colour-blind readers; markers are a second cue.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 
 
 class Display:
-    """A picture on one matplotlib Axes, of the size that suits it."""
+    """Base class of plots on one matplotlib Axes."""
 
     ax_: Any
     figure_: Any
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches that suit the picture."""
+        """Suitable width and height in inches."""
         return 6.0, 3.6
 
     def plot(self, *, ax: Any = None) -> Any:
@@ -29,14 +29,14 @@ class Display:
         raise NotImplementedError
 
     def _set_axes(self, ax: Any, size: tuple[float, float] | None = None) -> Any:
-        """Return where to draw, a new figure if not given, and keep it."""
+        """Store and return `ax`, or the axes of a new figure if it is None."""
         self.ax_ = new_figure(size or self.size).subplots() if ax is None else ax
         self.figure_ = self.ax_.figure
         return self.ax_
 
 
 def new_figure(size: tuple[float, float]) -> Any:
-    """Return a new figure, or say what to install."""
+    """Return a new pyplot figure; raise ImportError if matplotlib is not installed."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
@@ -47,7 +47,7 @@ def new_figure(size: tuple[float, float]) -> Any:
 
 
 def labels_of(estimator: Any, X: Any) -> Any:
-    """Return `labels_` of a fitted clusterer where X has as many rows, else its predictions."""
+    """Return `labels_` of a fitted clusterer if X has as many rows, else its predictions."""
     check_is_fitted(estimator)
     labels = getattr(estimator, "labels_", None)
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
@@ -55,11 +55,11 @@ def labels_of(estimator: Any, X: Any) -> Any:
 
 
 def hide_spines(ax: Any, *sides: str) -> None:
-    """Hide the frame, or some sides of it."""
+    """Hide the given sides of the frame, or all of them."""
     for side in sides or ("top", "right", "left", "bottom"):
         ax.spines[side].set_visible(False)
 
 
 def shortened(text: str, longest: int = 120) -> str:
-    """Return a text that no picture or page breaks on."""
+    """Return the text, cut to at most `longest` characters."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -1,4 +1,4 @@
-"""The tree over given clusters, drawn: which are separated, and which should be merged."""
+"""Dendrogram of given clusters: which are separated, and which should be merged."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from numpy.typing import ArrayLike
 from volmar.diagnostics import LabelTestResult, label_test
 from volmar.plots.display import COLOURS, Display, hide_spines, shortened
 
-# Separated and merged: Okabe and Ito's blue and vermilion, and a second sign, the line style.
+# Styles of separated and merged joins: blue or vermilion, and as a second cue the line style.
 SEPARATED: dict[str, Any] = {"color": COLOURS[0], "ls": "-"}
 MERGED: dict[str, Any] = {"color": COLOURS[1], "ls": "--"}
-# Up to as many clusters there is room for the p-value at each join, and for names.
-MOST_WRITTEN, MOST_NAMED = 40, 80
-# Letters of a label that are drawn.
-MOST_LETTERS = 30
+# Maximum number of clusters for which p-values are drawn, and for which names are drawn.
+MAX_WRITTEN, MAX_NAMED = 40, 80
+# Maximum number of letters of a label.
+MAX_LETTERS = 30
 
 
 class LabelTestDisplay(Display):
-    r"""A dendrogram of given clusters with the p-value of each join.
+    r"""Dendrogram of given clusters with the p-value of each join.
 
-    Solid blue joins are separated, dashed vermilion ones are not: their clusters should be merged.
-    A join is one step to the right of the joins that it joins.
+    Clusters at solid blue joins are separated. Those at dashed vermilion joins are not, and should
+    be merged. The position of a join is the number of joins below it on its longest branch, plus
+    one.
 
     Parameters
     ----------
     result : LabelTestResult
-        Of `volmar.evidence.label_test`.
+        Result of `volmar.evidence.label_test`.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        Where it was drawn.
+        The axes and the figure of the plot.
 
     Examples
     --------
@@ -54,7 +55,7 @@ class LabelTestDisplay(Display):
     def from_labels(
         cls, X: Any, labels: ArrayLike, *, ax: Any = None, **parameters: Any
     ) -> LabelTestDisplay:
-        """Test given labels, and draw the result.
+        """Test given labels, and plot the result.
 
         Parameters
         ----------
@@ -63,9 +64,9 @@ class LabelTestDisplay(Display):
         labels : array of shape (n,)
             Cluster of each row.
         ax : matplotlib Axes, optional
-            Where to draw; a new figure if not given.
+            Axes to draw on. If None, a new figure is created.
         **parameters
-            Of `volmar.evidence.label_test`.
+            Parameters of `volmar.evidence.label_test`.
         """
         return cls(label_test(X, labels, **parameters)).plot(ax=ax)
 
@@ -84,7 +85,7 @@ class LabelTestDisplay(Display):
             ends = [x[left], step, step, x[right]], [y[left], y[left], y[right], y[right]]
             ax.plot(*ends, lw=2.0, **style)
             middle = 0.5 * (y[left] + y[right])
-            if k <= MOST_WRITTEN:
+            if k <= MAX_WRITTEN:
                 ax.text(
                     step,
                     middle,
@@ -123,7 +124,7 @@ class LabelTestDisplay(Display):
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches that suit the tree."""
+        """Suitable width and height in inches."""
         k, depth = len(self.result.clusters), max(self._steps(), default=0)
         return (
             float(np.clip(1.1 * depth + 2.5, 5.0, 25.0)),
@@ -131,7 +132,7 @@ class LabelTestDisplay(Display):
         )
 
     def _steps(self) -> list[int]:
-        """Return how many joins are below each join on its longest branch, itself included."""
+        """Return for each join the number of joins on its longest branch, itself included."""
         reached = dict.fromkeys(self.result.clusters, 0)
         steps = []
         for join in self.result.tree:
@@ -140,7 +141,7 @@ class LabelTestDisplay(Display):
         return steps
 
     def _order(self) -> list[Any]:
-        """Return the clusters so that the sides of every join are beside each other."""
+        """Return the clusters in an order in which the two sides of each join are adjacent."""
         row = {label: [label] for label in self.result.clusters}
         for join in self.result.tree:
             together = row[join.left[0]] + row[join.right[0]]
@@ -148,11 +149,11 @@ class LabelTestDisplay(Display):
         return row[self.result.clusters[0]]
 
     def _name_clusters(self, ax: Any, order: list[Any]) -> None:
-        if len(order) > MOST_NAMED:
+        if len(order) > MAX_NAMED:
             ax.set_yticks([])
             ax.set_ylabel(f"{len(order)} clusters")
             return
         sizes = dict(zip(self.result.clusters, self.result.sizes, strict=True))
-        words = [f"{shortened(str(label), MOST_LETTERS)} ({sizes[label]} rows)" for label in order]
-        # A label may hold dollar signs.
+        words = [f"{shortened(str(label), MAX_LETTERS)} ({sizes[label]} rows)" for label in order]
+        # A label may contain dollar signs.
         ax.set_yticks(range(len(order) - 1, -1, -1), words, parse_math=False)

@@ -1,4 +1,4 @@
-"""Numbers of clusters side by side, drawn."""
+"""Plot that compares several numbers of clusters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from volmar.diagnostics import NumberComparison, compare_numbers
 from volmar.diagnostics.alluvium import alluvium
 from volmar.plots.display import COLOURS, MARKERS, hide_spines, new_figure
 
-# Half the width of a block, where the numbers are 1 apart.
+# Half the width of a block; adjacent numbers of clusters have a distance of 1.
 HALF = 0.06
 SCORES = (
     ("separation", "separation score"),
@@ -23,22 +23,23 @@ SCORES = (
 class NumberOfClustersDisplay:
     """Clusterings into 2, 3, ... clusters: how clusters divide, and their scores.
 
-    Above, a block is a cluster, as high as its share of the rows, and bands are the rows that
-    two clusters share. Below are the scores; a filled mark is a number of clusters that are all
-    separated on held-out rows, an empty one has clusters that are not.
+    In the upper plot, each block is a cluster, with a height proportional to its number of rows,
+    and each band shows the rows shared by two clusters. The lower plot shows the scores. A filled
+    marker means that all clusters are separated on held-out rows.
 
     Parameters
     ----------
     comparison : NumberComparison
-        Of `volmar.diagnostics.compare_numbers`.
+        Result of `volmar.diagnostics.compare_numbers`.
     reference : array of int of shape (n_rows,), optional
-        Clusters from 0 on of the compared rows: a block has the colour of the cluster that most
-        of its rows are in. By default those of the largest number with separated clusters.
+        Clusters of the compared rows, from 0 on. A block has the colour of the reference cluster
+        that contains most of its rows. By default, the reference is the clustering with the
+        largest number of clusters that are all separated.
 
     Attributes
     ----------
     axes_, figure_ : ndarray of two matplotlib Axes, and Figure
-        Where clusters and scores were drawn.
+        The axes of the two plots, and the figure.
 
     Examples
     --------
@@ -59,18 +60,18 @@ class NumberOfClustersDisplay:
     def from_estimator(
         cls, estimator: Any, X: Any, *, figure: Any = None, **parameters: Any
     ) -> NumberOfClustersDisplay:
-        """Compare numbers of clusters, and draw them.
+        """Compare numbers of clusters, and plot the comparison.
 
         Parameters
         ----------
         estimator : clusterer or None
-            Need not be fitted; `MSPC` if None.
+            The clusterer, which need not be fitted. If None, `MSPC`.
         X : array of shape (n, d)
             Rows.
         figure : matplotlib Figure, optional
-            Where to draw; a new figure if not given.
+            Figure to draw on. If None, a new figure is created.
         **parameters
-            Of `volmar.diagnostics.compare_numbers`.
+            Parameters of `volmar.diagnostics.compare_numbers`.
         """
         return cls(compare_numbers(X, estimator, **parameters)).plot(figure=figure)
 
@@ -89,14 +90,14 @@ class NumberOfClustersDisplay:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches that suit the comparison."""
+        """Suitable width and height in inches."""
         return max(5.0, 1.1 * len(self.comparison.found) + 1.5), 6.4
 
     def _draw_flows(self, ax: Any) -> None:
         given = None if self.reference is None else np.asarray(self.reference)
         blocks, flows = alluvium(self.comparison, given)
         t = np.linspace(0.0, 1.0, 30)
-        bend = t * t * (3 - 2 * t)  # leaves and arrives horizontally
+        bend = t * t * (3 - 2 * t)  # horizontal at both ends
         for flow in flows:
             x = flow.level + HALF + (1 - 2 * HALF) * t
             low, high = (a + (b - a) * bend for a, b in zip(flow.left, flow.right, strict=True))
@@ -135,7 +136,7 @@ class NumberOfClustersDisplay:
             ax.plot(x, y, color=colour, marker=marker, mfc="white", ms=7, label=words)
             ax.plot(x[is_real], y[is_real], color=colour, marker=marker, ms=7, ls="")
         ax.set_xticks(x, [str(one.n_clusters) for one in found])
-        ax.set_xlabel("number of clusters (filled marks: all of them separated)")
+        ax.set_xlabel("number of clusters (filled markers: all of them separated)")
         ax.grid(axis="y", color="0.9")
         ax.set_axisbelow(True)
         ax.legend(

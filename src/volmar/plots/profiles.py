@@ -1,4 +1,4 @@
-"""What is in each cluster, drawn: distributions of columns, and effects."""
+"""Plots of the distributions of columns in each cluster, and of effects."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from volmar.diagnostics import (
 from volmar.diagnostics.column_profiles import OTHER, day_text
 from volmar.plots.display import COLOURS, Display, hide_spines, new_figure, shortened
 
-# Letters of a name that are drawn, and an effect at which colours end.
-MOST_LETTERS, MOST_EFFECT = 22, 3.0
+# Maximum number of letters of a name, and the effect at which the colour scale ends.
+MAX_LETTERS, MAX_EFFECT = 22, 3.0
 
 
 class ColumnProfilesDisplay:
-    """Small multiples: a row of panels for each column, a panel for each cluster.
+    """Grid of small plots, with a row for each column and a panel for each cluster.
 
-    Numbers and dates have a histogram and their median, a line; text and booleans the shares of
-    their levels. All panels of a row have the same axes.
+    Numbers and dates are shown as a histogram with a line at the median, text and booleans as
+    shares of their levels. All panels of a row have the same axes.
 
     Parameters
     ----------
     profiles : ColumnProfiles
-        Of `volmar.diagnostics.column_profiles`.
+        Result of `volmar.diagnostics.column_profiles`.
 
     Attributes
     ----------
     axes_, figure_ : ndarray of matplotlib Axes, of shape (n_columns, n_clusters), and Figure
-        Where it was drawn.
+        The axes of the panels, and the figure.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class ColumnProfilesDisplay:
     def from_labels(
         cls, X: Any, labels: ArrayLike, *, figure: Any = None, **parameters: Any
     ) -> ColumnProfilesDisplay:
-        """Draw the columns of a table in given clusters.
+        """Plot the columns of a table in given clusters.
 
         Parameters
         ----------
@@ -63,9 +63,9 @@ class ColumnProfilesDisplay:
         labels : array of shape (n,)
             Cluster of each row.
         figure : matplotlib Figure, optional
-            Where to draw; a new figure if not given.
+            Figure to draw on. If None, a new figure is created.
         **parameters
-            Of `volmar.diagnostics.column_profiles`.
+            Parameters of `volmar.diagnostics.column_profiles`.
         """
         return cls(column_profiles(X, labels, **parameters)).plot(figure=figure)
 
@@ -77,15 +77,18 @@ class ColumnProfilesDisplay:
         Parameters
         ----------
         max_columns : int, default=12
-            Columns that are drawn: those with the largest effects, used ones first.
+            Maximum number of columns. Used columns come first, each part in the order of
+            effects.
         max_clusters : int, default=8
-            Clusters that are drawn, the first ones.
+            Maximum number of clusters; the first ones are shown.
         figure : matplotlib Figure, optional
-            Where to draw; a new figure if not given.
+            Figure to draw on. If None, a new figure is created.
         """
         shown, k = self._shown(max_columns, max_clusters)
         if not shown:
-            raise ValueError("no column of the table has values that can be drawn.")
+            raise ValueError(
+                "profiles has no column with values to plot. Pass a table with values."
+            )
         heights = [_height(one) for one in shown]
         if figure is None:
             figure = new_figure(_size(shown, k))
@@ -94,7 +97,7 @@ class ColumnProfilesDisplay:
             top = float(np.nanmax(one.shares[:k], initial=0.0)) or 1.0
             for i, ax in enumerate(row):
                 self._draw(ax, one, i, top)
-            name = shortened(one.name, MOST_LETTERS)
+            name = shortened(one.name, MAX_LETTERS)
             row[0].set_ylabel(
                 name if one.used else f"{name}\n(left out)",
                 rotation=0,
@@ -104,7 +107,7 @@ class ColumnProfilesDisplay:
                 parse_math=False,
             )
         for i, ax in enumerate(axes[0]):
-            label = shortened(str(self.profiles.clusters[i]), MOST_LETTERS)
+            label = shortened(str(self.profiles.clusters[i]), MAX_LETTERS)
             ax.set_title(
                 f"cluster {label}\n{self.profiles.sizes[i]:,} rows",
                 fontsize="small",
@@ -115,7 +118,7 @@ class ColumnProfilesDisplay:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches that suit 12 columns and 8 clusters."""
+        """Suitable width and height in inches, for at most 12 columns and 8 clusters."""
         return _size(*self._shown(12, 8))
 
     def _shown(self, max_columns: int, max_clusters: int) -> tuple[list[ColumnProfile], int]:
@@ -164,24 +167,24 @@ def _size(shown: list[ColumnProfile], k: int) -> tuple[float, float]:
 
 
 def _height(one: ColumnProfile) -> float:
-    """Return the inches that a column needs: a line for each level."""
+    """Return the height of a column in inches; each level needs a line."""
     return 0.95 if one.has_numbers else max(0.95, 0.35 + 0.16 * len(one.levels))
 
 
 class EffectsDisplay(Display):
-    """A table of colours: how each cluster differs from the others in the leading columns.
+    """Heat map of how each cluster differs from the others, by column.
 
     Parameters
     ----------
     description : ClusterDescription
-        Of `volmar.diagnostics.describe_clusters`, of two clusters or more.
+        Result of `volmar.diagnostics.describe_clusters`, with at least two clusters.
 
     Attributes
     ----------
     columns_ : list of str
-        The features that are shown.
+        Names of the features that are shown.
     ax_, figure_ : matplotlib Axes and Figure
-        Where it was drawn.
+        The axes and the figure of the plot.
 
     Examples
     --------
@@ -203,15 +206,15 @@ class EffectsDisplay(Display):
         Parameters
         ----------
         max_columns : int, default=20
-            Number of columns and levels, by their largest effect.
+            Maximum number of columns and levels; those with the largest effects are shown.
         ax : matplotlib Axes, optional
-            Where to draw; a new figure if not given.
+            Axes to draw on. If None, a new figure is created.
         """
         found = self.description
         if len(found.clusters) < 2:
             raise ValueError(
-                "the description has one cluster, and nothing to compare it with. Describe two "
-                "clusters or more."
+                "description has one cluster, and there is nothing to compare it with. Describe "
+                "at least two clusters."
             )
         effect = np.nan_to_num(found.effect, posinf=99.0, neginf=-99.0)
         order = np.argsort(-np.abs(effect).max(axis=0), kind="stable")[:max_columns]
@@ -219,10 +222,10 @@ class EffectsDisplay(Display):
         ax = self._set_axes(ax, self._size(max_columns))
         shown = effect[:, order].T
         image = ax.imshow(
-            np.clip(shown, -MOST_EFFECT, MOST_EFFECT),
+            np.clip(shown, -MAX_EFFECT, MAX_EFFECT),
             cmap="RdBu_r",
-            vmin=-MOST_EFFECT,
-            vmax=MOST_EFFECT,
+            vmin=-MAX_EFFECT,
+            vmax=MAX_EFFECT,
             aspect="auto",
         )
         for (row, column), value in np.ndenumerate(shown):
@@ -235,7 +238,7 @@ class EffectsDisplay(Display):
                 ha="center",
                 va="center",
                 fontsize="x-small",
-                color="white" if abs(value) > 0.62 * MOST_EFFECT else "0.15",
+                color="white" if abs(value) > 0.62 * MAX_EFFECT else "0.15",
             )
         self.columns_ = [self._feature(j) for j in order]
         names = suggested_names(found)
@@ -249,7 +252,7 @@ class EffectsDisplay(Display):
             parse_math=False,
         )  # fmt: skip
         ax.set_title(
-            "effects: difference to the other clusters"
+            "effects: differences from the other clusters"
             + (", * real" if found.real is not None else ""),
             fontsize="medium",
         )
@@ -258,7 +261,7 @@ class EffectsDisplay(Display):
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches that suit 20 columns."""
+        """Suitable width and height in inches, for at most 20 columns."""
         return self._size(20)
 
     def _size(self, max_columns: int) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Decision scores of rows, as a histogram."""
+"""Histogram of the decision scores of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from volmar.plots.display import COLOURS, Display, hide_spines
 __all__ = ["ProjectionDisplay", "bin_edges", "has_margin"]
 
 DARK = "0.15"
-# Share of the highest bar that is kept free above the bars, for words.
+# Free space above the bars for text, as a share of the highest bar.
 ROOM_ABOVE = 0.25
 
 
@@ -25,36 +25,36 @@ ROOM_ABOVE = 0.25
 class ProjectionDisplay(Display):
     """Histogram of the decision scores of rows, stacked by cluster.
 
-    Two clusters: the score itself, with the border at 0. More: the best score of a row less its
-    second best, which is 0 at a border. Lines show what the scores are measured in: the margin
-    for methods of maximum margin; the means of the two clusters, with the probability that tells
-    them apart, for MSPC.
+    For two clusters, the decision score is shown, with the border at 0. For more clusters, the
+    best score of a row minus its second best is shown, which is 0 at a border. Lines mark the
+    margin for maximum margin methods, and the means of the two clusters for MSPC, with its
+    separation probability.
 
     Parameters
     ----------
     scores : ndarray of shape (n,)
-        What is counted.
+        Scores of the rows.
     labels : ndarray of shape (n,)
         Cluster of each row.
     marks : sequence of float, default=()
-        Where the margin is.
+        Positions of the margin.
     mark_name : str, default="margin"
-        What `marks` are called.
+        Name of `marks` in the legend.
     means : (float, float), optional
         Means of the scores of the two clusters.
     probability : float, optional
-        Probability with which the two are told apart.
+        Separation probability of the two clusters.
     axis_name : str, default="decision score"
-        What is counted, in words.
+        Name of the axis of scores.
 
     Attributes
     ----------
     counts_ : ndarray of shape (n_shown, n_bins)
-        Heights of the bars, a row for each cluster that rows are in.
+        Heights of the bars, with a row for each cluster that has rows.
     edges_ : ndarray of shape (n_bins + 1,)
-        Edges of the bars; none crosses the border.
+        Edges of the bars; no bar crosses the border.
     ax_, figure_ : matplotlib Axes and Figure
-        Where it was drawn.
+        The axes and the figure of the plot.
 
     Examples
     --------
@@ -81,39 +81,39 @@ class ProjectionDisplay(Display):
     def from_estimator(
         cls, estimator: Any, X: Any, *, bins: int | None = None, ax: Any = None
     ) -> ProjectionDisplay:
-        """Draw the scores that a fitted estimator gives to rows.
+        """Plot the scores of rows from a fitted estimator.
 
         Parameters
         ----------
         estimator : fitted estimator or pipeline
-            Of this library or any other, with a `decision_function`. Rows are in the cluster that
-            their scores say, which for training rows may differ from `labels_` where a row is on
-            the wrong side of a soft margin.
+            An estimator with a `decision_function`, of any library. Clusters are those of the
+            scores. They may differ from `labels_` for training rows on the wrong side of a soft
+            margin.
         X : array of shape (n, d)
-            The training rows, or new ones.
+            The training rows, or new rows.
         bins : int, optional
-            About how many bars; from the spread of the scores if not given.
+            Approximate number of bars. If None, it depends on the spread of the scores.
         ax : matplotlib Axes, optional
-            Where to draw; a new figure if not given.
+            Axes to draw on. If None, a new figure is created.
         """
         check_is_fitted(estimator)
         name = type(estimator).__name__
         if not hasattr(estimator, "decision_function"):
             raise ValueError(
-                f"estimator must have a decision_function, and {name} has none. Use an estimator "
-                "of this library, or ClusterDisplay."
+                f"estimator must have a decision_function, but {name} has none. Use an estimator "
+                "of volmar, or ClusterDisplay."
             )
         scores = np.asarray(estimator.decision_function(X))
         if scores.ndim == 2 and scores.shape[1] == 2:
             scores = scores[:, 1] - scores[:, 0]
         if not scores.any():
             raise ValueError(
-                f"this {name} scores all rows 0: it found one cluster, and there is no border to "
-                "draw. Ask for n_clusters=2."
+                f"this {name} gives all rows the score 0: it found one cluster, so there is no "
+                "border to draw. Fit it with n_clusters=2."
             )
         model = estimator[-1] if isinstance(estimator, Pipeline) else estimator
         marks, mark_name = _marks(model, joint=scores.ndim == 2)
-        more: dict[str, Any] = {"axis_name": "best score less the second best"}
+        more: dict[str, Any] = {"axis_name": "best score minus second best"}
         if scores.ndim == 2:
             labels = scores.argmax(axis=1)
             scores = np.diff(np.partition(scores, -2, axis=1)[:, -2:]).ravel()
@@ -132,9 +132,9 @@ class ProjectionDisplay(Display):
         Parameters
         ----------
         bins : int, optional
-            About how many bars; from the spread of the scores if not given.
+            Approximate number of bars. If None, it depends on the spread of the scores.
         ax : matplotlib Axes, optional
-            Where to draw; a new figure if not given.
+            Axes to draw on. If None, a new figure is created.
         title : str, optional
             Title of the axes.
         """
@@ -161,7 +161,7 @@ class ProjectionDisplay(Display):
         ax.set_ylabel("rows")
         if title:
             ax.set_title(title)
-        # Beside the bars: above them are the words of the separation.
+        # Beside the bars, because the text on separation is above them.
         ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
         hide_spines(ax, "top", "right")
         return self
@@ -184,7 +184,7 @@ class ProjectionDisplay(Display):
             below = below + heights
 
     def _draw_means(self, ax: Any, means: tuple[float, float], reach: list[float]) -> None:
-        """Draw the means, and between them how well the clusters are told apart."""
+        """Draw the means, and between them the separation probability."""
         low, high = means
         for i, at in enumerate((low, high)):
             name = "_" if i else "means"
@@ -198,15 +198,15 @@ class ProjectionDisplay(Display):
 
 
 def _marks(model: Any, *, joint: bool) -> tuple[tuple[float, ...], str]:
-    """Where the margin is, and what it is called.
+    """Return the positions of the margin, and its name.
 
-    Of clusters found by splitting again a row's best score is its distance s to the nearest
-    border and the second best is -s: a margin of 1 on either side of the border is s = 1, and a
-    difference of 2. Of clusters found together the margin is a difference of 1.
+    If clusters were found by recursive splits, the best score of a row is its distance s to the
+    nearest border and the second best is -s. A margin of 1 on either side of the border is s = 1,
+    a difference of 2. If clusters were found jointly, the margin is a difference of 1.
     """
     if not has_margin(model):
         return (), "margin"
-    # The regression of IterSVR has labels of -1 and 1 for targets, and no margin between them.
+    # IterSVR is a regression with targets -1 and 1, and has no margin between them.
     name = "targets" if type(model).__name__ == "IterSVR" else "margin"
     if not joint:
         return (-1.0, 1.0), name
@@ -214,14 +214,14 @@ def _marks(model: Any, *, joint: bool) -> tuple[tuple[float, ...], str]:
 
 
 def has_margin(model: Any) -> bool:
-    """Whether scores are in units of the margin: of all methods of that family."""
+    """Return whether scores are in units of the margin, as in all maximum margin methods."""
     return type(model).__module__.startswith("volmar.margin.")
 
 
 def _separation(
     model: Any, scores: NDArray, labels: NDArray
 ) -> tuple[tuple[float, float] | None, float | None]:
-    """Means of the scores of both clusters, and the probability of MSPC, for it alone."""
+    """Return the mean scores of both clusters and the MSP; None for other methods."""
     if type(model).__name__ != "MSPC" or np.ptp(labels) == 0:
         return None, None
     means = float(scores[labels == 0].mean()), float(scores[labels == 1].mean())
@@ -230,10 +230,10 @@ def _separation(
 
 
 def _edges(scores: NDArray, bins: int | None) -> NDArray:
-    """Return edges of equal bars, one of them at the border.
+    """Return the edges of bars of equal width, one edge at the border.
 
-    Without a given number: Freedman and Diaconis' rule or the root of the number of rows, the
-    larger of the two, between 10 and 60 bars.
+    If `bins` is None, the number of bars is the larger one of the Freedman-Diaconis rule and the
+    square root of the number of rows, limited to 10 to 60.
     """
     low, high = min(float(scores.min()), 0.0), max(float(scores.max()), 0.0)
     if bins is None:
@@ -241,12 +241,12 @@ def _edges(scores: NDArray, bins: int | None) -> NDArray:
         by_spread = np.ceil((scores.max() - scores.min()) / width) if width > 0 else 1.0
         bins = int(np.clip(max(by_spread, np.sqrt(scores.size)), 10, 60))
     edges = bin_edges(low, high, bins)
-    edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)  # rounding loses no row
+    edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)  # no row is lost by rounding
     return edges
 
 
 def bin_edges(low: float, high: float, n_bins: int) -> NDArray:
-    """Return edges of about `n_bins` bins of one width, one edge at 0; low <= 0 <= high."""
+    """Return the edges of about `n_bins` equal bins, one edge at 0; needs low <= 0 <= high."""
     width = (high - low) / n_bins or 1.0
     first, last = int(np.floor(low / width + 1e-9)), int(np.ceil(high / width - 1e-9))
     return width * np.arange(first, max(last, first + 1) + 1)

@@ -1,4 +1,4 @@
-"""Silhouettes of rows, sorted within clusters."""
+"""Plot of the silhouettes of rows, sorted within clusters."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from sklearn.utils.validation import check_is_fitted
 from volmar.diagnostics.silhouettes import Silhouettes, silhouettes
 from volmar.plots.display import COLOURS, Display, hide_spines, labels_of, shortened
 
-# Empty share of the height between two clusters, and letters of a name that are drawn.
-GAP, MOST_LETTERS = 0.02, 24
-# Clusters that are named at the side.
-MOST_NAMED = 30
+# Space between two clusters as a share of the height, and maximum number of letters of a name.
+GAP, MAX_LETTERS = 0.02, 24
+# Maximum number of clusters with names.
+MAX_NAMED = 30
 
 
 @dataclass(eq=False, repr=False)
 class SilhouetteDisplay(Display):
-    """Silhouettes of rows as sorted bars, one block a cluster.
+    """Silhouettes of rows as sorted bars, with one block per cluster.
 
     The silhouette of a row compares its mean distance to the rows of the nearest other cluster
-    with that to the rows of its own: near 1 it is well inside, 0 at the border, and below 0 it is
-    nearer to another cluster. Distances are Euclidean in the units of the columns, as in
-    `sklearn.metrics.silhouette_score`: scale the columns first where units differ. Silhouettes
-    favour round clusters of equal width; they are no test of whether clusters are real.
+    with its mean distance to the rows of its own cluster. It is near 1 well inside a cluster, 0 at
+    the border, and negative if the row is closer to another cluster. Distances are Euclidean in
+    the units of the columns, as in `sklearn.metrics.silhouette_score`, so columns with different
+    units should be scaled first. Silhouettes favour round clusters of equal width, and do not test
+    whether clusters are real.
 
     Parameters
     ----------
@@ -35,14 +36,14 @@ class SilhouetteDisplay(Display):
     values : list of ndarray
         Silhouettes of the rows of each cluster, largest first.
     shares : ndarray of shape (k,)
-        Share of all rows in each cluster, which is the height of its block.
+        Share of all rows in each cluster, the height of its block.
     mean : float
         Mean silhouette of all rows.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        Where it was drawn.
+        The axes and the figure of the plot.
 
     Examples
     --------
@@ -64,17 +65,17 @@ class SilhouetteDisplay(Display):
     def from_estimator(
         cls, estimator: Any, X: Any, *, ax: Any = None, **parameters: Any
     ) -> SilhouetteDisplay:
-        """Draw the silhouettes of the clusters of a fitted estimator.
+        """Plot the silhouettes of the clusters of a fitted estimator.
 
         Parameters
         ----------
         estimator : fitted clusterer or pipeline
-            Its `labels_` are taken where `X` has as many rows, else what it predicts for `X`. Of
-            a pipeline, distances are those of the columns that its last step sees.
+            Its `labels_` are used if `X` has as many rows, else its predictions for `X`. For a
+            pipeline, distances are computed in the input of its last step.
         X : array of shape (n, d)
-            The training rows, or new ones.
+            The training rows, or new rows.
         ax : matplotlib Axes, optional
-            Where to draw; a new figure if not given.
+            Axes to draw on. If None, a new figure is created.
         **parameters
             `max_rows` and `random_state` of `from_labels`.
         """
@@ -94,35 +95,35 @@ class SilhouetteDisplay(Display):
         random_state: int | np.random.RandomState | None = 0,
         ax: Any = None,
     ) -> SilhouetteDisplay:
-        """Draw the silhouettes of given clusters.
+        """Plot the silhouettes of given clusters.
 
         Parameters
         ----------
         X : array of shape (n, d)
             Rows, dense or CSR.
         labels : array of shape (n,)
-            Cluster of each row, of two clusters or more.
+            Cluster of each row, with at least two clusters.
         max_rows : int, default=2000
-            About the largest number of rows that are drawn: more take a sample, of at least ten
-            rows of each cluster.
+            Approximate maximum number of rows. If there are more, a sample is used, with at least
+            ten rows of each cluster.
         random_state : int, RandomState or None, default=0
-            Draws the sample.
+            Random seed of the sample.
         ax : matplotlib Axes, optional
-            Where to draw; a new figure if not given.
+            Axes to draw on. If None, a new figure is created.
         """
         found = silhouettes(X, labels, max_rows=max_rows, random_state=random_state)
         return cls.from_silhouettes(found).plot(ax=ax)
 
     @classmethod
     def from_silhouettes(cls, found: Silhouettes) -> SilhouetteDisplay:
-        """Return the display of silhouettes that are computed already, not drawn."""
+        """Return the display of computed silhouettes, not yet drawn."""
         return cls(found.clusters, found.values, found.shares, found.mean)
 
     def plot(self, *, ax: Any = None) -> SilhouetteDisplay:
         """Draw on `ax`, or on a new figure."""
         k = len(self.clusters)
         ax = self._set_axes(ax)
-        gap = GAP if k <= MOST_NAMED else 0.0
+        gap = GAP if k <= MAX_NAMED else 0.0
         top = 0.0
         places = []
         for i, (values, share) in enumerate(zip(self.values, self.shares, strict=True)):
@@ -136,12 +137,12 @@ class SilhouetteDisplay(Display):
         ax.set_ylim(top - gap, 0.0)
         low = min((float(one.min()) for one in self.values), default=0.0)
         ax.set_xlim(min(0.0, 1.05 * low), 1.0)
-        if k <= MOST_NAMED:
+        if k <= MAX_NAMED:
             words = [
-                f"{shortened(str(label), MOST_LETTERS)}: {values.mean():.2f}"
+                f"{shortened(str(label), MAX_LETTERS)}: {values.mean():.2f}"
                 for label, values in zip(self.clusters, self.values, strict=True)
             ]
-            # A label may hold dollar signs.
+            # A label may contain dollar signs.
             ax.set_yticks(places, words, parse_math=False)
             ax.set_ylabel("cluster: mean silhouette")
         else:
@@ -155,5 +156,5 @@ class SilhouetteDisplay(Display):
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches that suit as many clusters."""
+        """Suitable width and height in inches."""
         return 6.0, float(np.clip(2.2 + 0.35 * len(self.clusters), 3.0, 12.0))

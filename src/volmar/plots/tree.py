@@ -1,4 +1,4 @@
-"""The tree of a recursive fit, drawn."""
+"""Plot of the tree of a recursive fit."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from sklearn.utils.validation import check_is_fitted
 from volmar.base.tree import SplitNode, SplitTree
 from volmar.plots.display import COLOURS, Display, hide_spines, shortened
 
-# Features that a split is drawn with.
+# Number of features that are named for a split.
 N_NAMED = 2
-# Letters of a feature's name that are drawn: splits of a level are 3 inches apart at least.
-MOST_LETTERS = 30
-# Letters of a small font that an inch of the figure has room for.
-LETTERS_OF_INCH = 14
-# Largest side of a figure.
-MOST_INCHES = 200.0
+# Maximum number of letters of a feature's name; splits of a level are at least 3 inches apart.
+MAX_LETTERS = 30
+# Number of letters of the small font per inch.
+LETTERS_PER_INCH = 14
+# Maximum width and height of a figure.
+MAX_INCHES = 200.0
 
 
 class TreeDisplay(Display):
-    r"""A tree of splits: sizes, how well each separates, the features that lead it.
+    r"""Tree of splits, with their sizes, separation and most important features.
 
-    Splits hang below each other with their number, the probability with which they separate their
-    rows, and the features that count most, with the sign that they have on the right side. The
-    width of a branch goes with the share of the rows that take it.
+    Each split is drawn with its number, its separation probability and its most important
+    features, with their signs on the right side. The width of a branch is proportional to its
+    number of rows.
 
-    Where splits were tested (n_clusters="auto"), each has its p-value and the level that it was
-    compared with, and so has each cluster: those of the split which was not made. Leaves that were
-    merged into one cluster, because there is no valley between them, share a colour and a number,
-    and a line below reports it. Another does so where the fit has moved rows since the splits.
+    If splits were tested (n_clusters="auto"), each split has its p-value and the level of its
+    test. Each cluster has those of the split that was rejected. Leaves that were merged into one
+    cluster, because there is no gap between them, have the same colour and number, and a note is
+    shown below. Another note is shown if the fit has moved rows after the splits.
 
     Parameters
     ----------
     tree : SplitTree
-        The tree.
+        Tree to draw, such as `tree_` of a fitted estimator.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        Where it was drawn.
+        The axes and the figure of the plot.
 
     Examples
     --------
@@ -61,24 +61,24 @@ class TreeDisplay(Display):
     def from_estimator(
         cls, estimator: Any, *, feature_names: Any = None, ax: Any = None
     ) -> TreeDisplay:
-        """Draw the tree of a fitted estimator.
+        """Plot the tree of a fitted estimator.
 
         Parameters
         ----------
         estimator : Clusterer
-            Fitted with more than two clusters by splitting again, so that it has a `tree_`.
+            A fitted estimator with a `tree_`, from recursive splits.
         feature_names : sequence of str, optional
-            Names of the features, where they were not known to `fit`.
+            Names of the features. If None, those that `fit` has seen.
         ax : matplotlib Axes, optional
-            Where to draw; a new figure if not given.
+            Axes to draw on. If None, a new figure is created.
         """
         check_is_fitted(estimator)
         tree = getattr(estimator, "tree_", None)
         if tree is None:
             raise ValueError(
-                f"this {type(estimator).__name__} was not fitted by splitting again and has no "
-                "tree_. Ask for more than two clusters, with multiway='recursive' where there is "
-                "a choice."
+                f"this {type(estimator).__name__} has no tree_, because it was not fitted by "
+                "recursive splits. Fit it with more than two clusters, and with "
+                "multiway='recursive' if it has that parameter."
             )
         if feature_names is not None:
             if len(feature_names) != estimator.n_features_in_:
@@ -103,10 +103,10 @@ class TreeDisplay(Display):
         if merged:
             names = ", ".join(str(label) for label in merged)
             notes.append(
-                f"Parts with one number ({names}) are one cluster: no valley between them."
+                f"Parts with the same number ({names}) are one cluster: no gap between them."
             )
         notes.append(self.tree.size_note())
-        letters = int(LETTERS_OF_INCH * ax.figure.get_size_inches()[0])
+        letters = int(LETTERS_PER_INCH * ax.figure.get_size_inches()[0])
         lines = [line for note in notes for line in textwrap.wrap(note, letters)]
         ax.set_xlabel("\n".join(lines), fontsize="small")
         ax.set_xlim(-0.6, len(leaves) - 0.4)
@@ -118,12 +118,12 @@ class TreeDisplay(Display):
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches that suit the tree; a renderer draws no more than 200."""
+        """Suitable width and height in inches, at most 200 for the renderer."""
         size = max(5.0, 1.5 * len(self.tree.leaves())), 1.6 + 1.1 * _positions(self.tree)[1]
-        return min(size[0], MOST_INCHES), min(size[1], MOST_INCHES)
+        return min(size[0], MAX_INCHES), min(size[1], MAX_INCHES)
 
     def _draw(self, ax: Any, node: SplitNode, positions: dict[int, tuple[float, float]]) -> None:
-        """Draw a split and the branches to its sides."""
+        """Draw a split and the branches to its two sides."""
         x, y = positions[id(node)]
         total = self.tree.root.weight
         for child in node.children:
@@ -146,21 +146,21 @@ class TreeDisplay(Display):
             ha="center",
             va="center",
             fontsize="small",
-            parse_math=False,  # a name may hold dollar signs
+            parse_math=False,  # a name may contain dollar signs
             bbox={"boxstyle": "round,pad=0.3", "fc": "white", "ec": "0.6"},
             zorder=4,
         )
 
     def _words(self, node: SplitNode) -> str:
         names = [
-            f"{shortened(self.tree.name(j), MOST_LETTERS)} {'+' if value > 0 else '−'}"
+            f"{shortened(self.tree.name(j), MAX_LETTERS)} {'+' if value > 0 else '−'}"
             for j, value in node.leading[:N_NAMED]
         ]
         return "\n".join([f"split {node.rank}: {node.probability:.2f}", *_tested(node), *names])
 
 
 def _tested(node: SplitNode) -> list[str]:
-    """Return the p-value and its level, a line each: leaves stand close to each other."""
+    """Return the p-value and its level on separate lines, because leaves are close."""
     return node.test_text.split(", ") if node.p_text else []
 
 
@@ -171,10 +171,10 @@ def _leaf_words(leaf: SplitNode, merged: dict[int, list[SplitNode]]) -> str:
 
 
 def _positions(tree: SplitTree) -> tuple[dict[int, tuple[float, float]], int]:
-    """Return the place of every node by its id, and the depth of the tree.
+    """Return the position of each node by its id, and the depth of the tree.
 
-    Clusters stand in a row, splits above the middle of their sides. No function calls itself: a
-    tree may be deeper than Python's stack.
+    Clusters are in a row, and splits are above the middle of their sides. There is no recursion,
+    because a tree may be deeper than Python's recursion limit.
     """
     order = list(tree.nodes())
     level = {id(tree.root): 0}
@@ -182,7 +182,7 @@ def _positions(tree: SplitTree) -> tuple[dict[int, tuple[float, float]], int]:
         level.update({id(child): level[id(node)] + 1 for child in node.children})
     depth = max(level.values())
     places = {id(leaf): (float(x), -float(depth)) for x, leaf in enumerate(tree.leaves())}
-    for node in reversed(order):  # sides come before their split
+    for node in reversed(order):  # children come before their split
         if node.children:
             middle = sum(places[id(child)][0] for child in node.children) / len(node.children)
             places[id(node)] = (middle, -float(level[id(node)]))

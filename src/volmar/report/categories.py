@@ -1,4 +1,4 @@
-"""Whether columns of categories lead the clusters of a run."""
+"""Check whether categorical columns dominate the clusters of a run."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from volmar.report.text import listed, shortened
 
 __all__ = ["Led", "led_by_categories"]
 
-# Share of the weight of the columns that is with categories where these lead.
+# Categorical columns dominate if they have at least this share of the weight of all columns.
 LEADING = 0.5
-# Columns and values that a sentence names.
-MOST_NAMED = 3
+# Maximum number of columns that the sentence names.
+MAX_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Led:
-    """What the page says of leading categories; whether one column leads all of the clusters."""
+    """Caveat about dominating categories; `is_one_column` if one column dominates them all."""
 
     is_one_column: bool
     sentence: str
 
 
 def led_by_categories(outcome: Outcome, driving: Drivers | None) -> Led | None:
-    """Return the columns of categories that lead the clusters, None where numbers do.
+    """Return a caveat if categorical columns dominate the clusters, else None.
 
-    Columns of categories are those of `Outcome.categorical` and `Outcome.category_features`;
-    where neither is given, those with features "column=value".
+    Categorical columns are those of `Outcome.categorical` and `Outcome.category_features`. If
+    neither is given, they are taken from features named "column=value".
     """
     of_feature = [_categories(str(name), outcome) for name in outcome.feature_names]
     if outcome.k < 2 or not any(of_feature):
@@ -53,7 +53,7 @@ def led_by_categories(outcome: Outcome, driving: Drivers | None) -> Led | None:
 
 
 def _categories(name: str, outcome: Outcome) -> tuple[str, ...]:
-    """Return the columns of categories that a feature is made of."""
+    """Return the categorical columns that a feature was made from."""
     if name in outcome.category_features:
         return tuple(outcome.category_features[name])
     if outcome.categorical is None:
@@ -64,7 +64,7 @@ def _categories(name: str, outcome: Outcome) -> tuple[str, ...]:
 def _weights(
     of_feature: list[tuple[str, ...]], features: NDArray, values: NDArray
 ) -> tuple[list[str], float]:
-    """Return the columns of categories by their weight, and their share of all of it."""
+    """Return the categorical columns by weight, and their share of the total weight."""
     weight: dict[str, float] = {}
     for j, value in zip(features.tolist(), values.tolist(), strict=True):
         columns = of_feature[j] if j < len(of_feature) else ()
@@ -76,13 +76,13 @@ def _weights(
 
 
 def _led(columns: list[str], what: str, *, everything: bool = True) -> Led:
-    names = [f"'{shortened(column, 40)}'" for column in columns[:MOST_NAMED]]
-    if len(columns) > MOST_NAMED:
-        names.append(f"{len(columns) - MOST_NAMED} more")
-    sentence = f"The categories of {listed(names)} lead {what}: "
+    names = [f"'{shortened(column, 40)}'" for column in columns[:MAX_NAMED]]
+    if len(columns) > MAX_NAMED:
+        names.append(f"{len(columns) - MAX_NAMED} more")
+    sentence = f"The categories of {listed(names)} dominate {what}"
     sentence += (
-        "they may only restate that column. Leave it out to see what the other columns show."
+        ", which may only restate that column. Leave it out to see what the other columns show."
         if len(columns) == 1
-        else "these columns agree with each other. Leave them out to see what the others show."
+        else ". These columns agree with each other. Leave them out to see what the others show."
     )
     return Led(len(columns) == 1 and everything, sentence)

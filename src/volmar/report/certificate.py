@@ -1,4 +1,4 @@
-"""What the solver checked about its answer, in words."""
+"""The solver's certificate of its solution, in words."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from volmar.solvers import Status
 
 __all__ = ["certificate_of"]
 
-# Residuals that count rows which would change their cluster.
+# Names of residuals that count rows which would change their cluster.
 OF_MOVES = ("moves", "switched")
-# Largest residual of an answer that satisfies its conditions.
+# Optimality conditions are satisfied if all residuals are at most this large.
 SATISFIED = 0.01
 
 
 def certificate_of(outcome: Outcome) -> dict[str, Any]:
-    """Return title, tone and sentences: what was checked first, then what no proof covers."""
+    """Return title, tone and text: what was checked, then what is not proved."""
     result = getattr(outcome.estimator, "result_", None)
     if outcome.k == 1 or result is None:
         title = "No certificate"
-        text = f"{outcome.method} does not report how near its answer is to the best one."
+        text = f"{outcome.method} does not report how close its solution is to the optimum."
         if outcome.k == 1:
-            title, text = "Nothing to solve", "All rows are together, so that there is no border."
+            title, text = "Nothing to solve", "All rows are in one cluster, so there is no border."
         return {"title": title, "tone": "neutral", "text": text, "residuals": {}}
     status = getattr(result, "status", None)
-    is_early, ended = False, "The solver finished as it should."
+    is_early, ended = False, "The solver finished normally."
     if isinstance(status, Status) and not status.ok:
-        is_early, ended = True, f"The solver ended early or in doubt: {status.value}."
+        is_early, ended = True, f"The solver did not finish normally: {status.value}."
     gap, objective = float(getattr(result, "gap", np.nan)), float(result.objective)
     residuals = {name: float(value) for name, value in getattr(result, "residuals", {}).items()}
     if np.isfinite(gap):
@@ -40,11 +40,11 @@ def certificate_of(outcome: Outcome) -> dict[str, Any]:
     else:
         is_satisfied = bool(residuals) and all(r <= SATISFIED for r in residuals.values())
         checked = _checked(residuals, is_satisfied=is_satisfied)
-        # An undefined gap proves nothing, however small the residuals are.
+        # Without a bound there is no proof, even if all residuals are small.
         title = "Conditions satisfied, optimum not proved" if is_satisfied else "Not proved"
         tone = "neutral"
         if is_early:
-            title, tone = "Ended early or in doubt", "weak"
+            title, tone = "The solver did not finish normally", "weak"
         text = f"{checked}{_without_bound(outcome, result)}"
     return {
         "title": title,
@@ -59,19 +59,17 @@ def certificate_of(outcome: Outcome) -> dict[str, Any]:
 def _bounded(gap: float, objective: float, *, is_for_labels: bool) -> tuple[str, str]:
     for_labels = " for these labels" if is_for_labels else ""
     within = _gap_text(gap, objective)
-    text = (
-        f"The solver's answer is proved to be within {within} of the best possible{for_labels}. "
-    )
+    text = f"The solution is proved to be within {within} of the best possible{for_labels}. "
     text += (
-        "Another division of the rows could still be better: no method can rule that out."
+        "Another division of the rows could still be better; no method can rule that out."
         if for_labels
-        else "The proof is about the problem that the method solves, not about the truth."
+        else "This is about the method's optimisation problem, not about true groups."
     )
     return f"Within {within} of the best possible{for_labels}", text
 
 
 def _checked(residuals: dict[str, float], *, is_satisfied: bool) -> str:
-    """Say what was checked; nothing where a residual is undefined."""
+    """Return a sentence on the checked conditions; empty if a residual is undefined."""
     if not residuals or np.isnan(list(residuals.values())).any():
         return ""
     if set(residuals) <= set(OF_MOVES) and is_satisfied:
@@ -83,12 +81,12 @@ def _checked(residuals: dict[str, float], *, is_satisfied: bool) -> str:
 def _without_bound(outcome: Outcome, result: Any) -> str:
     if isinstance(result, RecursiveResult) and outcome.k > 2:
         return (
-            "Splits are made one after the other, and no bound covers the whole sequence: another "
+            "Splits are made one after the other, and no bound covers the whole sequence. Another "
             "division of the rows could be better."
         )
     return (
-        "No bound on the best possible answer is available for this method: another division of "
-        "the rows could be better."
+        "No bound on the best possible solution is available for this method. Another division "
+        "of the rows could be better."
     )
 
 

@@ -1,4 +1,4 @@
-"""The report of a clustering: one self-contained HTML page, in words for any reader."""
+"""The report of a clustering: one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -31,37 +31,38 @@ from volmar.solvers import Status
 
 __all__ = ["write_report"]
 
-# Okabe and Ito's blue and vermilion, then colours that keep apart from them: each has a contrast
-# of 3 to its background at least, and the first four are told apart with any of the three kinds of
-# colour blindness. Shapes tell all of them apart again.
+# Okabe and Ito's blue and vermilion, then colours that are distinct from them. Each has a contrast
+# of at least 3 to its background. The first four are distinct with each of the three kinds of
+# colour blindness. Shapes distinguish all clusters a second time.
 LIGHT = ("#0072b2", "#d55e00", "#063c42", "#a63c74", "#b88600", "#4a2a82", "#2f9a95", "#858a92")
 DARK = ("#56a8e8", "#f2813a", "#a4eb9f", "#eebcf5", "#f0b400", "#8f74de", "#4f9a94", "#a4afb5")
 N_SHAPES = 8
-# A cluster below this share of the rows is worth a warning, as are fewer rows a column than this.
+# The page warns of clusters with less than this share of the rows, and of fewer rows per column.
 SMALL_SHARE = 0.05
 FEW_ROWS = 5
+# Maximum number of columns in the table of means.
 N_MEANS = 6
 
 
 def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
     """Write the report of a run as one HTML file that needs no network.
 
-    Rows in the file are a sample of at most 3,000; everything else is counted over all rows. The
-    file appears whole or not at all.
+    The file contains a sample of at most 3,000 rows; counts and means are those of all rows. The
+    file is written completely or not at all.
 
     Parameters
     ----------
     outcome : Outcome
-        What the run left behind.
+        The results of the run.
     path : Path
-        File to write; its folder is made where there is none.
+        File to write. Its folder is created if needed.
     force : bool, default=False
-        Whether a file of that name is replaced.
+        Whether to overwrite an existing file.
 
     Raises
     ------
     FileExistsError
-        If there is such a file, and `force` is not set.
+        If the file exists and `force` is False.
     """
     refuse_existing(path, force)
     environment = page_environment()
@@ -74,7 +75,7 @@ def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
 
 
 def _view(outcome: Outcome) -> dict[str, Any]:
-    """Return what the template shows."""
+    """Return the variables of the template."""
     codes, k = outcome.codes, outcome.k
     lead = np.nan_to_num(outcome.lead)
     moments = cluster_moments(outcome.X, codes, k)
@@ -91,7 +92,7 @@ def _view(outcome: Outcome) -> dict[str, Any]:
             {
                 "name": names[i],
                 "colour": i % len(LIGHT),
-                # Shapes shift by one each time the colours start over: no pair comes twice.
+                # Shapes shift by one each time the colours start over, so no pair repeats.
                 "shape": (i + i // len(LIGHT)) % N_SHAPES,
                 "size": int(moments.sizes[i]),
                 "share": moments.sizes[i] / moments.sizes.sum(),
@@ -138,7 +139,7 @@ def _seconds(value: float) -> str:
 
 
 def _json(value: Any) -> Any:
-    """Return JSON that cannot end a script element, whatever is in it."""
+    """Return JSON with escaped markup, so that it cannot end a script element."""
     from markupsafe import Markup
 
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
@@ -147,46 +148,46 @@ def _json(value: Any) -> Any:
     return Markup(text)  # noqa: S704 (escaped for JSON in the line above)
 
 
-# ------------------------------------------------------------------------------ the warnings
+# ------------------------------------------------------------------------------ warnings
 
 
 def _cautions(outcome: Outcome, sizes: NDArray, verdict: Verdict) -> list[str]:
-    """Return what speaks against the answer, what the run warned of first."""
+    """Return the warnings of the page: those of the run, then those about the result."""
     found = list(outcome.warnings)
     n, d = outcome.X.shape
     if outcome.k < outcome.n_found:
         verb = "has" if outcome.k == 1 else "have"
-        found.append(f"Of {outcome.n_found} clusters only {outcome.k} {verb} any rows.")
+        found.append(f"Only {outcome.k} of {outcome.n_found} clusters {verb} any rows.")
     if outcome.k > 1:
-        # Of many clusters none is large: less than half of an equal share is small then.
+        # With many clusters, a cluster is small below half of an equal share.
         limit = min(SMALL_SHARE, 0.5 / outcome.k)
         small = np.flatnonzero(sizes < limit * n)
         if small.size:
             names = ", ".join(shortened(str(outcome.clusters[i])) for i in small)
-            who = f"cluster {names} has" if small.size == 1 else f"clusters {names} have each"
+            who = f"cluster {names} has" if small.size == 1 else f"clusters {names} each have"
             found.append(
-                f"Unbalanced: {who} less than {100 * limit:.2g} % of the rows. Look whether these "
-                "are outliers."
+                f"Unbalanced: {who} less than {100 * limit:.2g} % of the rows. Check whether "
+                "these rows are outliers."
             )
         if verdict.n_open:
-            found.append(f"Not every border is confirmed: {verdict.detail}.")
+            found.append(f"Not every border is confirmed ({verdict.detail}).")
         elif verdict.level == 1:
-            found.append(f"Weak evidence: {verdict.detail} is more than {LEVEL:g}.")
+            found.append(f"Weak evidence ({verdict.detail}): p is above {LEVEL:g}.")
         agreement = agreement_of(outcome)
         if agreement is not None and agreement < STABLE:
             found.append("Unstable: the clusters change a lot when some of the rows are left out.")
     status = getattr(getattr(outcome.estimator, "result_", None), "status", None)
     if isinstance(status, Status) and not status.ok:
-        found.append(f"The solver did not finish as it should: {status.value}.")
+        found.append(f"The solver did not finish normally: {status.value}.")
     if n < FEW_ROWS * d:
         found.append(
             f"Few rows: {as_count(n)} rows for {as_count(d)} columns. With fewer than {FEW_ROWS} "
-            "rows a column, directions that look like a split come about by chance."
+            "rows per column, directions that look like a split arise by chance."
         )
     return list(dict.fromkeys(found))
 
 
-# ------------------------------------------------------------------------------ the features
+# ------------------------------------------------------------------------------ features
 
 
 def _driver_rows(outcome: Outcome, driving: Drivers | None) -> dict[str, Any] | None:
@@ -213,7 +214,7 @@ def _driver_rows(outcome: Outcome, driving: Drivers | None) -> dict[str, Any] | 
 
 
 def _mean_table(outcome: Outcome, moments: ClusterMoments) -> dict[str, Any] | None:
-    """Return the means of all rows, of the columns that vary most, in the source's units."""
+    """Return the means of the columns with the largest variance, in the source's units."""
     leading = np.argsort(-moments.deviation, kind="stable")[:N_MEANS]
     if leading.size == 0:
         return None
@@ -228,12 +229,12 @@ def _mean_table(outcome: Outcome, moments: ClusterMoments) -> dict[str, Any] | N
     }
 
 
-# ------------------------------------------------------------------------------ the reasons
+# ------------------------------------------------------------------------------ evidence
 
 
 TITLES = {
     "p-value": "Test on held-out rows",
-    "groups": "Borders of the clusters",
+    "groups": "Groups among the clusters",
     "untested": "Not tested",
     "merged": "Merged parts",
     "stability": "Stability",
@@ -250,7 +251,7 @@ def _evidence(one: Evidence) -> dict[str, str]:
 
 
 def _borders(outcome: Outcome) -> list[dict[str, Any]]:
-    """Return the tested borders between the clusters, those without a gap first."""
+    """Return the tested borders between the clusters; those without a gap come first."""
     place = {label: i for i, label in enumerate(outcome.clusters.tolist())}
     return [
         {
@@ -264,18 +265,18 @@ def _borders(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def _columns(outcome: Outcome) -> dict[str, Any]:
-    """Return the number of columns in use, what was made of them, and those left out."""
+    """Return the number of used columns, a text about all columns, and those left out."""
     n_features, n_all = len(outcome.feature_names), outcome.n_columns
     n_used = n_all - len(outcome.left_out)
     if not outcome.left_out and n_features < n_all:
         n_used = n_features
     texts = []
     if n_used != n_all:
-        texts.append(f"used, of {as_count(n_all)}; {as_count(n_all - n_used)} left out")
+        texts.append(f"of {as_count(n_all)} used; {as_count(n_all - n_used)} left out")
     if n_features != n_used:
-        texts.append(f"{as_count(n_features)} features made of them")
+        texts.append(f"{as_count(n_features)} features made from them")
     return {
         "n_used": n_used,
-        "text": "; ".join(texts) or "all of them used",
+        "text": "; ".join(texts) or "all used",
         "left_out": {shortened(str(k)): v for k, v in outcome.left_out.items()},
     }

@@ -1,4 +1,4 @@
-"""The section "All columns" of the report: a row a column, a small picture a cluster."""
+"""The section "All columns" of the report: a table with a small plot per column and cluster."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from volmar.report.text import as_count, as_mean, as_percent, shortened
 
 __all__ = ["all_columns", "profiles_of"]
 
-# Columns that are open, and pictures on the page: the rest is counted.
-N_OPEN, MOST_CELLS = 20, 1200
-# Sparse columns that are looked at: the words of a text are many.
-MOST_SPARSE = 400
-# Levels of a category that are listed in words; the bar has all of them.
+# Number of columns that are not folded, and maximum number of plots on the page.
+N_OPEN, MAX_CELLS = 20, 1200
+# Maximum number of sparse columns that are described; text may have very many.
+MAX_SPARSE = 400
+# Number of levels of a category that are named; the bar shows all of them.
 N_LISTED = 3
 KINDS = {
     "number": "number",
@@ -33,16 +33,16 @@ KINDS = {
 
 
 def profiles_of(outcome: Outcome) -> ColumnProfiles:
-    """Return the profiles of the source's columns, or of X where the source is not known.
+    """Return the profiles of the source's columns, or of `X` if the source is not known.
 
-    Of many sparse columns, those that differ most between the clusters.
+    If there are many sparse columns, only those that differ most between clusters are profiled.
     """
     source, names, used = outcome.columns, outcome.column_names, outcome.used
     if source is None:
         source, names, used = _in_units(outcome), [str(one) for one in outcome.feature_names], None
-    if sparse.issparse(source) and source.shape[1] > MOST_SPARSE:
+    if sparse.issparse(source) and source.shape[1] > MAX_SPARSE:
         between = cluster_moments(source, outcome.codes, outcome.k).between
-        chosen = np.sort(np.argsort(-between, kind="stable")[:MOST_SPARSE])
+        chosen = np.sort(np.argsort(-between, kind="stable")[:MAX_SPARSE])
         source = sparse.csc_array(source)[:, chosen]
         names = [f"x{j}" if names is None else names[j] for j in chosen]
         used = None if used is None else [used[j] for j in chosen]
@@ -52,7 +52,7 @@ def profiles_of(outcome: Outcome) -> ColumnProfiles:
 
 
 def _in_units(outcome: Outcome) -> Any:
-    """Return X in the units of the source, where they are known and it is dense."""
+    """Return `X`, in the units of the source if these are known and `X` is dense."""
     X = outcome.X
     if sparse.issparse(X):
         return X
@@ -61,15 +61,15 @@ def _in_units(outcome: Outcome) -> Any:
 
 
 def all_columns(outcome: Outcome) -> dict[str, Any]:
-    """Return the table of all columns, used ones first, each with a cell a cluster."""
+    """Return the table of all columns, used ones first, with a cell per cluster."""
     found = profiles_of(outcome)
     k = len(found.clusters)
-    limit = max(MOST_CELLS // k, 5)
+    limit = max(MAX_CELLS // k, 5)
     source = outcome.X if outcome.columns is None else outcome.columns
     n_passed_over = source.shape[1] - len(found.columns)
     groups = []
-    # The columns of X are shown where the source's are not known: all of them were used.
-    for is_used, title in ((True, "Used for the clusters"), (False, "Left out, described only")):
+    # If the columns of X are shown, because the source is not known, all of them were used.
+    for is_used, title in ((True, "Used for clustering"), (False, "Not used for clustering")):
         every = [one for one in found.columns if one.used == is_used]
         if not every:
             continue
@@ -109,7 +109,7 @@ def _row(one: ColumnProfile, k: int) -> dict[str, Any]:
 
 
 def _end(one: ColumnProfile, i: int) -> str:
-    """Return the value at an end of the histogram's axis."""
+    """Return the value at an end of the histogram's axis as text."""
     if not one.has_numbers:
         return ""
     if one.edges is None:
@@ -122,14 +122,14 @@ def _number(one: ColumnProfile, value: float) -> str:
     if one.kind == "date":
         return day_text(value)
     if one.is_whole and abs(value) < 1e7:
-        # Quartiles of whole numbers may be halves, which count where numbers are small.
+        # Quartiles of whole numbers may be halves, which matter for small numbers.
         places = 1 if abs(value) < 1000 else 0
         return f"{round(value, places) + 0.0:,.{places}f}".removesuffix(".0").replace("-", "−")
     return as_mean(value, _spread(one))
 
 
 def _spread(one: ColumnProfile) -> float:
-    """Return about a standard deviation, which says how many decimals are worth showing."""
+    """Return about a standard deviation; it determines the number of decimals."""
     assert one.quartiles is not None
     with np.errstate(all="ignore"):
         width = float(np.nanmean(one.quartiles[:, 2] - one.quartiles[:, 0])) / 1.35
@@ -158,9 +158,9 @@ def _cell(one: ColumnProfile, i: int, top: float) -> dict[str, Any]:
     start = np.concatenate([[0.0], np.cumsum(shares)])
     order = [j for j in np.argsort(-shares, kind="stable") if one.levels[j] != OTHER]
     listed = [j for j in order[:N_LISTED] if shares[j] > 0]
-    rest = [OTHER]  # what the other levels leave
+    rest = [OTHER]  # all levels that have no part of their own in the bar
     if one.kind == "boolean":
-        listed, rest = [0], [OTHER, "False"]  # True, or the only value there is
+        listed, rest = [0], [OTHER, "False"]  # True, or the only value
     if one.kind == "ordinal":
         listed.sort()
     return cell | {
@@ -169,7 +169,7 @@ def _cell(one: ColumnProfile, i: int, top: float) -> dict[str, Any]:
             {
                 "x": round(100 * float(start[j]), 2),
                 "width": round(100 * float(shares[j]), 2),
-                # The first level is darkest; what is left is grey.
+                # The first level is the darkest; other levels together are grey.
                 "tone": "other" if one.levels[j] in rest else min(j, 6),
                 "title": f"{shortened(one.levels[j], 40)} {as_percent(float(shares[j]))}",
             }
@@ -181,7 +181,7 @@ def _cell(one: ColumnProfile, i: int, top: float) -> dict[str, Any]:
 
 
 def _marks(edges: Any, low: float, middle: float, high: float) -> dict[str, float]:
-    """Return where quartiles and median stand, in per cent of the width."""
+    """Return the positions of quartiles and median, in per cent of the width."""
     # Halves, so that the difference of huge values does not overflow.
     start, span = edges[0] / 2, edges[-1] / 2 - edges[0] / 2
     at = [float(np.clip(100 * ((v / 2 - start) / span), 0, 100)) for v in (low, middle, high)]

@@ -1,4 +1,4 @@
-"""The features that lead the clusters, and the moments of the clusters."""
+"""The features that drive the clusters, and the moments of the clusters."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ __all__ = [
     "sampled",
 ]
 
-# Features that are listed, and rows and columns of permutations.
+# Maximum number of features that are listed.
 N_DRIVERS = 15
+# Maximum number of rows and columns for permutation importance.
 MAX_PERMUTED_ROWS, MAX_PERMUTED_COLUMNS = 500, 40
-# Rows of a dense matrix that are centred at a time.
+# Number of rows of a dense matrix that are centred at a time.
 CHUNK = 100_000
-# Most entries of a part of the rows that is made dense.
+# Maximum number of entries of a sparse matrix that is made dense.
 MAX_DENSE = 20_000_000
 
 
 @dataclass(frozen=True)
 class ClusterMoments:
-    """Sizes and means of clusters, and how much of each feature's variance they explain."""
+    """Sizes and means of the clusters; mean and standard deviation of all rows."""
 
     sizes: NDArray
     means: NDArray
@@ -41,7 +42,7 @@ class ClusterMoments:
 
     @property
     def between(self) -> NDArray:
-        """Share of the variance of each feature that lies between the clusters."""
+        """Share of the variance of each feature that is between the clusters."""
         share = self.sizes / self.sizes.sum()
         explained = share @ (self.means - self.mean) ** 2
         variance = self.deviation**2
@@ -51,7 +52,7 @@ class ClusterMoments:
 
 
 def cluster_moments(X: Any, codes: NDArray, k: int) -> ClusterMoments:
-    """Return sizes and means of the clusters, mean and deviation of all rows."""
+    """Return the sizes and means of `k` clusters, and the moments of all rows."""
     n, d = X.shape
     sizes = np.bincount(codes, minlength=k)
     member = sparse.csr_array((np.ones(n), (codes, np.arange(n))), shape=(k, n))
@@ -70,26 +71,26 @@ def cluster_moments(X: Any, codes: NDArray, k: int) -> ClusterMoments:
 
 
 def sampled(n: int, limit: int, seed: int) -> NDArray:
-    """Return at most `limit` of n row numbers, in order."""
+    """Return a sorted random sample of at most `limit` of n row numbers."""
     if n <= limit:
         return np.arange(n)
     return np.sort(np.random.default_rng(seed).choice(n, limit, replace=False))
 
 
 def linear_direction(outcome: Outcome) -> NDArray | None:
-    """Coefficients of the one hyperplane between two clusters; None where there is none."""
+    """Return the coefficients of a single hyperplane between two clusters, or None."""
     if outcome.k != 2:
         return None
     tree = getattr(outcome.estimator, "tree_", None)
     if tree is not None and len(tree.splits()) != 1:
-        return None  # two clusters of more leaves: some were merged
+        return None  # leaves were merged: there are several hyperplanes
     model = outcome.estimator if tree is None else tree.root.model
     coef = getattr(model, "coef_", None)
     if coef is None:
         return None
     coef = np.atleast_2d(np.asarray(coef, dtype=np.float64))
     coef = coef[1] - coef[0] if coef.shape[0] == 2 else coef[0]
-    # A pipeline's last step has the columns of the step before it, a row map its own.
+    # The last step of a pipeline and a row map have other columns than X.
     is_ours = outcome.model is outcome.estimator and not hasattr(outcome.estimator, "row_map_")
     is_ours = is_ours and coef.size == outcome.X.shape[1]
     return coef if is_ours and np.any(coef) else None
@@ -97,7 +98,7 @@ def linear_direction(outcome: Outcome) -> NDArray | None:
 
 @dataclass(frozen=True)
 class Drivers:
-    """Features by their part in the split, largest first.
+    """Features by their importance for the split, largest first.
 
     `kind` is "linear" (coefficient times standard deviation), "permutation" (share of rows that
     change cluster when the column is shuffled) or "between" (share of variance between clusters).
@@ -111,7 +112,7 @@ class Drivers:
 
 
 def drivers(outcome: Outcome, moments: ClusterMoments) -> Drivers | None:
-    """Return the features that drive the split; None where there is no split."""
+    """Return the features that drive the split, or None if there is no split."""
     k = outcome.k
     if k < 2:
         return None
@@ -151,7 +152,7 @@ def _permuted(outcome: Outcome, moments: ClusterMoments) -> Drivers | None:
             shares[j] = np.mean(outcome.model.predict(X) != before)
             X[:, j] = column
     except ValueError:
-        # Similarities to the training rows have no columns to shuffle.
+        # Models of precomputed similarities have no columns to shuffle.
         return None
     return _largest("permutation", shares, n_rows=rows.size, n_tried=tried.size)
 

@@ -1,4 +1,4 @@
-"""What all pages are made with: the templates."""
+"""The environment of the page templates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from volmar._files import printable
 
 
 def page_environment() -> Any:
-    """Return jinja's environment of the package's templates; it escapes what it is given."""
+    """Return the jinja environment of the templates; it escapes all values."""
     try:
         from jinja2 import Environment, PackageLoader
     except ImportError as error:
@@ -29,11 +29,11 @@ def page_environment() -> Any:
 
 
 def _shown(value: Any) -> Any:
-    """Return texts without control characters; markup of our own stays as it is."""
+    """Return strings without control characters; trusted markup is unchanged."""
     return printable(value, keep="\n\t") if type(value) is str else value
 
 
 def fingerprint(script: str) -> str:
-    """Return the source expression that allows this script, and no other, to run."""
+    """Return the Content-Security-Policy source that allows only this script to run."""
     digest = hashlib.sha256(str(script).encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode('ascii')}"

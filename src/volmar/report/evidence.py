@@ -1,4 +1,4 @@
-"""The evidence for the clusters of a fit, in values and sentences."""
+"""The evidence for the clusters of a fit, as values and sentences."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from volmar.report.outcome import Evidence, too_few_rows
 
 __all__ = ["evidence_of", "sentences_of"]
 
-# Joins without support that a terminal lists.
-MOST_LISTED = 8
+# Maximum number of borders without a gap that the command line lists.
+MAX_LISTED = 8
 
 Progress = Callable[[int, int], None]
 
@@ -33,33 +33,34 @@ def evidence_of(
 ) -> list[Evidence]:
     """Return the evidence for the clusters of a fitted model.
 
-    With ``n_clusters="auto"`` the splits were tested as they were made, and the tree has their
-    p-values. With a number two questions are asked of held-out rows: whether there is more than
-    one group (`volmar.evidence.split_test`), and at which borders between the given clusters
-    there is a gap (`volmar.evidence.label_test`).
+    With ``n_clusters="auto"`` the splits were tested when they were made, and the evidence is read
+    from the tree. For a given number of clusters, two tests on held-out rows are made here:
+    whether there is more than one group (`volmar.evidence.split_test`), and which borders between
+    the clusters have a gap (`volmar.evidence.label_test`).
 
     Parameters
     ----------
     model : clusterer, Pipeline or None
-        Fitted; a pipeline stands for its last step. Without one the labels may be of any tool.
+        The fitted model; of a pipeline, its last step is used. If None, the labels may come from
+        any tool.
     X : array of shape (n, d)
-        Rows as the clusterer saw them, dense or CSR. Of more than 100,000 a random sample is
-        tested.
+        Rows that the clusterer was fitted to, dense or CSR. If there are more than 100,000, a
+        random sample is tested.
     labels : array of shape (n,)
         Cluster of each row.
     n_clusters : int, "auto" or None
-        Number of clusters that was asked for; None where there was none.
+        Number of clusters that was requested. If None, none was.
     random_state : int, RandomState or None, default=0
         Random seed of the tests.
     progress : callable, optional
-        Called with (done, wanted) as tests are made.
+        Called with (done, total) after each step of the tests.
 
     Returns
     -------
     list of Evidence
-        The test of more than one group first, then the groups that the clusters support, and each
-        join of clusters. Empty where one cluster was asked for. Where a test cannot be made, a
-        sentence says why.
+        The test of more than one group, then the number of groups among the clusters, then each
+        join of clusters. Empty if one cluster was requested. If a test cannot be made, a sentence
+        gives the reason.
 
     Examples
     --------
@@ -89,7 +90,7 @@ def evidence_of(
         return _from_tree(estimator, n)
     if isinstance(n_clusters, Integral) and n_clusters < 2:
         return []
-    # Most runs need no further test, and none of its modules.
+    # Imported here, because most runs do not need these tests.
     from volmar.report.evidence_of_number import evidence_of_number
 
     return evidence_of_number(
@@ -103,14 +104,14 @@ def evidence_of(
 
 
 def sentences_of(evidence: list[Evidence]) -> list[str]:
-    """Return what a terminal prints of `evidence_of`: borders without a gap, others counted."""
+    """Return the sentences of `evidence_of` to print; of the borders, only those without a gap."""
     joins = [one for one in evidence if one.kind == "join"]
     missing = [one for one in joins if not one.is_supported]
-    # Of one join there is no summary.
-    listed = missing[:MOST_LISTED] if len(joins) > 1 else joins
+    # A single join has no summary, and is listed itself.
+    listed = missing[:MAX_LISTED] if len(joins) > 1 else joins
     lines = [one.sentence for one in evidence if one.kind != "join" or one in listed]
-    if len(missing) > MOST_LISTED:
-        lines.append(f"... and {len(missing) - MOST_LISTED} more borders without a valley.")
+    if len(missing) > MAX_LISTED:
+        lines.append(f"... and {len(missing) - MAX_LISTED} more borders without a gap.")
     return lines
 
 
@@ -118,7 +119,7 @@ def sentences_of(evidence: list[Evidence]) -> list[str]:
 
 
 def _from_tree(model: Any, n: int) -> list[Evidence]:
-    """Return the evidence of splits that were tested as they were made."""
+    """Return the evidence of splits that were tested when they were made."""
     if n < FEWEST_ROWS:
         return [too_few_rows(n)]
     tree = model.tree_
@@ -127,10 +128,10 @@ def _from_tree(model: Any, n: int) -> list[Evidence]:
         return [_without_split(model)]
     worst = max(splits, key=lambda node: node.p_value)
     what = "The split" if len(splits) == 1 else f"Each of {len(splits)} splits"
-    most = "" if len(splits) == 1 or "=" not in worst.p_text else " at most"
+    largest = "" if len(splits) == 1 or "=" not in worst.p_text else "largest "
     sentence = (
-        f"{what} was found on one half of the rows and seen again on the other, which was held "
-        f"out ({worst.p_text}{most}, level {worst.level:.2g})."
+        f"{what} was found on one half of the rows and confirmed on the other half, which was "
+        f"held out ({largest}{worst.p_text}, level {worst.level:.2g})."
     )
     evidence = [
         Evidence("p-value", float(worst.p_value), sentence, worst.p_minimum, float(worst.level))
@@ -140,7 +141,7 @@ def _from_tree(model: Any, n: int) -> list[Evidence]:
         n_parts = sum(len(leaves) for leaves in merged.values())
         which = "one cluster" if len(merged) == 1 else f"{len(merged)} clusters"
         text = f"{n_parts} parts of the tree were merged into {which}"
-        evidence.append(Evidence("merged", None, f"{text}: there is no valley between them."))
+        evidence.append(Evidence("merged", None, f"{text}: there is no gap between them."))
     return evidence
 
 
@@ -152,10 +153,10 @@ def _without_split(model: Any) -> Evidence:
     rest = "where one half of the rows would be split, the other half has no gap."
     if p <= level:
         start = f"There may be more than one group ({p_text}), but {type(model).__name__}"
-        rest = f"makes no split of them: {root.reason}."
+        rest = f"makes no split: {root.reason}."
     elif root.has_way_around:
         rest = "held-out rows have a gap, but other rows connect its two sides around it."
     elif p <= HINT:
         start = f"Not enough evidence for more than one group ({p_text}): held-out rows hint"
-        rest = "at a gap that one group could have by chance. More rows would tell."
+        rest = "at a gap that one group could have by chance. More rows are needed to decide."
     return Evidence("p-value", p, f"{start} {rest}", root.p_minimum, level)

@@ -1,4 +1,4 @@
-"""Evidence for a given number of clusters, from tests of held-out rows."""
+"""Evidence for a given number of clusters, from tests on held-out rows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from volmar.rows import drawn_rows
 
 __all__ = ["evidence_of_number"]
 
-# Rows that are tested: more would take longer and give no better answer.
-MOST_ROWS = 100_000
-# Clusters whose borders are tested: a test of each of many more takes longer than the fit.
-MOST_CLUSTERS = 50
-# Clusters that a sentence lists.
-MOST_LISTED = 8
+# Maximum number of tested rows; more take longer without a better answer.
+MAX_ROWS = 100_000
+# Maximum number of clusters whose borders are tested; more take longer than the fit.
+MAX_CLUSTERS = 50
+# Maximum number of clusters that a sentence lists.
+MAX_LISTED = 8
 
 
 def evidence_of_number(
@@ -37,7 +37,7 @@ def evidence_of_number(
     random_state: int | np.random.RandomState | None,
     progress: Progress | None,
 ) -> list[Evidence]:
-    """Return the test of more than one group, and those of the borders between clusters."""
+    """Return the test of more than one group, and the tests of borders between clusters."""
     n = X.shape[0]
     if n < FEWEST_ROWS:
         return [too_few_rows(n)]
@@ -47,8 +47,8 @@ def evidence_of_number(
     except ValueError as error:
         return [_not_tested("p-value", "The clusters were", error)]
     rng = check_random_state(random_state)
-    if n > MOST_ROWS:
-        chosen = drawn_rows(n, None, MOST_ROWS, np.random.default_rng(rng.randint(2**31 - 1)))
+    if n > MAX_ROWS:
+        chosen = drawn_rows(n, None, MAX_ROWS, np.random.default_rng(rng.randint(2**31 - 1)))
         X, labels = X[chosen], labels[chosen]
     seeds = rng.randint(2**31 - 1, size=2)
     try:
@@ -68,13 +68,13 @@ def _more_than_one(
     seed: int,
     progress: Progress | None,
 ) -> Evidence:
-    """Test whether there is more than one group, whatever the clusters are."""
+    """Test whether there is more than one group, without the cluster labels."""
     done = 0 if borders is None else len(borders.tree)
     is_curved = hasattr(estimator, "_splits_by_hyperplanes") and not (
         estimator._splits_by_hyperplanes()
     )
     try:
-        # The curved split of the method itself, as with n_clusters="auto".
+        # Test the curved split of the method itself, as with n_clusters="auto".
         splitter = silent_clone(estimator).set_params(n_clusters=2) if is_curved else None
         tell = _after(progress, done, 0)
         found = split_test(X, splitter, alpha=LEVEL, progress=tell, random_state=seed)
@@ -86,9 +86,9 @@ def _more_than_one(
         p_text = p_value_text(found.p_value, found.p_minimum, found.alpha)
         sentence = (
             f"There is more than one group ({p_text}): held-out rows have a gap where the other "
-            "half of the rows was split. Which groups a split in two keeps together is open (the "
-            f"halves disagree about {100 * found.disagreement:.0f} % of the rows); the {k} "
-            "clusters do not depend on it."
+            "half of the rows was split. The best split in two is uncertain (fits to the halves "
+            f"disagree about {100 * found.disagreement:.0f} % of the rows), but the {k} clusters "
+            "do not depend on it."
         )
     return Evidence(
         "p-value",
@@ -103,20 +103,20 @@ def _more_than_one(
 def _borders(
     X: Any, labels: NDArray, seed: int, progress: Progress | None
 ) -> LabelTestResult | None:
-    """Test the borders between given clusters; None where there are no two of them."""
+    """Test the borders between given clusters; return None for fewer than two."""
     clusters = {str(label) for label in np.unique(labels).tolist()} - {"-1"}
     if len(clusters) < 2:
         return None
-    if len(clusters) > MOST_CLUSTERS:
+    if len(clusters) > MAX_CLUSTERS:
         raise ValueError(
-            f"there are {len(clusters)} clusters, and at most {MOST_CLUSTERS} are tested. "
-            "volmar.evidence.label_test takes more."
+            f"there are {len(clusters)} clusters, and at most {MAX_CLUSTERS} are tested. Use "
+            "volmar.evidence.label_test for more."
         )
     return label_test(X, labels, alpha=LEVEL, progress=_after(progress, 0, 1), random_state=seed)
 
 
 def _about_clusters(tested: LabelTestResult, n_clusters: int | str | None) -> list[Evidence]:
-    """Return the groups that the joins support, each join, and what was too small to test."""
+    """Return the number of groups, each join, and the clusters too small to test."""
     joins = [
         Evidence(
             "join",
@@ -130,32 +130,32 @@ def _about_clusters(tested: LabelTestResult, n_clusters: int | str | None) -> li
     ]
     found = [_groups(tested, n_clusters), *joins] if len(joins) > 1 else joins
     if tested.untested:
-        names = ", ".join(str(label) for label in tested.untested[:MOST_LISTED])
-        names += ", ..." if len(tested.untested) > MOST_LISTED else ""
+        names = ", ".join(str(label) for label in tested.untested[:MAX_LISTED])
+        names += ", ..." if len(tested.untested) > MAX_LISTED else ""
         which = f"Cluster {names} is" if len(tested.untested) == 1 else f"Clusters {names} are"
         found.append(Evidence("untested", None, f"{which} too small to test: fewer than 20 rows."))
     return found
 
 
 def _groups(tested: LabelTestResult, n_clusters: int | str | None) -> Evidence:
-    """Say how many groups the clusters support, where there is more than one border."""
+    """Return the number of groups among the clusters, with a sentence."""
     k, n_real = len(tested.clusters), tested.n_real
     n_given = k + len(tested.untested)
-    where = "that were asked for" if isinstance(n_clusters, Integral) else "that were found"
+    where = "that were requested" if isinstance(n_clusters, Integral) else "that were found"
     together = "both borders" if k == 3 else f"all {k - 1} borders"
     level = f"level {tested.alpha:g} for {together} together"
     if n_real == k:
         worst = max(tested.tree, key=lambda join: join.p_value)
         p_text = p_value_text(worst.p_value, worst.p_minimum)
-        most = " at most" if "=" in p_text else ""
+        largest = "largest " if "=" in p_text else ""
         sentence = (
             f"All {k} {'' if k == n_given else 'tested '}clusters are separated from each other "
-            f"by a gap ({p_text}{most}, {level})."
+            f"by a gap ({largest}{p_text}, {level})."
         )
     elif n_real == 1 and all(join.p_value <= HINT for join in tested.tree):
         sentence = (
             f"Not enough evidence for the {n_given} clusters {where}: held-out rows hint at gaps "
-            f"between them that one group could have by chance ({level})."
+            f"between them, but a single group could show such gaps by chance ({level})."
         )
     elif n_real == 1:
         sentence = (
@@ -177,17 +177,17 @@ def _join_sentence(join: LabelJoin) -> str:
     parts = "halves" if all(len(side) == 1 for side in join.tested) else "parts"
     if join.p_value <= HINT:
         return (
-            f"{names} may be {parts} of one group: not enough evidence for a valley between them "
+            f"{names} may be {parts} of one group: not enough evidence for a gap between them "
             f"({join.p_text})."
         )
-    return f"{names} are {parts} of one group: no valley between them ({join.p_text})."
+    return f"{names} are {parts} of one group: no gap between them ({join.p_text})."
 
 
-def _after(progress: Progress | None, before: int, to_come: int) -> Progress | None:
-    """Return what counts the steps of one of two tests as those of both."""
+def _after(progress: Progress | None, before: int, after: int) -> Progress | None:
+    """Return a callback for one of two tests that counts the steps of both."""
     if progress is None:
         return None
-    return lambda done, wanted: progress(before + done, before + wanted + to_come)
+    return lambda done, wanted: progress(before + done, before + wanted + after)
 
 
 def _not_tested(kind: str, what: str, error: Exception) -> Evidence:

@@ -1,4 +1,4 @@
-"""The histogram of a page: rows along the projection that the split is made on."""
+"""The histogram of the page: rows along the projection of the split."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from volmar.report.text import as_count
 
 __all__ = ["Histogram", "bars", "histogram"]
 
+# Maximum number of bins.
 N_BINS = 48
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts of rows by bin and cluster, and what is marked on the axis."""
+    """Counts of rows by cluster and bin, marks on the axis, and rows beyond the bins."""
 
     edges: NDArray
     counts: NDArray
@@ -38,7 +39,7 @@ class Histogram:
 
 
 def histogram(outcome: Outcome, lead: NDArray, codes: NDArray) -> Histogram:
-    """Count rows along the projection that the split is made on."""
+    """Count rows along the decision score, or along the main direction of one cluster."""
     k = outcome.k
     values, of = lead, codes
     marks: tuple[tuple[float, str, str], ...] = ()
@@ -50,7 +51,7 @@ def histogram(outcome: Outcome, lead: NDArray, codes: NDArray) -> Histogram:
     elif k == 2:
         name, marks = "Decision score", _two_way_marks(outcome, lead, codes)
     else:
-        name = "Best score less second best"
+        name = "Best score minus second best"
         marks = ((0.0, "border", "border"),)
         if _has_margin(outcome):
             marks += ((1.0, "margin", "margin"),)
@@ -63,7 +64,7 @@ def histogram(outcome: Outcome, lead: NDArray, codes: NDArray) -> Histogram:
         edges = bin_edges(low, high, n_bins)
     bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, edges.size - 2)
     if k == 2:
-        # A row on the border belongs to the first cluster: the bin below.
+        # A row on the border belongs to the first cluster, and to the bin below.
         bins[(values <= 0) & (edges[bins] >= 0) & (bins > 0)] -= 1
     counts = np.zeros((k, edges.size - 1), dtype=np.int64)
     np.add.at(counts, (of, bins), 1)
@@ -72,7 +73,7 @@ def histogram(outcome: Outcome, lead: NDArray, codes: NDArray) -> Histogram:
 
 
 def _has_margin(outcome: Outcome) -> bool:
-    """Whether scores are in units of the margin, which they are not in a tree."""
+    """Return whether scores are in units of the margin; those of a tree are not."""
     return has_margin(outcome.estimator) and not hasattr(outcome.estimator, "tree_")
 
 
@@ -90,7 +91,7 @@ def _two_way_marks(
 
 
 def bars(outcome: Outcome, lead: NDArray, codes: NDArray) -> dict[str, Any]:
-    """Return the histogram as bars, in per cent of its width and height."""
+    """Return the bars of the histogram, in per cent of its width and height."""
     found = histogram(outcome, lead, codes)
     low, high = float(found.edges[0]), float(found.edges[-1])
     top = 1.04 * max(int(found.counts.sum(axis=0).max()), 1)
@@ -123,7 +124,7 @@ def bars(outcome: Outcome, lead: NDArray, codes: NDArray) -> dict[str, Any]:
 def _placed(
     marks: tuple[tuple[float, str, str], ...], low: float, high: float
 ) -> list[dict[str, Any]]:
-    """Return marks with the side on which their names stand, so that near ones do not overlap."""
+    """Return the marks, with text anchors such that labels of close marks do not overlap."""
     placed: list[dict[str, Any]] = [
         {"x": round(100 * (at - low) / (high - low), 3), "text": text, "kind": kind}
         for at, text, kind in marks
@@ -132,7 +133,7 @@ def _placed(
         x = mark["x"]
         mark["anchor"] = "start" if x < 6 else "end" if x > 94 else "middle"
         for other in placed:
-            # The border's name has a line to itself.
+            # The label of the border is on a line of its own.
             if other is not mark and other["kind"] == mark["kind"] and abs(other["x"] - x) < 20:
                 mark["anchor"] = "end" if x < other["x"] else "start"
     return placed

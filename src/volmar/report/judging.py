@@ -1,4 +1,4 @@
-"""From a fitted clusterer to the outcome that its report shows."""
+"""Scores, stability and descriptions of the clusters that a report shows."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from volmar.report.stages import StageTimes
 
 __all__ = ["best_split_of", "described", "judged", "quality_scores", "with_joins"]
 
-# Resamplings, made where rows are few and a fit takes less than these seconds.
+# Number of resamples for stability, and limits in seconds per fit and in rows.
 N_RESAMPLES, LONG_FIT = 10, 3.0
-MOST_ROWS = 20_000
-# Rows that are clustered again to test which differences are real, in subsets or halves.
+MAX_ROWS = 20_000
+# Numbers of rows, subsets and halvings for the test of which differences are real.
 N_AGAIN, N_SUBSETS, N_HALVINGS = 10_000, 8, 5
-# A split that no evidence supports is fitted where the search took less than these seconds.
+# The best split in two without evidence is fitted if the fit took at most this many seconds.
 QUICK_SEARCH = 5.0
-# Other numbers of clusters are tried on so many rows for as long as this.
+# Maximum numbers of rows and seconds for the comparison of numbers of clusters.
 N_COMPARED, MAX_SECONDS = 5000, 10.0
-# Rows that are suggested to be labelled.
+# Number of rows that are suggested for labelling.
 N_SUGGESTED = 10
-# Rows of the silhouette, which takes all pairs of them.
+# Maximum number of rows for the silhouette, which needs all pairs of rows.
 N_SILHOUETTE = 2000
 
 
@@ -51,7 +51,7 @@ def judged(outcome: Outcome, times: StageTimes) -> Outcome:
         quality = quality_scores(outcome.X, outcome.labels)
     if outcome.k > 1:
         is_quick = outcome.clusterer is not None and outcome.fit_seconds < LONG_FIT
-        if is_quick and n <= MOST_ROWS:
+        if is_quick and n <= MAX_ROWS:
             with times.stage("resampling") as tell:
                 evidence += _stability(outcome, tell)
         if is_quick:
@@ -75,7 +75,7 @@ def judged(outcome: Outcome, times: StageTimes) -> Outcome:
 
 
 def with_joins(outcome: Outcome, times: StageTimes) -> Outcome:
-    """Return the outcome with the test of every border between clusters, for its picture."""
+    """Return the outcome with the tests of all borders between clusters, for their plot."""
     if outcome.k < 2 or outcome.joins is not None:
         return outcome
     with times.stage("testing borders") as tell:
@@ -87,7 +87,7 @@ def with_joins(outcome: Outcome, times: StageTimes) -> Outcome:
 
 
 def _suggestions(outcome: Outcome) -> LabelSuggestions | None:
-    """Return rows to label first, None where halves of the rows cannot be clustered."""
+    """Return rows to label first, or None if halves of the rows cannot be clustered."""
     if not hasattr(outcome.clusterer, "predict") or outcome.labels.dtype.kind not in "iu":
         return None
     try:
@@ -106,7 +106,7 @@ def _suggestions(outcome: Outcome) -> LabelSuggestions | None:
 
 
 def _numbers(outcome: Outcome, tell: Any) -> NumberComparison | None:
-    """Return other numbers of clusters, None where the method takes none."""
+    """Return the comparison of numbers of clusters, or None if it is not possible."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return compare_numbers(
@@ -122,7 +122,7 @@ def _numbers(outcome: Outcome, tell: Any) -> NumberComparison | None:
 
 
 def quality_scores(X: Any, labels: NDArray) -> list[LabelScore]:
-    """Return scores of a labelling that need no true labels, none for a single cluster."""
+    """Return scores of a labelling that need no true labels; empty for one cluster."""
     n, n_clusters = X.shape[0], np.unique(labels).size
     if n_clusters < 2:
         return []
@@ -132,7 +132,8 @@ def quality_scores(X: Any, labels: NDArray) -> list[LabelScore]:
                 "separation score",
                 separation_score(X, labels),
                 "higher",
-                "worst-case probability that a row is on the side of its cluster; 1 is perfect",
+                "worst-case probability that a row is on its cluster's side of the border; 1 is "
+                "perfect",
             )
         ]
         if n_clusters < n:
@@ -141,14 +142,15 @@ def quality_scores(X: Any, labels: NDArray) -> list[LabelScore]:
                     "silhouette",
                     _silhouette(X, labels, min(n, N_SILHOUETTE)),
                     "higher",
-                    "how much nearer rows are to their own cluster than to the next; 1 is "
-                    "perfect; of 2,000 rows at most",
+                    "how much closer rows are to their own cluster than to the nearest other "
+                    "one; 1 is perfect; computed on at most 2,000 rows",
                 ),
                 LabelScore(
                     "Calinski-Harabasz",
                     calinski_harabasz(X, labels),
                     "higher",
-                    "spread between clusters over that within; higher is better, no upper end",
+                    "ratio of the variance between clusters to that within; higher is better, "
+                    "without an upper limit",
                 ),
             ]
     return scores
@@ -177,11 +179,11 @@ def _stability(outcome: Outcome, tell: Any) -> list[Evidence]:
 
 
 def described(outcome: Outcome, tell: Any = None) -> ClusterDescription:
-    """Return what sets the clusters apart in the columns of the source.
+    """Return the differences between the clusters in the columns of the source.
 
-    Which differences are real is tested where the rows can be clustered again in little time.
+    Which differences are real is tested if a fit is fast enough to be repeated.
     """
-    # All fits together see each row once for sign flips, and `N_HALVINGS` times for mirrors.
+    # All fits together use each row once for sign flips, and `N_HALVINGS` times for mirrors.
     is_quick = outcome.fit_seconds * min(1.0, N_AGAIN / len(outcome.labels)) < LONG_FIT
     in_own_units = outcome.columns is not None
     options: dict[str, Any] = {
@@ -204,17 +206,17 @@ def described(outcome: Outcome, tell: Any = None) -> ClusterDescription:
     if not in_own_units and outcome.offsets is not None and outcome.scales is not None:
         result = result.in_units(outcome.offsets, outcome.scales)
     if not is_quick:
-        note = "Which differences are real was not tested: it takes too long for this method."
+        note = "It was not tested which differences are real: this method takes too long."
         result = replace(result, note=note)
     return result
 
 
 def best_split_of(outcome: Outcome, times: StageTimes, command: str) -> BestSplit | None:
-    """Return the split in two that no evidence supports, where it takes little time."""
+    """Return the best split in two of a single cluster, or None if it takes too long."""
     X, rows = outcome.X, outcome.fit_rows
     if outcome.k > 1 or outcome.clusterer is None:
         return None
-    if outcome.fit_seconds > QUICK_SEARCH or X.shape[0] > MOST_ROWS:
+    if outcome.fit_seconds > QUICK_SEARCH or X.shape[0] > MAX_ROWS:
         return None
     model = clone(outcome.clusterer).set_params(n_clusters=2)
     with times.stage("splitting in two"), warnings.catch_warnings(action="ignore"):

@@ -1,4 +1,4 @@
-"""The sections "Rows that belong to no cluster" and "Which rows to label first" of the report."""
+"""The sections of the report on rows that belong to no cluster and on rows to label first."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from volmar.report.text import as_count, as_number, as_percent, listed, shortene
 
 __all__ = ["rows_to_label", "strangers"]
 
-# Level at which the page counts rejected rows, and clusters that it names.
-LEVEL, MOST_NAMED = 0.01, 5
+# Level at which the page counts rejected rows, and maximum number of clusters that it names.
+LEVEL, MAX_NAMED = 0.01, 5
 
 
 def strangers(outcome: Outcome) -> dict[str, Any] | None:
-    """Return how many rows would be rejected, what that means, and the command."""
+    """Return the number of rejected rows, clusters with too few rows, and the command."""
     novelty = outcome.novelty
     if novelty is None:
         return None
     p = novelty.p_values(outcome.X, outcome.labels)
     n_rejected = int(np.count_nonzero(p <= LEVEL))
     few = [j for j in outcome.clusters.tolist() if novelty.min_p_values[j] > LEVEL]
-    names = [f"{j} ({as_number(float(novelty.min_p_values[j]), 2)})" for j in few[:MOST_NAMED]]
-    if len(few) > MOST_NAMED:
-        names.append(f"{as_count(len(few) - MOST_NAMED)} more")
+    names = [f"{j} ({as_number(float(novelty.min_p_values[j]), 2)})" for j in few[:MAX_NAMED]]
+    if len(few) > MAX_NAMED:
+        names.append(f"{as_count(len(few) - MAX_NAMED)} more")
     is_command = outcome.command.startswith("volmar ")
     return {
         "level": as_percent(LEVEL),
@@ -40,7 +40,7 @@ def strangers(outcome: Outcome) -> dict[str, Any] | None:
 
 
 def rows_to_label(outcome: Outcome) -> list[dict[str, Any]]:
-    """Return the suggested rows by their ids, with their clusters and rivals."""
+    """Return the suggested rows by id, with their cluster and the alternative cluster."""
     found = outcome.suggestions
     if found is None:
         return []

@@ -14,14 +14,14 @@ from volmar.report.text import as_count, as_number, listed, shortened
 
 __all__ = ["numbers_side_by_side", "silhouette_blocks"]
 
-# Size of the picture of flows, in its own units, and of a block in it.
+# Size of the flow chart in SVG units, width of a block, and margin.
 WIDTH, HEIGHT, BLOCK, MARGIN = 1000.0, 300.0, 14.0, 30.0
-# Silhouettes that are drawn of a cluster: more bars than pixels say nothing.
-MOST_BARS = 120
+# Maximum number of bars per cluster; more would be thinner than a pixel.
+MAX_BARS = 120
 
 
 def numbers_side_by_side(outcome: Outcome) -> dict[str, Any] | None:
-    """Return the numbers of clusters with their scores, and the flows between them."""
+    """Return the scores for each number of clusters, and the flows between clusterings."""
     found = outcome.numbers
     if found is None:
         return None
@@ -79,16 +79,16 @@ def numbers_side_by_side(outcome: Outcome) -> dict[str, Any] | None:
 
 
 def _words(outcome: Outcome) -> str:
-    """Say in a sentence which numbers have clusters that are all separated."""
+    """Return a sentence on the numbers for which all clusters are separated."""
     found = outcome.numbers
     assert found is not None
     real = [one.n_clusters for one in found.found if one.is_supported]
     if not any(one.n_supported is not None for one in found.found):
         return "The clusters are too small to test whether they are separated."
     if not real:
-        return "For no number are all clusters separated from each other on held-out rows."
+        return "For none of these numbers are all clusters separated on held-out rows."
     numbers = listed([str(k) for k in real])
-    return f"All clusters are separated from each other on held-out rows with {numbers} clusters."
+    return f"With {numbers} clusters, all of them are separated on held-out rows."
 
 
 def _band(left: float, right: float, start: tuple[float, float], end: tuple[float, float]) -> str:
@@ -98,13 +98,13 @@ def _band(left: float, right: float, start: tuple[float, float], end: tuple[floa
 
 
 def silhouette_blocks(outcome: Outcome) -> dict[str, Any] | None:
-    """Return the silhouettes of a sample of the rows as outlines, one block a cluster."""
+    """Return the silhouettes of a sample of rows, as one outline per cluster."""
     if outcome.k < 2:
         return None
     with warnings.catch_warnings(action="ignore"):
         try:
             found = silhouettes(outcome.X, outcome.codes, random_state=outcome.seed)
-        except ValueError:  # a cluster for each row
+        except ValueError:  # every row is a cluster
             return None
     low = min(float(one.min()) for one in found.values)
     low = min(0.0, -0.1 * np.ceil(-10 * low - 1e-9) if low < 0 else 0.0)
@@ -112,8 +112,8 @@ def silhouette_blocks(outcome: Outcome) -> dict[str, Any] | None:
     blocks = []
     for i, (values, mean) in enumerate(zip(found.values, found.means, strict=True)):
         drawn = values
-        if values.size > MOST_BARS:
-            drawn = values[np.linspace(0, values.size - 1, MOST_BARS).astype(int)]
+        if values.size > MAX_BARS:
+            drawn = values[np.linspace(0, values.size - 1, MAX_BARS).astype(int)]
         share = float(found.shares[i])
         blocks.append(
             {
@@ -121,7 +121,7 @@ def silhouette_blocks(outcome: Outcome) -> dict[str, Any] | None:
                 "mean": as_number(float(mean), 2, pad=True),
                 "negative": int(np.count_nonzero(values < 0)),
                 "path": _outline(drawn, low, span),
-                # Blocks are as high as their share of the rows, and high enough to be seen.
+                # The height is proportional to the share of rows, within limits.
                 "pixels": round(float(np.clip(320 * share, 14, 240))),
                 "name": shortened(str(outcome.clusters[i])),
             }

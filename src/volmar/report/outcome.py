@@ -1,4 +1,4 @@
-"""What a run of a clusterer leaves behind for its report."""
+"""The results of a run that the report shows."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 
 __all__ = ["LEVEL", "BestSplit", "Evidence", "Outcome", "too_few_rows"]
 
-# Level of a p-value that comes without one.
+# Level for p-values without a level of their own.
 LEVEL = 0.05
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One reason to trust a split, or not to.
+    """A piece of evidence for or against a split.
 
     Attributes
     ----------
     kind : str
-        "p-value" (of one group against more), "join" (of the border between some of the clusters
-        shown), "groups" (number of groups that such joins support), "stability" (mean adjusted
-        Rand index of resamples), or any other name; only these four are weighed by the page.
+        "p-value" (test of one group against more), "join" (test of the border between two sets of
+        clusters), "groups" (number of groups supported by the joins), "stability" (mean adjusted
+        Rand index of resamples), or any other name. Only these four affect the conclusion.
     value : float or None
-        The value, where there is one.
+        The value; None if there is none.
     sentence : str
-        What it says, in plain words.
+        The finding in plain words.
     minimum : float, default=0
-        Smallest value that the draws of a test allow: a p-value equal to it is an upper bound.
+        Smallest p-value that the test can give. A p-value equal to it is an upper bound.
     level : float, optional
-        Level that a p-value is compared with, shown beside it.
+        Level of the test, shown next to the p-value. If None, 0.05.
     clusters : tuple of tuples
-        Labels on the two sides of a join; the clusters in each of the groups.
+        Labels on the two sides of a join, or the labels in each of the groups.
     disagreement : float, optional
-        Share of the rows that two halves of them assign to different sides of a split in two.
+        Share of rows that fits to two halves of the rows put on different sides of a split in two.
     """
 
     kind: str
@@ -61,37 +61,37 @@ class Evidence:
 
     @property
     def is_supported(self) -> bool:
-        """Whether a p-value is at most its level, 0.05 where none is given."""
+        """Whether the p-value is at most its level, 0.05 by default."""
         level = LEVEL if self.level is None else self.level
         return self.value is not None and self.value <= level
 
     @property
     def p_text(self) -> str:
-        """A p-value and its level in words; empty where there is no value."""
+        """The p-value and its level as text; empty if there is no value."""
         if self.value is None:
             return ""
         return p_value_text(self.value, self.minimum, self.level)
 
 
 def too_few_rows(n: int) -> Evidence:
-    """Return what stands for the test of a split of so few rows."""
-    return Evidence("p-value", None, f"{n} rows are too few to test a split of them.")
+    """Return the evidence in place of a test, if `n` rows are too few for one."""
+    return Evidence("p-value", None, f"{n} rows are too few to test a split.")
 
 
 @dataclass(frozen=True, eq=False)
 class BestSplit:
-    """A split in two of rows that show no evidence for more than one group.
+    """The best split in two of rows without evidence for more than one group.
 
     Attributes
     ----------
     model : object
         The fitted estimator.
     labels : ndarray of shape (n,)
-        Its two clusters, of the rows of the outcome.
+        Cluster of each row of the outcome, 0 or 1.
     scores : ndarray of shape (n,)
-        Its scores of these rows.
+        Decision scores of these rows.
     command : str
-        Command that gives this split.
+        Command that makes this split.
     """
 
     model: Any
@@ -102,95 +102,95 @@ class BestSplit:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
-    """Everything that a run knows: the question, the data, the answer and its evidence.
+    """All results of a run: options, data, clusters and evidence.
 
-    Only `X` and `labels` are needed; the page leaves out what is not given.
+    Only `X` and `labels` are required. Sections of the page without data are left out.
 
     Attributes
     ----------
     title : str
         Heading of the report.
     command : str
-        Command that gives the same answer again.
+        Command that reproduces the run.
     asked : dict of str to str
         Options and their values, as text.
     source : str
-        Where the rows come from.
+        Name of the data source.
     n_rows, n_columns : int
-        Shape of the source; `X` may have fewer rows (dropped, or a sample) and other columns. By
-        default that of `X`.
+        Shape of the source. `X` may have fewer rows (dropped rows, or a sample) and other columns.
+        By default the shape of `X`.
     notes : list of str
-        What was done to the data, a line each.
+        Steps of the preparation, one sentence per step.
     method : str
-        Name of the method; by default that of the class of `model`.
+        Name of the method; by default the class name of `model`.
     parameters : dict
-        Its parameters.
+        Parameters of the method.
     seed : int
-        Seed of all random draws.
+        Random seed.
     X : array of shape (n, d)
-        Rows as the method saw them, dense or CSR, without NaN.
+        Rows that the method was fitted to, dense or CSR, without NaN.
     feature_names : list of str
         Names of the columns of `X`; x0, x1, ... by default.
     ids : ndarray of shape (n,)
-        Names of the rows of `X`; their numbers from 0 by default.
+        Ids of the rows of `X`; row numbers from 0 by default.
     id_name : str
-        What such a name is called.
+        Name of the id column.
     labels : ndarray of shape (n,)
         Cluster of each row.
     scores : ndarray of shape (n,) or (n, k)
         `decision_function` of the rows; zeros by default.
     model : object or None
-        The fitted estimator, or a pipeline that ends in one; None where nothing was split.
+        The fitted estimator, or a pipeline that ends in one; None if there was no split.
     clusterer : clusterer, optional
-        Not fitted, with the number of clusters that was found: it clusters rows again where that
-        is needed for stability, real differences and other numbers of clusters.
+        Unfitted, with the number of clusters that was found. It clusters rows again to measure
+        stability, to find real differences and to compare other numbers of clusters.
     fit_rows : array of shape (n, d), optional
-        Rows that `clusterer` is fitted to, where they are not `X` itself.
+        Rows that `clusterer` is fitted to; `X` by default.
     fit_seconds : float
-        How long the fit took; what takes many fits is left out where it is long.
+        Duration of the fit. Diagnostics that need many fits are skipped if it is long.
     n_found : int
-        Number of clusters that were looked for or decided on; 1 where no split is supported. The
-        page warns where fewer of them have rows. By default the number in `labels`.
+        Number of clusters that was requested or found; 1 if no split is supported. The page warns
+        if fewer clusters have rows. By default the number of clusters in `labels`.
     evidence : list of Evidence
-        Reasons to trust the answer, or not to.
+        Evidence for and against the clusters.
     quality : list of volmar.metrics.LabelScore
         Scores that need no true labels.
     warnings : list of str
-        What the run warned of.
+        Warnings of the run.
     seconds : dict of str to float
         Time by stage.
     offsets, scales : ndarray of shape (d,), optional
-        Of a linear preparation: ``X * scales + offsets`` is in the source's own units, in which
-        means are then shown.
+        Offsets and scales of a linear preparation: ``X * scales + offsets`` is in the units of the
+        source. If given, means are shown in these units.
     description : ClusterDescription, optional
-        What sets the clusters apart, by `volmar.diagnostics.describe_clusters` and of the source's
-        own columns where they are known. Without it, the page describes the columns of `X`.
+        Differences between the clusters, from `volmar.diagnostics.describe_clusters`, preferably
+        in the columns of the source. If None, the page describes the columns of `X`.
     best_split : BestSplit, optional
-        Where all rows are one cluster: the split in two that the page shows as not supported.
+        Best split in two, if all rows are in one cluster. The page shows it as not supported.
     left_out : dict of str to str
         Columns of the source that are not used, with the reason.
     categorical : tuple of str, optional
-        Columns of the source that are used as categories. Not given, features named
-        "column=value" are taken to be made of them.
+        Categorical columns of the source that are used. If None, they are taken from features
+        named "column=value".
     category_features : dict of str to tuple of str
-        Features that several columns of categories make together, and these columns.
+        Features that combine several categorical columns, with the names of these columns.
     columns : DataFrame, array or CSR array of n rows, optional
-        Columns of the source for the rows of `X`, used or not, in their own units. Without it,
-        the page shows the columns of `X`.
+        All columns of the source for the rows of `X`, used or not, in their original units. If
+        None, the page shows the columns of `X`.
     column_names : list of str, optional
         Names of `columns`; by default those of the DataFrame.
     used : list of bool, optional
-        Whether the clusters were made from each of `columns`; by default all were.
+        Whether each of `columns` was used for clustering; by default all were.
     numbers : NumberComparison, optional
-        Other numbers of clusters, by `volmar.diagnostics.compare_numbers`.
+        Other numbers of clusters, from `volmar.diagnostics.compare_numbers`.
     joins : LabelTestResult, optional
-        Which clusters are separated, by `volmar.evidence.label_test`; drawn by `save_pictures`.
+        Tests of the borders, from `volmar.evidence.label_test`; drawn by `save_pictures`.
     novelty : ClusterNovelty, optional
-        Calibrated p-values of rows in the clusters, by `volmar.evidence.calibrate_novelty`.
+        Calibrated p-values of rows in the clusters, from `volmar.evidence.calibrate_novelty`.
     suggestions : LabelSuggestions, optional
-        Rows to label first, by `volmar.diagnostics.label_suggestions`.
+        Rows to label first, from `volmar.diagnostics.label_suggestions`.
     seeds : ndarray of shape (n,), optional
-        Labels that rows were given, -1 for all others; these are not suggested.
+        Known labels, -1 for rows without one. Rows with a known label are not suggested.
     """
 
     title: str = "Clusters"
@@ -254,8 +254,8 @@ class Outcome:
             found = len(getattr(self, name))
             if found != n:
                 raise ValueError(
-                    f"{name} must hold one entry a row of X, {n}, got {found}: pass those of the "
-                    "rows that were clustered."
+                    f"{name} must have one entry for each of the {n} rows of X, got {found}. Pass "
+                    "the entries of the clustered rows."
                 )
         if len(self.feature_names) != d:
             raise ValueError(
@@ -265,20 +265,20 @@ class Outcome:
             units = getattr(self, name)
             if units is not None and np.shape(units) != (d,):
                 raise ValueError(
-                    f"{name} must have one entry a column of X, shape ({d},), got shape "
+                    f"{name} must have one entry per column of X, shape ({d},), got shape "
                     f"{np.shape(units)}."
                 )
         if self.description is not None and not set(self.description.clusters) <= set(
             self.clusters.tolist()
         ):
             raise ValueError(
-                f"description is of the clusters {self.description.clusters}, and labels has "
-                f"{self.clusters.tolist()}: describe the same labels."
+                f"description has the clusters {self.description.clusters}, but labels has "
+                f"{self.clusters.tolist()}. Describe the same labels."
             )
         if self.best_split is not None and self.k > 1:
             raise ValueError(
-                f"best_split is for rows that are one cluster, and labels has {self.k}: leave it "
-                "out."
+                f"best_split is only for rows in one cluster, but labels has {self.k} clusters. "
+                "Leave it out."
             )
         self._check_columns(n)
         if self.k > self.n_found:
@@ -289,16 +289,16 @@ class Outcome:
     def _check_columns(self, n: int) -> None:
         if self.numbers is not None and self.numbers.n_all != n:
             raise ValueError(
-                f"numbers compares clusters of {self.numbers.n_all} rows, and X has {n}: compare "
-                "numbers of the same rows."
+                f"numbers is a comparison for {self.numbers.n_all} rows, but X has {n} rows. Pass "
+                "a comparison for the same rows."
             )
         if self.columns is None:
             return
         rows, width = self.columns.shape
         if rows != n:
             raise ValueError(
-                f"columns must have the {n} rows of X, got {rows}: pass those of the rows that "
-                "were clustered."
+                f"columns must have {n} rows like X, got {rows}. Pass the columns of the "
+                "clustered rows."
             )
         for name in ("column_names", "used"):
             given = getattr(self, name)
@@ -310,14 +310,14 @@ class Outcome:
 
     @property
     def estimator(self) -> Any:
-        """The clusterer itself, the last step of a pipeline."""
+        """The clusterer: `model`, or its last step if it is a pipeline."""
         steps = getattr(self.model, "steps", None)
         return steps[-1][1] if steps else self.model
 
     def in_two(self) -> Outcome:
         """Return the outcome with the clusters of `best_split`."""
         if self.best_split is None:
-            raise ValueError("the outcome has no best_split: pass one, of rows in one cluster.")
+            raise ValueError("the outcome has no best_split. Pass one for rows in one cluster.")
         return replace(
             self,
             labels=self.best_split.labels,
@@ -349,9 +349,10 @@ class Outcome:
 
     @cached_property
     def lead(self) -> NDArray:
-        """How far each row is from the border: the score, or the best less the second best.
+        """Distance of each row from the border: its score, or its best minus second best score.
 
-        Signed for two clusters (positive for the second), not negative for more; zeros for one.
+        Signed for two clusters (positive for the second one), nonnegative for more clusters, and
+        zero for one cluster.
         """
         scores = np.asarray(self.scores, dtype=np.float64)
         if scores.ndim == 1 or scores.shape[1] == 1:

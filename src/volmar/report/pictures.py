@@ -1,4 +1,4 @@
-"""Every picture of a run as image files, by the displays of `volmar.plots`."""
+"""All plots of a run as image files, made by the displays of `volmar.plots`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from volmar.report.profiles import description_of
 __all__ = ["save_pictures"]
 
 FORMATS = ("png", "svg", "pdf")
-# Resolution, and pixels of the longer side, which a tree of many clusters would exceed.
-DOTS_PER_INCH, MOST_PIXELS = 150.0, 8000.0
-# Clusters that a legend names.
-MOST_NAMED = 20
-# Sizes in inches, where not those of the displays.
+# Resolution, and maximum number of pixels of the longer side.
+DOTS_PER_INCH, MAX_PIXELS = 150.0, 8000.0
+# Maximum number of clusters in a legend.
+MAX_NAMED = 20
+# Sizes in inches, if they differ from those of the displays.
 SIZES = {"clusters": (6.0, 4.8), "scores": (7.0, 3.6)}
 
 
@@ -39,36 +39,36 @@ def save_pictures(
     formats: Sequence[str] = ("png", "svg"),
     force: bool = False,
 ) -> list[Path]:
-    """Write every picture of a run as image files: for slides, papers and other tools.
+    """Write all plots of a run as image files, for slides, papers and other tools.
 
-    The files are `clusters` (rows in the plane), `scores` (histogram of decision scores), `tree`
-    (the splits), `silhouettes`, `columns` (distributions in each cluster), `effects` (what sets
-    the clusters apart), `borders` (which clusters are separated) and `numbers` (other numbers of
-    clusters), each with the suffix of a format. Those that the run has nothing for are left out:
-    rows in one cluster have only `clusters` and `columns`.
+    The files are `clusters` (scatter plot), `scores` (histogram of decision scores), `tree` (the
+    splits), `silhouettes`, `columns` (distributions in each cluster), `effects` (differences
+    between the clusters), `borders` (which clusters are separated) and `numbers` (other numbers of
+    clusters), each with the suffix of a format. Plots without data are left out: a single cluster
+    has only `clusters` and `columns`.
 
     Parameters
     ----------
     folder : str or Path
-        Where to write; it is made where there is none.
+        Folder to write to. It is created if needed.
     outcome : Outcome
-        What the run left behind.
+        The results of the run.
     formats : sequence of {"png", "svg", "pdf"}, default=("png", "svg")
-        Formats of each picture.
+        Formats of each plot.
     force : bool, default=False
-        Whether files of these names are replaced.
+        Whether to overwrite existing files.
 
     Returns
     -------
     list of Path
-        The files, in the order above. Each appears whole or not at all.
+        The files, in the order above. Each is written completely or not at all.
 
     Raises
     ------
     FileExistsError
-        If there is such a file, and `force` is not set: nothing is written then.
+        If a file exists and `force` is False. Nothing is written in this case.
     ImportError
-        Without matplotlib.
+        If matplotlib is not installed.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def save_pictures(
     folder = expanded_path(folder)
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(
-            f"{printable(folder)} is a file: give the name of a folder for the pictures."
+            f"{printable(folder)} is a file. Give the name of a folder for the pictures."
         )
     pictures = dict(_pictures(outcome))
     written = [folder / f"{name}.{suffix}" for name in pictures for suffix in wanted]
@@ -115,45 +115,44 @@ def _checked_formats(formats: Sequence[str]) -> list[str]:
     for one in wanted:
         if one not in FORMATS:
             raise ValueError(
-                f"formats has {one!r}, and pictures are written as {', '.join(FORMATS)}: choose "
-                "among these."
+                f"formats must be among {', '.join(FORMATS)}, got {one!r}. Choose from these."
             )
     if not wanted:
-        raise ValueError("formats is empty: name at least one, such as 'png'.")
+        raise ValueError("formats is empty. Give at least one format, such as 'png'.")
     return wanted
 
 
 def _save(figure: Any, path: Path, suffix: str, force: bool) -> None:
-    """Write a figure whole, the same bytes for the same figure."""
+    """Write a figure to a file; the same figure gives the same bytes."""
     import matplotlib
 
     stamp: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix, {})
     buffer = io.BytesIO()
-    # Ids of elements are drawn at random otherwise.
+    # Without a salt, ids of SVG elements are random.
     with matplotlib.rc_context({"svg.hashsalt": "volmar"}):
-        dots = min(DOTS_PER_INCH, MOST_PIXELS / max(figure.get_size_inches()))
+        dots = min(DOTS_PER_INCH, MAX_PIXELS / max(figure.get_size_inches()))
         figure.savefig(buffer, format=suffix, dpi=dots, metadata=stamp)
     content = buffer.getvalue()
-    if suffix == "svg":  # XML has no control characters, and names of columns may
+    if suffix == "svg":  # column names may have control characters, which XML forbids
         content = printable(content.decode("utf-8"), keep="\n\t").encode("utf-8")
     write_atomically(path, content, force=force)
 
 
-# ------------------------------------------------------------------------------ the pictures
+# ------------------------------------------------------------------------------ plots
 
 
 def _pictures(outcome: Outcome) -> Iterator[tuple[str, Any]]:
-    """Yield the name of each picture that the run has, and its display, not drawn."""
+    """Yield the name and the display, not yet drawn, of each plot of the run."""
     from volmar import plots
 
     yield "clusters", _clusters(outcome)
     if outcome.k > 1 and np.isfinite(outcome.lead).all() and np.ptp(outcome.lead) > 0:
         labels = outcome.labels if outcome.labels.dtype.kind in "iu" else outcome.codes
-        name = "decision score" if outcome.k == 2 else "best score less the second best"
+        name = "decision score" if outcome.k == 2 else "best score minus second best"
         yield "scores", plots.ProjectionDisplay(outcome.lead, labels, axis_name=name)
     tree = getattr(outcome.estimator, "tree_", None)
     if outcome.k > 1 and tree is not None and tree.splits():
-        # A pipeline's last step has the columns of the step before it.
+        # The last step of a pipeline has other columns than X.
         if outcome.model is outcome.estimator:
             tree = SplitTree(tree.root, [str(name) for name in outcome.feature_names])
         yield "tree", plots.TreeDisplay(tree)
@@ -179,7 +178,7 @@ def _clusters(outcome: Outcome) -> Any:
     from volmar.plots.clusters import ClusterDisplay, in_the_plane
 
     rows = sampled(outcome.X.shape[0], MAX_POINTS, outcome.seed)
-    # Prepared columns have no units, and a category counts as one column.
+    # Prepared columns are scaled already, so that a category counts as one column.
     is_prepared = outcome.scales is not None or outcome.offsets is not None
     points, axes = in_the_plane(outcome.X[rows], not is_prepared)
     names = [str(name) for name in outcome.feature_names]
@@ -189,7 +188,7 @@ def _clusters(outcome: Outcome) -> Any:
 
 
 def _draw(name: str, display: Any, figure: Any) -> None:
-    """Draw a display on a figure of the size that suits it."""
+    """Set the size of a figure, and draw a display on it."""
     figure.set_size_inches(*SIZES.get(name, display.size))
     if not isinstance(display, Display):  # several axes
         display.plot(figure=figure)
@@ -197,5 +196,5 @@ def _draw(name: str, display: Any, figure: Any) -> None:
     display.plot(ax=figure.subplots())
     legend = display.ax_.get_legend()
     labels = getattr(display, "labels", ())
-    if legend is not None and len(np.unique(labels)) > MOST_NAMED:
+    if legend is not None and len(np.unique(labels)) > MAX_NAMED:
         legend.remove()

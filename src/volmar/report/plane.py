@@ -1,4 +1,4 @@
-"""The scatter plot of a page: a sample of the rows in the plane that shows the split best."""
+"""The scatter plot of the page: a sample of rows, projected to show the split."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ __all__ = [
     "ticks",
 ]
 
-# Rows that are drawn.
+# Maximum number of rows that are drawn.
 MAX_POINTS = 3000
-# Below this many columns (or rows) principal components come from LAPACK.
+# Principal components are computed by a dense SVD up to this number of columns or rows.
 SMALL = 300
 
 
 @dataclass(frozen=True)
 class Plane:
-    """Where a sample of the rows is drawn, and what the two axes are."""
+    """A sample of rows, their two coordinates, and the names of the axes."""
 
     rows: NDArray
     x: NDArray
@@ -46,7 +46,7 @@ class Plane:
 
 
 def plane(outcome: Outcome, lead: NDArray) -> Plane:
-    """Return the view in which the split is seen best: own direction, columns or components."""
+    """Return the view that shows the split: its direction, two columns, or components."""
     n, d = outcome.X.shape
     rows = sampled(n, MAX_POINTS, outcome.seed)
     inside = outcome.X[rows]
@@ -55,18 +55,21 @@ def plane(outcome: Outcome, lead: NDArray) -> Plane:
     two = outcome.k == 2 and np.ptp(lead) > 0
     if d == 1:
         jitter = np.random.default_rng(outcome.seed).uniform(-1.0, 1.0, rows.size)
-        return Plane(rows, dense(inside)[:, 0], jitter, (names[0], "spread at random"), False)
+        return Plane(rows, dense(inside)[:, 0], jitter, (names[0], "random jitter"), False)
     if d == 2 and (coef is None or not two):
         points = dense(inside)
         return Plane(rows, points[:, 0], points[:, 1], (names[0], names[1]), False)
     inside, units = _without_units(outcome, inside)
     if coef is not None and two:
         rest, share = components(inside, 1, without=coef * units)
-        axes = ("Direction of the split (decision score)", _component("rest", share[0]))
+        axes = (
+            "Direction of the split (decision score)",
+            _component("orthogonal to the split", share[0]),
+        )
         return Plane(rows, lead[rows], rest[:, 0], axes, True)
     if two:
         points, share = components(inside, 1)
-        axes = ("Decision score", _component("rows", share[0]))
+        axes = ("Decision score", _component("of the rows", share[0]))
         return Plane(rows, lead[rows], points[:, 0], axes, True)
     points, share = components(inside, 2)
     axes = (component_name(1, share[0]), component_name(2, share[1]))
@@ -74,9 +77,9 @@ def plane(outcome: Outcome, lead: NDArray) -> Plane:
 
 
 def _without_units(outcome: Outcome, X: Any) -> tuple[Any, NDArray]:
-    """Return rows in which no column counts by its unit, and what their columns are measured in.
+    """Return rows with standardised columns, and the units that these were divided by.
 
-    Prepared columns stay as they are, and so do sparse ones, which are counts of one kind.
+    Prepared columns are not changed, nor are sparse ones, which usually are counts.
     """
     units = np.ones(X.shape[1])
     if outcome.scales is not None or outcome.offsets is not None or sparse.issparse(X):
@@ -89,19 +92,19 @@ def _without_units(outcome: Outcome, X: Any) -> tuple[Any, NDArray]:
 
 
 def _component(of: str, share: float) -> str:
-    return f"Main direction of the {of} ({100 * share:.0f} % of variance)"
+    return f"Main direction {of} ({100 * share:.0f} % of variance)"
 
 
 def component_name(number: int, share: float) -> str:
-    """Return the name of an axis."""
+    """Return the axis name of a principal component."""
     return f"Principal component {number} ({100 * share:.0f} % of variance)"
 
 
 def components(X: Any, k: int, without: NDArray | None = None) -> tuple[NDArray, NDArray]:
-    """Return the leading k principal components of rows, and their shares of the variance.
+    """Return the first k principal components of rows, and their shares of the variance.
 
-    Columns of zeros stand for those that do not exist; `without` is a direction that is taken out
-    first. Sparse rows are centred implicitly.
+    If there are fewer than k components, the others are zero. The direction `without` is projected
+    out first. Sparse rows are centred implicitly.
     """
     n, d = X.shape
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
@@ -141,7 +144,7 @@ def components(X: Any, k: int, without: NDArray | None = None) -> tuple[NDArray,
 
 
 def scatter(outcome: Outcome, lead: NDArray, codes: NDArray) -> tuple[dict, list]:
-    """Return the drawing, in per cent of its width and height, and the points by themselves."""
+    """Return the drawing, in per cent of its width and height, and the list of points."""
     view = plane(outcome, lead)
     x, x_ticks, beyond_x, border = _on_axis(view.x, include=0.0 if view.is_score else None)
     y, y_ticks, beyond_y, _ = _on_axis(view.y)
@@ -176,7 +179,7 @@ def scatter(outcome: Outcome, lead: NDArray, codes: NDArray) -> tuple[dict, list
 def _on_axis(
     values: NDArray, include: float | None = None
 ) -> tuple[NDArray, list[tuple[float, str]], NDArray, float]:
-    """Return places in per cent, ticks, what is beyond the ends, and the place of 0."""
+    """Return positions in per cent, ticks, the mask of values beyond the axis, and where 0 is."""
     low, high = limits(values)
     if include is not None:
         low, high = min(low, include), max(high, include)
@@ -189,7 +192,7 @@ def _on_axis(
 
 
 def limits(values: NDArray) -> tuple[float, float]:
-    """Return the range to draw: all, or the middle 98 % and as much again on either side."""
+    """Return the range to draw: all values, or three times the range of the middle 98 %."""
     low, high = float(values.min()), float(values.max())
     first, last = (float(v) for v in np.quantile(values, [0.01, 0.99]))
     if last > first:
@@ -201,7 +204,7 @@ def limits(values: NDArray) -> tuple[float, float]:
 
 
 def placed_ticks(low: float, high: float, about: int = 5) -> list[tuple[float, str]]:
-    """Return ticks in per cent of the axis, with their text."""
+    """Return tick positions in per cent of the axis, with their labels."""
     return [
         (round(100 * (tick - low) / (high - low), 3), as_number(tick, 6))
         for tick in ticks(low, high, about)
@@ -209,7 +212,7 @@ def placed_ticks(low: float, high: float, about: int = 5) -> list[tuple[float, s
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Return round numbers between two."""
+    """Return about as many round numbers between `low` and `high` as `about`."""
     rough = (high - low) / about
     power = 10.0 ** np.floor(np.log10(rough))
     step = power * min((m for m in (1, 2, 5, 10) if m * power >= rough), default=10)

@@ -1,4 +1,4 @@
-"""What sets the clusters apart, as the report shows it."""
+"""The section of the report on differences between the clusters."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from volmar.report.text import as_mean, as_percent, shortened, signed
 
 __all__ = ["border_rows", "description_of", "profiles"]
 
-# Longest bar, in standard deviations: groups further apart than this look alike.
+# Effect of the longest bar, in standard deviations; larger effects have the same bar.
 LONGEST_BAR = 4.0
-# Rows of a cluster that are listed as nearest to a border.
+# Number of rows per cluster that are listed as nearest to a border.
 N_BORDER = 3
-NOTE = "These are the clusters as found; whether other rows would show the same was not tested."
+NOTE = "It was not tested whether other rows would show the same differences."
 
 
 def description_of(outcome: Outcome) -> ClusterDescription:
-    """Return the description of a run, or one without tests where the run has none."""
+    """Return the description of a run; if it has none, describe `X` without tests."""
     if outcome.description is not None:
         return outcome.description
     found = describe_clusters(
@@ -47,7 +47,7 @@ def description_of(outcome: Outcome) -> ClusterDescription:
 def border_rows(outcome: Outcome, label: Any, count: int = N_BORDER) -> NDArray:
     """Return the ids of the rows of a cluster that are nearest to its border, nearest first.
 
-    None where the scores do not say: all rows have the same, or the cluster has hardly more rows.
+    Empty if all scores are equal or not finite, or if the cluster has at most ``2 * count`` rows.
     """
     inside = np.flatnonzero(outcome.labels == label)
     distance = np.abs(outcome.lead[inside])
@@ -58,18 +58,19 @@ def border_rows(outcome: Outcome, label: Any, count: int = N_BORDER) -> NDArray:
 
 
 def profiles(outcome: Outcome) -> dict[str, Any] | None:
-    """Return the differences of each cluster; of two clusters once, since they are opposite."""
+    """Return the differences of each cluster from the others."""
     if outcome.k < 2:
         return None
     found = description_of(outcome)
     shown = 10 if outcome.k == 2 else 6 if outcome.k <= 6 else 4
-    spreads = dict(zip(zip(found.columns, found.levels, strict=True), found.spread, strict=True))
+    features = zip(found.columns, found.levels, found.kinds, strict=True)
+    spreads = dict(zip(features, found.spread, strict=True))
     clusters = []
     names = suggested_names(found)
-    # Noise is a cluster like any other in the pictures, and is compared with nothing.
+    # Plots show noise as a cluster, but it is not compared with others.
     place = {label: i for i, label in enumerate(outcome.clusters.tolist())}
     for i, label in enumerate(found.clusters):
-        # What is real comes first, then the largest effects; the leading level of each category.
+        # Real differences first, then the largest effects; one level per category.
         every = sorted(found.differences(label), key=lambda one: not one.real)
         first = {(one.column, one.kind): one for one in reversed(every) if one.effect != 0}
         listed = [one for one in every if first.get((one.column, one.kind)) is one][:shown]
@@ -82,7 +83,9 @@ def profiles(outcome: Outcome) -> dict[str, Any] | None:
                 "typical": [shortened(str(row), 40) for row in found.typical[i]],
                 "border": [shortened(str(row), 40) for row in border_rows(outcome, label)],
                 "again": found.was_found_again(label),
-                "rows": [_row(one, found, spreads[one.column, one.level]) for one in listed],
+                "rows": [
+                    _row(one, found, spreads[one.column, one.level, one.kind]) for one in listed
+                ],
             }
         )
     return {

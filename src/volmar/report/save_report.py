@@ -1,4 +1,4 @@
-"""A report of any fitted clusterer in one call."""
+"""`save_report`: the report of any fitted clusterer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from volmar.report.cluster_page import write_report
 from volmar.report.drivers import dense
 from volmar.report.evidence import evidence_of
-from volmar.report.judging import MOST_ROWS, judged
+from volmar.report.judging import MAX_ROWS, judged
 from volmar.report.outcome import Outcome
 from volmar.report.stages import Progress, StageTimes
 from volmar.tables import LoadedTable, as_pandas
@@ -36,32 +36,32 @@ def save_report(
     random_state: int = 0,
     progress: Progress | None = None,
 ) -> None:
-    """Write a report of a fitted clusterer: one HTML page that needs no network.
+    """Write a report of a fitted clusterer as one HTML page that needs no network.
 
     Parameters
     ----------
     path : str or path
-        The file.
+        File to write.
     model : clusterer, Pipeline or TableClusterer
-        Fitted: a clusterer of volmar or any other with scikit-learn's interface, or a pipeline
-        that ends in one.
+        A fitted clusterer of volmar or of any library with scikit-learn's interface, or a fitted
+        pipeline that ends in one.
     data : DataFrame, pyarrow Table, array, sparse array, str or path
-        The rows that the model was fitted to; other rows are predicted. Columns of a DataFrame
-        that the model does not use are described. May be left out for a `TableClusterer`, which
-        keeps its table.
+        The rows that the model was fitted to, or new rows, whose clusters are predicted. Columns
+        of a DataFrame that the model does not use are described, too. If None, `model` must be a
+        `TableClusterer`, which keeps its table.
     title : str, optional
         Heading of the page.
     force : bool, default=False
-        Replace a file that exists.
+        Whether to overwrite an existing file.
     random_state : int, default=0
-        Random seed of tests and samples; a `TableClusterer` has its own.
+        Random seed of tests and samples. A `TableClusterer` uses its own seed.
     progress : callable, optional
-        Called as ``progress(stage, done, total)``; total is 0 where steps are not counted.
+        Called as ``progress(stage, done, total)``; total is 0 if steps are not counted.
 
     Notes
     -----
-    A method without `decision_function` gets distances to the means of its clusters as scores,
-    with a note on the page. Rows labelled -1 (noise) are left out, with a note.
+    For a method without `decision_function`, scores are distances to the means of the clusters.
+    Rows labelled -1 (noise) are left out. The page has a note in both cases.
 
     Examples
     --------
@@ -75,14 +75,16 @@ def save_report(
     ...     save_report(pathlib.Path(folder) / "report.html", model, X)
     """
     if isinstance(model, type):
-        raise TypeError(f"model must be fitted, got the class {model.__name__}. Fit an instance.")
+        raise TypeError(
+            f"model must be a fitted instance, got the class {model.__name__}. Fit an instance."
+        )
     if hasattr(model, "outcome"):
         outcome = model.outcome(data, title=title, progress=progress)
     else:
         if data is None:
             raise ValueError(
-                f"data=None: {type(model).__name__} does not keep the rows that it was fitted to. "
-                "Give them as data."
+                f"data is None, and {type(model).__name__} does not keep its training rows. Pass "
+                "them as data."
             )
         outcome = _outcome(model, data, title, random_state, StageTimes(progress))
     write_report(outcome, Path(path), force=force)
@@ -101,18 +103,18 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
     kept = np.flatnonzero(labels != -1)
     if kept.size == 0:
         raise ValueError(
-            f"{type(estimator).__name__} has labelled every row -1 (noise): there is no cluster "
-            "to report. Change its parameters."
+            f"{type(estimator).__name__} has labelled every row -1 (noise), so there is no "
+            "cluster to report. Change its parameters."
         )
     if kept.size < labels.size:
-        notes.append(f"{labels.size - kept.size:,} rows without a cluster (-1) are left out")
+        notes.append(f"{labels.size - kept.size:,} rows without a cluster (-1) were left out")
         X, labels = X[kept], labels[kept]
         shown = shown.iloc[kept] if hasattr(shown, "iloc") else shown[kept]
     scores, is_own = _scores(estimator, X, labels)
     if not is_own:
         notes.append(
-            f"{type(estimator).__name__} has no scores: those shown are distances to the means of "
-            "the clusters, in standard deviations"
+            f"{type(estimator).__name__} has no scores; distances to the means of the clusters, "
+            "in standard deviations, are shown instead"
         )
     n_found = np.unique(labels).size
     asked = estimator.get_params(deep=False).get("n_clusters", n_found)
@@ -158,7 +160,7 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
 
 
 def _without_names(estimator: Any) -> Any:
-    """Return the estimator for rows in an array: it would warn of names that those lack."""
+    """Return a copy without feature names, which does not warn about rows without names."""
     unnamed = copy(estimator)
     if hasattr(unnamed, "feature_names_in_"):
         del unnamed.feature_names_in_
@@ -166,15 +168,15 @@ def _without_names(estimator: Any) -> Any:
 
 
 def _model_rows(model: Any, shown: Any) -> tuple[Any, list[str]]:
-    """Return the rows as the clusterer sees them, and names of their columns."""
+    """Return the input of the clusterer, and the names of its columns."""
     steps = getattr(model, "steps", None)
     fitted_on = getattr(model, "feature_names_in_", None)
     if hasattr(shown, "iloc") and fitted_on is not None:
         absent = [one for one in fitted_on if one not in shown.columns]
         if absent:
             raise ValueError(
-                f"data lacks the column {absent[0]!r}, which the model was fitted to. Give the "
-                "table of the fit."
+                f"data lacks the column {absent[0]!r}, which the model was fitted to. Pass the "
+                "training table."
             )
         shown = shown[list(fitted_on)]
     names = [str(one) for one in shown.columns] if hasattr(shown, "iloc") else []
@@ -202,17 +204,17 @@ def _labels(estimator: Any, X: Any) -> NDArray:
         return np.asarray(estimator.predict(X))
     if labels is None:
         raise TypeError(
-            f"model {type(estimator).__name__} has neither labels_ nor predict. Give a fitted "
+            f"model {type(estimator).__name__} has neither labels_ nor predict. Pass a fitted "
             "clusterer."
         )
     raise ValueError(
-        f"data has {X.shape[0]} rows and the model labelled {len(labels)}: "
-        f"{type(estimator).__name__} cannot predict other rows. Give the rows of the fit."
+        f"data has {X.shape[0]} rows, but the model was fitted to {len(labels)}, and "
+        f"{type(estimator).__name__} cannot predict other rows. Pass the training rows."
     )
 
 
 def _scores(estimator: Any, X: Any, labels: NDArray) -> tuple[NDArray, bool]:
-    """Return the scores of the rows, and whether they are those of the method."""
+    """Return the scores of the rows, and whether the method computed them itself."""
     if hasattr(estimator, "decision_function"):
         return np.asarray(estimator.decision_function(X), dtype=np.float64), True
     clusters, codes = np.unique(labels, return_inverse=True)
@@ -222,14 +224,14 @@ def _scores(estimator: Any, X: Any, labels: NDArray) -> tuple[NDArray, bool]:
     spread = rows.std(axis=0)
     scaled = rows / np.where(spread > 0, spread, 1.0)
     means = np.stack([scaled[codes == i].mean(axis=0) for i in range(clusters.size)])
-    # The squared norm of a row is the same for all clusters, and is left out.
+    # The squared norm of a row is left out: it is the same for all clusters.
     scores = 2 * scaled @ means.T - (means**2).sum(axis=1)
     return (scores[:, 1] - scores[:, 0] if clusters.size == 2 else scores), False
 
 
 def _fit_seconds(estimator: Any, X: Any) -> float:
-    """Return how long a fit takes: many of them are made only where that is short."""
-    if X.shape[0] > MOST_ROWS:
+    """Return the duration of a fit, or infinity if the rows are too many to measure it."""
+    if X.shape[0] > MAX_ROWS:
         return float("inf")
     times = StageTimes()
     try:

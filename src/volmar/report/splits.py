@@ -1,4 +1,4 @@
-"""The splits of a recursive fit, and the one that was not made, as the report shows them."""
+"""The tree of splits, and the best split without evidence, as the report shows them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from volmar.report.text import as_count, listed, shortened
 
 __all__ = ["best_split", "tree_lines"]
 
-# Columns that the split in two is said to go by.
+# Number of columns named for the best split in two.
 N_NAMED = 4
 
 
 def tree_lines(outcome: Outcome) -> dict[str, Any] | None:
-    """Return the nodes of the tree of splits from the root down, where there are splits.
+    """Return the nodes of the tree of splits from the root down, None without splits.
 
-    They are a list, not nested: a tree may be deeper than Python's stack. A node says how many
-    lists it ends.
+    They are a flat list, because a tree may be deeper than Python's recursion limit. `closes` is
+    the number of nested HTML lists that end after a node.
     """
     tree = getattr(outcome.estimator, "tree_", None)
     if tree is None or not tree.splits():
@@ -47,7 +47,7 @@ def tree_lines(outcome: Outcome) -> dict[str, Any] | None:
                 "around": node.has_way_around,
                 "probability": None if np.isnan(node.probability) else node.probability,
                 "leading": [_column(outcome, j) for j, _ in node.leading],
-                # Of a split its children end the lists.
+                # The lists of a split end after its last child.
                 "closes": closes if node.is_leaf else 0,
             }
         )
@@ -57,11 +57,12 @@ def tree_lines(outcome: Outcome) -> dict[str, Any] | None:
     return {
         "lines": lines,
         "tested": any(line["p"] for line in lines),
-        # Of each cluster that is several leaves, why they are one.
+        "alpha": f"{100 * tree.root.level:.2g} %",
+        # Explanation for each cluster that consists of several leaves.
         "merged": [
-            f"Cluster {shortened(str(label))} is {len(leaves)} parts of the tree, of "
-            f"{listed([as_count(leaf.n_rows) for leaf in leaves])} rows: an earlier split cut "
-            "through it, and there is no valley between the parts."
+            f"Cluster {shortened(str(label))} consists of {len(leaves)} parts of the tree, of "
+            f"{listed([as_count(leaf.n_rows) for leaf in leaves])} rows. An earlier split cut "
+            "through it, but there is no gap between the parts."
             for label, leaves in merged.items()
             if label in outcome.clusters
         ],
@@ -75,14 +76,14 @@ def _column(outcome: Outcome, feature: int) -> str:
 
 
 def _note(outcome: Outcome, tree: SplitTree) -> str:
-    """Say why sizes of the tree are not those of the clusters, where they are not."""
+    """Return a note if sizes in the tree differ from those of the clusters, or ''."""
     if tree.root.n_rows != len(outcome.labels):
-        return "Sizes are those of the rows that the splits were learnt from."
+        return "Sizes are numbers of the rows that the splits were fitted to."
     return tree.size_note([int(np.sum(outcome.labels == c)) for c in range(tree.n_leaves)])
 
 
 def best_split(outcome: Outcome) -> dict[str, Any] | None:
-    """Return the split in two of rows that are one group, as drawn: its scores and columns."""
+    """Return sizes, histogram, columns and command of the best split without evidence."""
     if outcome.best_split is None:
         return None
     two = outcome.in_two()

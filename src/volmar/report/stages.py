@@ -1,4 +1,4 @@
-"""The stages of a run: how long each took, and reports of progress."""
+"""The stages of a run: their durations, and reports of progress."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class StageTimes:
     """Seconds by stage, in the order of the stages.
 
     `progress` is called as ``progress(stage, done, total)``: with (0, 0) when a stage begins, and
-    as its steps are done where they are counted. `work` is `seconds` without the time in which
-    other programs had the processor.
+    after each step if the steps are counted. `work` is like `seconds`, but does not count time in
+    which other programs used the processor.
     """
 
     def __init__(self, progress: Progress | None = None):
@@ -26,7 +26,7 @@ class StageTimes:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Callable[[int, int], None]]:
-        """Run a stage; what is yielded takes (done, total)."""
+        """Time a stage; the yielded function reports progress as (done, total)."""
 
         def tell(done: int, total: int) -> None:
             if self.progress is not None:
@@ -38,7 +38,7 @@ class StageTimes:
             yield tell
         finally:
             spent = time.perf_counter() - start[0]
-            # Several threads take more of the processor's time than passes on the clock.
+            # With several threads, CPU time may exceed wall time.
             work = min(spent, time.process_time() - start[1])
             self.seconds[name] = self.seconds.get(name, 0.0) + spent
             self.work[name] = self.work.get(name, 0.0) + work

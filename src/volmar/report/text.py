@@ -1,4 +1,4 @@
-"""Numbers and names as the text of a page."""
+"""Formatting of numbers and names on the page."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["as_count", "as_mean", "as_number", "as_percent", "listed", "shortene
 
 
 def as_count(value: float) -> str:
-    """Return a whole number with commas."""
+    """Return a whole number with thousands separators."""
     return f"{int(value):,}"
 
 
 def as_number(value: float | None, digits: int = 3, *, pad: bool = False) -> str:
-    """Round to a few digits, with a true minus sign; a dash for what is no number.
+    """Return a number rounded to `digits` significant digits; a dash if it is not finite.
 
-    `pad` keeps zeros at the end, so that the numbers of a column look alike.
+    `pad` keeps trailing zeros, so that all numbers of a column have the same form.
     """
     if value is None or not np.isfinite(value):
         return "–"
@@ -33,27 +33,27 @@ def as_number(value: float | None, digits: int = 3, *, pad: bool = False) -> str
 
 
 def as_mean(value: float, spread: float) -> str:
-    """Return a mean with the decimals that its column's standard deviation is worth."""
+    """Return a mean, with decimals according to the standard deviation of its column."""
     if not 1e-7 < spread < 1e7 or abs(value) >= 1e7:
         return as_number(value)
-    # From 2/3 on a spread counts as 1, so that standardised columns have the same decimals.
+    # A spread of 2/3 counts as 1, so that all standardised columns have the same decimals.
     places = int(np.clip(2 - np.floor(np.log10(1.5 * spread)), 0, 9))
     # Adding 0 turns -0.0 into 0.0.
     return f"{round(value, places) + 0.0:,.{places}f}".replace("-", "−")
 
 
 def listed(words: list[str]) -> str:
-    """Return "a, b and c"."""
+    """Return words joined as "a, b and c"."""
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" and {words[-1]}"
 
 
 def as_percent(share: float) -> str:
-    """Return a share in per cent, with a decimal where it is small."""
+    """Return a share in per cent, with one decimal below 10 %."""
     if 0 < share < 0.001:
         return "< 0.1 %"
     return f"{100 * share:.0f} %" if share >= 0.0995 or share == 0 else f"{100 * share:.1f} %"
 
 
 def signed(value: float) -> str:
-    """Return a number of two digits with its sign."""
+    """Return a number with two significant digits and its sign."""
     return ("+" if value > 0 else "") + as_number(value, 2, pad=True)

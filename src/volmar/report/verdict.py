@@ -1,7 +1,7 @@
-"""What the report concludes: headline, lede and badge, about the clusters that are shown.
+"""The conclusion of the report: headline, lede and badge.
 
-The badge takes the weakest of several views: the test of more than one group, the borders between
-the clusters shown, their stability, and whether they only restate one column of categories.
+The badge shows the weakest of several criteria: the test of more than one group, the tests of the
+borders between clusters, stability, and whether the clusters only restate a categorical column.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from volmar.report.text import as_count, as_number, listed, shortened
 
 __all__ = ["STABLE", "Verdict", "agreement_of", "in_words", "verdict_of"]
 
-# Mean adjusted Rand index of resamples below which clusters are not called stable.
+# Clusters are called stable from this mean adjusted Rand index of resamples on.
 STABLE = 0.6
-# And above which they hardly change.
+# Clusters hardly change from this mean adjusted Rand index on.
 HARDLY_CHANGED = 0.9
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-# Groups of clusters that the lede names, and clusters of each.
-MOST_NAMED, MOST_OF_GROUP = 3, 8
-# Levels of the gauge, with the word and the tone of each.
+# Maximum number of groups of clusters that the lede names, and of clusters named per group.
+MAX_GROUPS, MAX_OF_GROUP = 3, 8
+# Word and tone of each level of the gauge.
 GRADES = (
     ("not tested", "neutral"),
     ("weak", "weak"),
@@ -35,9 +35,9 @@ GRADES = (
     ("strong", "good"),
     ("very strong", "good"),
 )
-# P-values above it are printed as 1.
+# P-values above this one are printed as 1.
 ALL_BUT_ONE = 0.995
-MORE_ROWS = "One group could show as much by chance; more rows would tell."
+MORE_ROWS = "A single group could show this by chance. More rows are needed to decide."
 CONVENIENT = (
     "Rows without any groups would often be divided like this. Treat the clusters as a convenient "
     "division, not as a discovery."
@@ -49,8 +49,9 @@ REMEDY = "Try another number of clusters, or another method."
 class Verdict:
     """The conclusion, as the page shows it.
 
-    `remarks` limit what headline and lede say. Word, tone, level (0 to 4) and detail are of the
-    badge, `title` and `text` of the section below. `n_open` borders are not gaps.
+    `remarks` are caveats to `headline` and `lede`. `word`, `tone`, `level` (0 to 4) and `detail`
+    are the content of the badge, `title` and `text` that of the section on evidence. `n_open` is
+    the number of borders without a gap.
     """
 
     headline: str
@@ -66,7 +67,7 @@ class Verdict:
 
 
 def verdict_of(outcome: Outcome, sizes: NDArray, led: Led | None = None) -> Verdict:
-    """Return the conclusion of a run; `led` are categories that lead the clusters."""
+    """Return the conclusion of a run; `led` describes categories that dominate the clusters."""
     deciding = _deciding(outcome)
     if outcome.k == 1:
         return _one_cluster(outcome, deciding)
@@ -78,7 +79,7 @@ def verdict_of(outcome: Outcome, sizes: NDArray, led: Led | None = None) -> Verd
 
 
 def _deciding(outcome: Outcome) -> Evidence | None:
-    """Return the test with the largest p-value of those that the answer hangs on."""
+    """Return the test with the largest p-value among those that decide the answer."""
     given = [one for one in outcome.evidence if one.kind == "p-value" and one.value is not None]
     if not given:
         tree = getattr(outcome.estimator, "tree_", None)
@@ -96,9 +97,9 @@ def _deciding(outcome: Outcome) -> Evidence | None:
 
 def _one_cluster(outcome: Outcome, deciding: Evidence | None) -> Verdict:
     n = as_count(len(outcome.labels))
-    word, title, text = "not tested", "The evidence was not tested", NOT_TESTED
+    word, title, text = "not tested", "No test was made", NOT_TESTED
     headline = f"All {n} rows are in one cluster."
-    lede = "One cluster was asked for, so that nothing was split."
+    lede = "One cluster was requested, so no split was made."
     if outcome.evidence:
         lede = outcome.evidence[0].sentence
     if deciding is not None:
@@ -111,11 +112,11 @@ def _one_cluster(outcome: Outcome, deciding: Evidence | None) -> Verdict:
         what = "Not enough evidence" if is_hint else "No evidence"
         title = f"{what} for more than one group ({deciding.p_text})"
         headline = f"{title}."
-        lede = f"The {n} rows stay one cluster: held-out rows do not confirm a split. "
+        lede = f"The {n} rows stay in one cluster: held-out rows do not confirm a split. "
         lede += (
-            "They hint at a gap, and more rows would tell whether it is one."
+            "They hint at a gap, but more rows are needed to decide."
             if is_hint
-            else "There may still be groups that overlap, or that this method cannot see."
+            else "There may still be groups that overlap, or that this method cannot find."
         )
     return Verdict(
         headline,
@@ -124,13 +125,13 @@ def _one_cluster(outcome: Outcome, deciding: Evidence | None) -> Verdict:
         word,
         "neutral",
         0,
-        "no test was run" if deciding is None else deciding.p_text,
+        "no test was made" if deciding is None else deciding.p_text,
         title,
         text,
     )
 
 
-NOT_TESTED = "Nothing here says whether the clusters are more than a convenient division."
+NOT_TESTED = "It is not known whether the clusters are more than a convenient division."
 
 
 # ------------------------------------------------------------------------------ supported
@@ -143,17 +144,17 @@ def _supported(
     joins: list[Evidence],
     led: Led | None,
 ) -> Verdict:
-    """Return the verdict where no border is known to be open."""
+    """Return the verdict if all tested borders have a gap."""
     tests = [*joins, *([] if deciding is None else [deciding])]
     weakest = max(tests, key=lambda one: one.value or 0.0, default=None)
     grade = _grade(weakest)
     remarks = []
     if joins and deciding is not None and not deciding.is_supported:
-        # The labels were made with the held-out rows in sight, the other test was not.
+        # The labels were fitted to all rows, the split of the other test to half of them.
         weakest, grade = deciding, 2
         remarks.append(
-            "A test that does not know the clusters finds no gap "
-            f"({deciding.p_text}): take them with care."
+            "A test that does not use the cluster labels finds no gap "
+            f"({deciding.p_text}). Treat the clusters with care."
         )
     doubt = _unstable(outcome) or _unsettled(outcome, deciding, joins)
     untested = _untested(outcome)
@@ -165,10 +166,10 @@ def _supported(
     if weakest is None:
         headline = _fall_into(sizes)
         lede = (
-            f"{outcome.method} found them. Whether they are more than a convenient division was "
-            "not tested."
+            f"{outcome.method} found them. It was not tested whether they are more than a "
+            "convenient division."
         )
-        title, text, detail = "The evidence was not tested", NOT_TESTED, "no test was run"
+        title, text, detail = "No test was made", NOT_TESTED, "no test was made"
     elif grade == 1:
         headline = f"{_divided(sizes)}; no evidence supports them."
         lede = CONVENIENT
@@ -182,7 +183,7 @@ def _supported(
         title, text = f"{word} evidence ({weakest.p_text})", _chance_text(weakest, k, joins)
         detail = weakest.p_text
         if is_minimum(weakest.value or 0.0, weakest.minimum):
-            detail += ", the smallest that the test gives"
+            detail += " (smallest possible p-value)"
     remarks.append("" if led is None else led.sentence)
     return Verdict(
         headline,
@@ -205,52 +206,52 @@ def _grade(weakest: Evidence | None) -> int:
         return 1
     if p <= 0.001:
         return 4
-    # More draws could only strengthen what is at the minimum.
+    # At the minimum, more draws could only decrease the p-value.
     return 3 if p <= 0.01 or is_minimum(p, weakest.minimum) else 2
 
 
 def agreement_of(outcome: Outcome) -> float | None:
-    """Return the agreement of clusters with those of resamples, None where it is not known."""
+    """Return the agreement of clusters with those of resamples, None if it is not known."""
     values = [one.value for one in outcome.evidence if one.kind == "stability"]
     return min((value for value in values if value is not None), default=None)
 
 
 def _unstable(outcome: Outcome) -> str:
-    """Say that the clusters change where rows are left out, if they do."""
+    """Return a caveat if the clusters change when rows are left out, else an empty string."""
     agreement = agreement_of(outcome)
     if agreement is None or agreement >= STABLE:
         return ""
     return (
         "The clusters change a lot when some of the rows are left out (adjusted Rand index "
-        f"{agreement:.2f}): their borders are not settled. {REMEDY}"
+        f"{agreement:.2f}): their borders are uncertain. {REMEDY}"
     )
 
 
 def _unsettled(outcome: Outcome, deciding: Evidence | None, joins: list[Evidence]) -> str:
-    """Say that two halves of the rows find different borders, if they do.
+    """Return a caveat if two halves of the rows have different borders, else an empty string.
 
-    A split in two of three groups is one choice of several, and no concern where the borders
+    Three groups can be split in two in several ways. The choice does not matter if the borders
     between the three are confirmed.
     """
     share = None if deciding is None else deciding.disagreement
     if share is None or share < UNSETTLED or (joins and outcome.k > 2):
         return ""
     return (
-        f"Two halves of the rows disagree about {100 * share:.0f} % of them: there are groups, "
-        f"but this border is not settled. {REMEDY}"
+        f"Fits to two halves of the rows disagree about {100 * share:.0f} % of the rows: there "
+        f"are groups, but this border is uncertain. {REMEDY}"
     )
 
 
 def _untested(outcome: Outcome) -> str:
-    """Say which clusters were not tested: what is known of the others is not known of them."""
+    """Return a caveat about clusters that were not tested, or an empty string."""
     found = [one.sentence for one in outcome.evidence if one.kind == "untested"]
-    return " ".join([*found, "Whether they are groups is open."]) if found else ""
+    return " ".join([*found, "It is not known whether they are groups."]) if found else ""
 
 
 def _what_was_confirmed(outcome: Outcome, joins: list[Evidence]) -> str:
     if joins:
-        what = "The border between them is a gap" if len(joins) == 1 else "Every border is a gap"
-        return f"{what} that held-out rows show as well."
+        where = "the border between them" if len(joins) == 1 else "every border between them"
+        return f"Held-out rows show a gap at {where}."
     tree = getattr(outcome.estimator, "tree_", None)
     if tree is not None and all(np.isfinite(node.p_value) for node in tree.splits()):
         what = "The split" if outcome.k == 2 else "Every split"
@@ -264,7 +265,7 @@ def _what_was_confirmed(outcome: Outcome, joins: list[Evidence]) -> str:
 def _unsupported(
     outcome: Outcome, sizes: NDArray, joins: list[Evidence], n_open: int, led: Led | None
 ) -> Verdict:
-    """Return the verdict where some borders between the clusters are no gaps."""
+    """Return the verdict if some borders between the clusters have no gap."""
     n_groups = 1 + len(joins) - n_open
     more = [one for one in outcome.evidence if one.kind == "p-value" and one.value is not None]
     is_more = any(one.is_supported for one in more)
@@ -276,10 +277,10 @@ def _unsupported(
     asked, supported = in_words(outcome.k), in_words(n_groups)
     what = "no gap"
     if n_groups > 1:
-        headline = f"{_divided(sizes)}; the rows support {supported} groups."
+        headline = f"{_divided(sizes)}; the evidence supports {supported} groups."
         lede = (
-            f"{_groups_text(outcome, 'may be' if are_hints else 'are')} Ask for {supported} "
-            "clusters, or leave the number to the evidence, for groups that held-out rows show."
+            f"{_groups_text(outcome, 'may be' if are_hints else 'are')} For clusters that "
+            f"held-out rows confirm, request {supported} clusters, or let tests choose the number."
         )
         word, tone, level = f"for {supported} groups", "fair", 2
         title = f"Evidence for {supported} of the {asked} clusters"
@@ -287,8 +288,8 @@ def _unsupported(
         headline = f"{_divided(sizes)}; the evidence for them is not enough."
         lede = "There is more than one group. " if is_more else ""
         lede += (
-            "Held-out rows hint at gaps between these clusters that one group could have by "
-            "chance. More rows would tell."
+            "Held-out rows hint at gaps between these clusters, but a single group could show "
+            "such gaps by chance. More rows are needed to decide."
         )
         word, tone, level = "not enough", "fair", 1
         title, what = f"Not enough evidence for the {asked} clusters", "no clear gap"
@@ -324,29 +325,29 @@ def _unsupported(
 
 def _found_again(outcome: Outcome) -> str:
     if (agreement_of(outcome) or 0.0) >= HARDLY_CHANGED:
-        return "It is found again where rows are left out, which does not make it a gap."
-    return "On other rows it would likely be somewhere else."
+        return "It is found again when rows are left out, but this does not make it a gap."
+    return "On other rows it would likely be in another place."
 
 
 def _groups_text(outcome: Outcome, are: str) -> str:
-    """Name the clusters that are, or may be, parts of one group."""
+    """Return a sentence on the clusters that are, or may be, parts of one group."""
     summary = next((one for one in outcome.evidence if one.kind == "groups"), None)
     several = [] if summary is None else [group for group in summary.clusters if len(group) > 1]
     if not several:
         return f"Some clusters {are} parts of one group."
-    texts = [f"clusters {_names(group)}" for group in several[:MOST_NAMED]]
+    texts = [f"clusters {_names(group)}" for group in several[:MAX_GROUPS]]
     first, *others = texts
     text = f"C{first[1:]} {are} parts of one group"
     text += "".join(f", and so {are} {other}" for other in others)
-    if len(several) > MOST_NAMED:
-        text += f", and so on for {in_words(len(several) - MOST_NAMED)} more groups"
+    if len(several) > MAX_GROUPS:
+        text += f", and so on for {in_words(len(several) - MAX_GROUPS)} more groups"
     return text + "."
 
 
 def _names(group: tuple[Any, ...]) -> str:
     names = [shortened(str(label), 30) for label in group]
-    if len(names) > MOST_OF_GROUP:
-        return f"{', '.join(names[:MOST_OF_GROUP])} and {len(names) - MOST_OF_GROUP} more"
+    if len(names) > MAX_OF_GROUP:
+        return f"{', '.join(names[:MAX_OF_GROUP])} and {len(names) - MAX_OF_GROUP} more"
     return listed(names)
 
 
@@ -354,7 +355,7 @@ def _names(group: tuple[Any, ...]) -> str:
 
 
 def in_words(number: int) -> str:
-    """Return a small number in letters."""
+    """Return a number in words up to ten, and in digits above."""
     return NUMBERS[number] if number < len(NUMBERS) else f"{number:,}"
 
 
@@ -365,8 +366,8 @@ def _fall_into(sizes: NDArray) -> str:
             f"The {as_count(n)} rows fall into two clusters, "
             f"of {as_count(sizes[0])} and {as_count(sizes[1])} rows."
         )
-    least, most = as_count(sizes.min()), as_count(sizes.max())
-    spread = f", each of {least} rows." if least == most else f", of {least} to {most} rows."
+    low, high = as_count(sizes.min()), as_count(sizes.max())
+    spread = f", each of {low} rows." if low == high else f", of {low} to {high} rows."
     return f"The {as_count(n)} rows fall into {in_words(k)} clusters{spread}"
 
 
@@ -375,20 +376,20 @@ def _divided(sizes: NDArray) -> str:
 
 
 def _chance_text(test: Evidence, k: int = 1, joins: list[Evidence] | None = None) -> str:
-    """Say how often a p-value like this one comes about by chance, and what that means."""
+    """Return sentences that explain the p-value of a test."""
     p = test.value or 0.0
     level = LEVEL if test.level is None else test.level
     what = "the rows were a single group"
     if joins and test.kind == "join" and k > 2:
         what = "two neighbouring clusters were a single group"
     text = f"If {what}, a gap at least this clear would appear in {_chance(test)} by chance alone"
-    text += ", as far as the draws of this test can tell. " if "≤" in test.p_text else ". "
+    text += ", the smallest share that this test can show. " if "≤" in test.p_text else ". "
     limit = "the usual limit is 5 %" if level == LEVEL else f"the limit is {100 * level:.2g} %"
     if not test.is_supported:
         return text + f"That is too often to call it a discovery ({limit})."
     if p <= 0.01 or is_minimum(p, test.minimum):
         return text + f"That is rare enough to rely on ({limit})."
-    return text + f"That is below the limit, if not by far ({limit})."
+    return text + f"That is below the limit, but not far below it ({limit})."
 
 
 def _chance(test: Evidence) -> str:
