@@ -1,8 +1,8 @@
-"""``python -m benchmarks [NAME ...]``: run benchmarks, print their tables, keep them in files."""
+"""``python -m benchmarks [NAME ...]``: run benchmarks, print and store their tables."""
 
 import os
 
-# Before numpy is imported by anything: one thread for everybody, so that ratios mean work.
+# Set before numpy is imported: one thread for all methods, so that ratios compare the work.
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = os.environ.get("VOLMAR_BENCH_THREADS", "1")
 
@@ -17,7 +17,7 @@ RESULTS = Path("bench-results")
 
 
 def names() -> list[str]:
-    """Every file bench_NAME.py beside this one is a benchmark."""
+    """Return the names of the benchmarks: NAME of every file bench_NAME.py in this folder."""
     here = Path(__file__).parent
     return sorted(path.stem.removeprefix("bench_") for path in here.glob("bench_*.py"))
 
@@ -29,7 +29,7 @@ def main() -> None:
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.name) - set(names()))
     if unknown:
-        parser.error(f"no benchmark named {', '.join(unknown)}; there are: {', '.join(names())}")
+        parser.error(f"unknown benchmark: {', '.join(unknown)}. Available: {', '.join(names())}")
     RESULTS.mkdir(exist_ok=True)
     for name in arguments.name or names():
         module = importlib.import_module(f"benchmarks.bench_{name}")
@@ -41,7 +41,7 @@ def main() -> None:
         print(f"   ({time.perf_counter() - start:.0f} s)\n", flush=True)
         heading = f"# {name}\n\n{module.__doc__.strip()}\n\n{_environment()}\n\n"
         (RESULTS / f"{name}.md").write_text(f"{heading}{text}\n", encoding="utf-8")
-    print(f"tables kept in {RESULTS}/")
+    print(f"tables stored in {RESULTS}/")
 
 
 def _environment() -> str:

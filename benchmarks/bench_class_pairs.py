@@ -1,7 +1,7 @@
 """Two classes without labels: errors on pairs of multi-class sets, and on generic two-class sets.
 
-Rows are standardised, constant features dropped, at most 1,000 rows a task; nobody sees a label.
-Errors are means in per cent; the time is CPU time over that of k-means, the median over tasks.
+Rows are standardised, constant features dropped, at most 1,000 rows per task; no method uses
+labels. Errors are means in per cent. Times are CPU times relative to k-means, medians over tasks.
 """
 
 import time
@@ -51,13 +51,13 @@ def run(*, full: bool) -> Table:
     if skipped + also:
         names = ", ".join(skipped + also)
         table.notes.append(
-            f"Left out for want of the folder of data files (VOLMAR_DATA): {names}."
+            f"Left out because the folder of data files (VOLMAR_DATA) is missing: {names}."
         )
     if generic:
         beside, best_beside = _table(generic)
         table.notes += ["Generic two-class sets, the same methods:", "", beside.render()]
         table.notes += ["", f"There, {best_beside}."]
-    table.notes.append(f"On class pairs ({n_pairs} a set at most), {best} (target {TARGET}).")
+    table.notes.append(f"On class pairs (at most {n_pairs} per set), {best} (target {TARGET}).")
     return table
 
 
@@ -124,7 +124,7 @@ def _methods():
 
 
 def _table(results):
-    """Return the table of some sets, and how MSPC compares with the best of the others."""
+    """Return the table of some sets, and a comparison of MSPC with the best peer."""
     table = Table(("method", *(f"{name} %" for name in results), "mean of sets", "CPU / KMeans"))
     means = {}
     for method in _methods():

@@ -1,7 +1,7 @@
 """Two clusters on small data, every clusterer and every rival: error and time.
 
-No label is used by anybody: all run with their defaults, ours next to the rivals'. Errors are
-means over the seeds of data and methods, times the median ratio over all of them.
+No method uses labels, and all have their default settings. Errors are means over the seeds of
+data and methods, times the median ratio over all of them.
 """
 
 import warnings

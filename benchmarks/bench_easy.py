@@ -1,12 +1,12 @@
-"""Easy data: how often a default fails where the usual method of the field does not.
+"""Easy data: failures of default settings where the usual method succeeds.
 
-Everybody gets the rows as they are, the number of groups and no label; every setting is a default.
+All methods get the rows as they are and the number of groups, no labels, and default settings.
 A *failure* is an error more than 5 points above that of the usual method of the kind on the same
 draw: the better of KMeans and GaussianMixture on round and stretched groups, SpectralClustering on
 bent ones. Cells are failures in per cent of draws. Methods that need all pairs of rows are run up
 to 2,000 rows, the semi-definite programs on four draws of kinds for two groups up to 400 rows.
-Nothing here was chosen to suit a method, but the defaults of ours were changed with the first
-table of it in view: the draws of the table are not those that were looked at (see SEED).
+The data were not chosen to suit a method. Defaults of volmar were changed after a first table had
+been seen; the draws of the table are different from the draws of that time (see SEED).
 """
 
 import warnings
@@ -68,7 +68,7 @@ PEERS = {
     ).fit_predict(X),
 }
 METHODS = (*PEERS, *LINEAR_TIME, *PAIRWISE, *PROGRAMS)
-# What the project asks of its own methods: most failures in per cent, on which kinds.
+# Targets of the project: maximum share of failures in per cent, and the kinds that they concern.
 TARGETS = (
     ("MSPC", 2.0, "groups that a hyperplane separates", lambda kind: kind.shape != "bent"),
     (
@@ -124,14 +124,14 @@ def _labels(name, X, k, seed):
 
 
 def failures(kind, errors, method):
-    """Return for each draw whether a method failed; empty where it was not run."""
+    """Return for each draw whether a method failed; empty if it was not run."""
     own = np.array(errors[kind.name].get(method, ()))
     usual = np.min([errors[kind.name][name] for name in USUAL[kind.shape]], axis=0)
     return own > usual[: own.size] + TOLERANCE
 
 
 def share(kinds, errors, method):
-    """Return failures in per cent of the draws of some kinds, NaN where there are none."""
+    """Return failures in per cent of the draws of some kinds, NaN if there are none."""
     found = [failed for kind in kinds for failed in failures(kind, errors, method)]
     return 100 * np.mean(found) if found else float("nan")
 

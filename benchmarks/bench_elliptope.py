@@ -1,8 +1,8 @@
 """The elliptope saddle solver (MVC-HL, JMLR eq. 13, and MMC, eq. 22) against Clarabel by cvxpy.
 
-One run each, the same problem, value and certified gap beside the time. The targets: at 60 rows at
-least 30 times faster for eq. 13 and 20 times for eq. 22 (Clarabel takes ten minutes at 100); 1,000
-rows dense with a relative gap of at most 1e-4; 10,000 rows with a sparse similarity, its gap
+One run each of the same problem, with value, certified gap and time. The targets: with 60 rows, at
+least 30 times faster for eq. 13 and 20 times for eq. 22 (Clarabel takes ten minutes for 100 rows);
+1,000 rows dense with a relative gap of at most 1e-4; 10,000 rows with a sparse similarity, its gap
 printed. The last two run with ``--full``.
 """
 
@@ -22,7 +22,7 @@ from volmar.solvers import solve_elliptope_saddle
 def run(*, full: bool) -> Table:
     table = Table(("problem", "n", "solver", "seconds", "Clarabel / ours", "value", "rel. gap"))
     n = 60 if full else 40
-    # Clarabel gives up on eq. 13 of many sets (two moons, two Gaussians); not of these circles.
+    # Clarabel fails for eq. 13 on many sets (two moons, two Gaussians), but not on these circles.
     circles = gaussian_similarity(make_two_circles(n, random_state=0)[0], sigma="mean/10")
     gaussians = gaussian_similarity(make_two_gaussians(n, random_state=0)[0], sigma="mean/4")
     problems = [("eq. 13", circles + np.eye(n) / n, True), ("eq. 22", gaussians, False)]
@@ -66,7 +66,7 @@ def _timed(Q, **settings):
 
 
 def _clarabel(Q, unit_norm):
-    """Solve the program as printed, with C = 1 and reg = 1; None where Clarabel fails."""
+    """Solve the program as printed, with C = 1 and reg = 1; None if Clarabel fails."""
     n = len(Q)
     M = cp.Variable((n, n), PSD=True)
     mu, nu = cp.Variable(n, nonneg=True), cp.Variable(n, nonneg=True)

@@ -25,7 +25,7 @@ from benchmarks.timing import time_limit
 from volmar.datasets import data_folder
 from volmar.metrics import clustering_error
 
-# Each with the largest number of rows that it is run on: KernelCPMMC has a kernel matrix.
+# Methods with their maximum number of rows: KernelCPMMC needs a kernel matrix.
 OURS = {
     volmar.CPMMC: np.inf,
     volmar.MSPC: np.inf,
@@ -35,13 +35,13 @@ OURS = {
 # CPU seconds for one fit.
 LIMIT, QUICK_LIMIT = 600.0, 30.0
 SEEDS, QUICK_SEEDS = 3, 1
-# HDBSCAN takes time in n² here, in compiled code that no signal interrupts.
+# The time of HDBSCAN is quadratic here, in compiled code that signals cannot interrupt.
 MOST_ROWS_OF_HDBSCAN = 20_000
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A method: its name, labels from (rows, number of clusters, seed), and a limit of rows."""
+    """A method: its name, labels from (rows, number of clusters, seed), and maximum rows."""
 
     name: str
     labels: Callable
@@ -50,7 +50,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Score:
-    """What one fit reached."""
+    """Scores and time of one fit."""
 
     ari: float
     nmi: float
@@ -64,14 +64,16 @@ def run(*, full: bool) -> Table:
     table = compare(found, contenders(), range(seeds), limit)
     if data_folder() is None:
         names = ", ".join(missing)
-        table.notes.append(f"Left out for want of the folder of data files (VOLMAR_DATA): {names}")
+        table.notes.append(
+            f"Left out because the folder of data files (VOLMAR_DATA) is missing: {names}"
+        )
         return table
     table.notes += ["", _speed(full, limit).render()]
     return table
 
 
 def contenders() -> list[Contender]:
-    """Return our methods, with cosine distances too where they have them, and the rivals."""
+    """Return volmar's methods, with metric="cosine" too if available, and the rivals."""
     listed = [Contender(rival.NAME, rival.fit_predict) for rival in EMBEDDINGS]
     listed.append(Contender(hdbscan.NAME, _by_hdbscan, MOST_ROWS_OF_HDBSCAN))
     for method, most in OURS.items():
@@ -108,7 +110,7 @@ def compare(found, methods, seeds, limit) -> Table:
         means = (f"{name} {_mean(by_set, common, 'ari')}" for name, by_set in scores.items())
         names = ", ".join(common) or "none"
         table.notes.append(
-            f"Mean ARI over the sets that all have finished ({names}): {', '.join(means)}."
+            f"Mean ARI over the sets that all methods finished ({names}): {', '.join(means)}."
         )
     for words, measure in (("NMI", "nmi"), ("accuracy", "accuracy")):
         below = Table((words, *found))
@@ -131,7 +133,7 @@ def _by_hdbscan(X, k, seed):  # noqa: ARG001 -- it finds the number of clusters
 
 
 def _runs(method, X, y, seeds, limit):
-    """Return a score for each seed; none of them where one took too long."""
+    """Return a score for each seed; an empty list if a fit took too long."""
     if len(X) > method.most_rows:
         return []
     runs = []
@@ -155,7 +157,7 @@ def _timed(labels_of, X, k, seed, limit):
 
 
 def _ratios(scores, found):
-    """Return CPU times over those of KMeans by method and set, None where one has none."""
+    """Return CPU times relative to KMeans by method and set; None if one is missing."""
     base = {name: _seconds(scores.get(kmeans.NAME, {}).get(name)) for name in found}
     return {
         method: {
@@ -171,7 +173,7 @@ def _seconds(runs):
 
 
 def _mean(by_set, names, measure):
-    """Return the mean over the sets as text, "-" where one of them is missing."""
+    """Return the mean over the sets as text, "-" if one of them is missing."""
     if not names or not all(by_set[name] for name in names):
         return "-"
     values = [np.mean([getattr(run, measure) for run in by_set[name]]) for name in names]
@@ -183,7 +185,7 @@ def _cell(runs, measure):
 
 
 def _speed(full, limit):
-    """Return CPU times over KMeans, contenders in turns, median of three rounds (quick: one)."""
+    """Return CPU times relative to KMeans, in turns, medians of three rounds (quick: one)."""
     work = {
         "news SVD 100, 6,000 x 100, k = 20": (
             drawn(news(100), 6000),

@@ -1,9 +1,9 @@
-"""Is the split real: level and power of `split_test`, and the time of it.
+"""Level, power and time of `split_test`.
 
-Nobody sees a label or the number of groups. Draws are independent and spread over the processors,
-a thread each (LOKY_MAX_CPU_COUNT=1 for one process); times are taken afterwards, in one process.
-Noise has 10 features where no other number is given. The limit of the level is 0.05 and two
-binomial standard errors.
+No method uses labels or the number of groups. Draws are independent and spread over the
+processors, with one thread each (LOKY_MAX_CPU_COUNT=1 for one process); times are taken
+afterwards, in one process. Noise has 10 features if no other number is given. The limit of the
+level is 0.05 plus two binomial standard errors.
 """
 
 import warnings
@@ -45,14 +45,14 @@ TIMED = (100_000, 50)
 
 def run(*, full: bool) -> Table:
     draws = 100 if full else 40
-    # The dip is there for comparison: fewer draws will do for its level.
+    # The dip is run for comparison only: fewer draws are sufficient.
     table = _level((200, 600, 2000) if full else (200, 600), {"humps": draws, "dip": 10})
     table.notes += [_level_of_others(20), "", _power(draws // 2), "", _time()]
     return table
 
 
 def _spread(calls):
-    """Return what (function, arguments) return, over all processors."""
+    """Return the results of (function, arguments), computed on all processors."""
     return Parallel(n_jobs=-1)(delayed(_quietly)(call, *rest) for call, *rest in calls)
 
 
@@ -63,7 +63,7 @@ def _quietly(call, *arguments):
 
 
 def _generator(*what):
-    """Return a generator that belongs to these words and numbers."""
+    """Return a random generator seeded by these words and numbers."""
     return np.random.default_rng(crc32(repr(what).encode()))
 
 
@@ -85,8 +85,10 @@ def _level(sizes, draws):
         over += rates["humps"] > limits["humps"]
         pairs = (f"{value:.3f}" for test in TESTS for value in (rates[test], limits[test]))
         table.add(name, n, *pairs)
-    said = f"Draws a row: {draws['humps']}, of the dip {draws['dip']}. The default is above its "
-    table.notes += [said + f"limit in {over} of {len(cases)} rows (target 0).", ""]
+    parts = (
+        f"Draws per row: {draws['humps']}, {draws['dip']} for the dip. The default is above its "
+    )
+    table.notes += [parts + f"limit in {over} of {len(cases)} rows (target 0).", ""]
     return table
 
 
@@ -157,7 +159,7 @@ def _time():
     noise = np.random.default_rng(0).normal(size=(n, d))
     groups = noise.copy()
     groups[: n // 2, 0] += 5.0
-    said = []
+    parts = []
     for name, X in (("noise", noise), ("two groups", groups)):
         timings = in_turns(
             {
@@ -168,8 +170,8 @@ def _time():
             budget=20.0,
         )
         fit, test = timings["fit"], timings["test"]
-        said.append(
+        parts.append(
             f"{name}: {test.median:.2f} s ({test.spread}), one MSPC fit {fit.median:.2f} s "
             f"({fit.spread}), {test.median / fit.median:.2f} times"
         )
-    return f"Time of split_test at n = {n:,}, d = {d} (target 3 times a fit): {'; '.join(said)}."
+    return f"Time of split_test at n = {n:,}, d = {d} (target 3 times a fit): {'; '.join(parts)}."

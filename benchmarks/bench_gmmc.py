@@ -2,10 +2,10 @@
 
 Two moons, Gaussian kernel, K + I/n; C_e is the paper's 1e4, and 1, with which Clarabel can solve
 n = 100. "smallest eigenvalue" is that of the printed W: a negative one is a broken constraint,
-up to the rounding of a matrix of norm n C_e (1e-9 at n = 1000). "better by" is how much larger our
-sum of gamma is than the rival's, relative, after the rival's has been scaled back into the
-constraints. The target at n = 100 is 200 times faster; where Clarabel failed, its time is the time
-until it gave up. An empty C is the hard margin. The last rows are ours alone.
+up to the rounding of a matrix of norm n C_e (1e-9 at n = 1000). "better by" is the relative
+increase of volmar's sum of gamma over the rival's, after the latter has been scaled back into the
+constraints. The target at n = 100 is 200 times faster; if Clarabel failed, its time is the time
+until it stopped. An empty C is the hard margin. The last rows are volmar alone.
 """
 
 import warnings
@@ -48,7 +48,7 @@ def _problem(n, C, weight):
 
 
 def _ours(problem):
-    """Kernel matrix to weights: the eigenvectors that make the features are part of the work."""
+    """Return weights from a kernel matrix; the time includes the eigenvectors of the features."""
     fresh = replace(problem)
     return solve_packing_sdp(fresh.features, upper=fresh.C, tol=1e-7)
 

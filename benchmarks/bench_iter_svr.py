@@ -1,9 +1,9 @@
 """IterSVR against k-means with ten starts, on the same rows in the same run.
 
-The kernel is RBF by 100 landmarks, C and everything else by default; MNIST pairs are about
-14,000 x 784 in float32. Beside our seconds stand those that papers printed for the authors' code:
-the SKMMC paper (Table III) on satellite images, the MSPC paper (Table 3) on MNIST. Times are
-medians.
+The kernel is RBF with 100 landmarks, with default values of C and all other parameters; MNIST
+pairs are about 14,000 x 784 in float32. The table also has the times that papers printed for the
+authors' code: the SKMMC paper (Table III) on satellite images, the MSPC paper (Table 3) on MNIST.
+Times are medians.
 """
 
 import numpy as np
@@ -17,16 +17,16 @@ from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
 
 RIVAL = "KMeans (n_init=10)"
-# The most that a time may be of k-means', by the beginning of a data set's name.
+# Maximum time relative to k-means, by the beginning of a data set's name.
 TARGETS = {"satellite": 5.0, "mnist": 10.0}
-PAPERS_NAMES = {"IterSVR, widest gap": "IterSVR", "IterSVR, least loss": "IterSVR", RIVAL: "KM"}
+PAPERS_NAMES = {"IterSVR, widest gap": "IterSVR", "IterSVR, lowest loss": "IterSVR", RIVAL: "KM"}
 
 
 def run(*, full: bool) -> Table:
     header = ("data", "method", "seconds", "of KMeans", "target", "error %", "paper's seconds")
     table = Table(header)
     if data_folder() is None:
-        table.notes.append("No data: the data folder is not there (VOLMAR_DATA).")
+        table.notes.append("No data: the data folder (VOLMAR_DATA) is missing.")
         return table
     pairs = ("1v7", "2v7", "3v8", "8v9") if full else ("3v8",)
     for name in ("satellite-1v2", *(f"mnist-{pair}" for pair in pairs)):
@@ -35,10 +35,10 @@ def run(*, full: bool) -> Table:
 
 
 def makers():
-    """Estimators by name."""
+    """Return functions that make estimators, by name."""
     return {
         "IterSVR, widest gap": lambda: IterSVR(method="nystroem", random_state=0),
-        "IterSVR, least loss": lambda: IterSVR(method="nystroem", bias="balance", random_state=0),
+        "IterSVR, lowest loss": lambda: IterSVR(method="nystroem", bias="balance", random_state=0),
         RIVAL: lambda: KMeans(2, n_init=10, random_state=0),
     }
 

@@ -1,11 +1,12 @@
 """Choice among labellings without labels: correlation with ARI, and ARI of the chosen one.
 
-Labellings of many methods and seeds, of the rows as they are and of rows of unit length, with the
-number of classes given. A rule without labels scores them all: `volmar.diagnostics.probe_accuracy`
+Many methods and seeds label the rows as they are and rows of unit length, with the number of
+classes given. Rules without labels score all labellings: `volmar.diagnostics.probe_accuracy`
 with both probes, and two usual scores. A cell has Spearman's correlation of score and ARI over
-the labellings, and the ARI of the labelling with the highest score. Rules that choose nothing are
-below: a random labelling, always one method (mean over its seeds), and the best one of all. The
-second table has the mean ARI over the sets of choices among the labellings of one method.
+the labellings, and the ARI of the labelling with the highest score. The rows
+below are for comparison: a random labelling, always the same method (mean over its seeds), and
+the best labelling. The second table has the mean ARI over the sets of choices among the labellings
+of one method.
 """
 
 import warnings

@@ -1,10 +1,10 @@
 """LGMMC against k-means with ten starts, on the same rows in the same run.
 
 MNIST pairs are about 14,000 x 784 in float32 with the linear kernel; spambase is scaled to [-1, 1]
-by its least and largest values (as LGMMC's authors scale), with the Gaussian kernel. Beside our
-seconds stand those that the SKMMC paper printed for LG-MMC and k-means (Tables III and VI). "gap"
-is certified, relative to the objective: from the labellings generated to the eigenvalue bound;
-"violation" is that of the worst labelling found, which is no proof. Times are medians.
+by its minimum and maximum values (as LGMMC's authors do), with the Gaussian kernel. The table also
+has the times that the SKMMC paper printed for LG-MMC and k-means (Tables III and VI). "gap" is
+certified, relative to the objective: from the generated labellings to the eigenvalue bound.
+"violation" is that of the most violated labelling found, which is not a proof. Times are medians.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
 
 RIVAL = "KMeans (n_init=10)"
-# The most that a time may be of k-means'.
+# Maximum time relative to k-means.
 TARGETS = {"LGMMC, linear": 10.0, "LGMMC, Nyström 100": 10.0}
 
 
@@ -30,7 +30,7 @@ def run(*, full: bool) -> Table:
     )
     table = Table(header)
     if data_folder() is None:
-        table.notes.append("No data: the data folder is not there (VOLMAR_DATA).")
+        table.notes.append("No data: the data folder (VOLMAR_DATA) is missing.")
         return table
     repeats = 3 if full else 1
     for pair in ("1v7", "2v7", "3v8", "8v9") if full else ("3v8", "8v9"):

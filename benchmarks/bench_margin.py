@@ -1,8 +1,8 @@
 """Maximum margin clustering against k-means with ten starts, on the same rows in the same run.
 
-MNIST pairs are about 14,000 x 784 in float32. Beside our seconds stand those that the SKMMC
-paper printed for its own implementations (Table VI). "given labels" starts from those of one
-k-means run, which is not counted; the others pay for their starts. Times are medians.
+MNIST pairs are about 14,000 x 784 in float32. The table also has the times that the SKMMC
+paper printed for its implementations (Table VI). "given labels" starts from the labels of one
+k-means run, whose time is not counted; all other times include their starts. Times are medians.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from volmar.metrics import clustering_error
 
 RIVAL = "KMeans (n_init=10)"
 MOST_FOR_TEN_TIMES_THE_ROWS = 11.0
-# The most that a time may be of k-means'.
+# Maximum time relative to k-means.
 TARGETS = {
     "CPMMC, given labels": 0.2,
     "CPMMC": 0.6,
@@ -38,7 +38,7 @@ def run(*, full: bool) -> Table:
     for make in makers(np.arange(200) % 2).values():
         make().fit(make_linear_split(200, 5, seed=0)[0])  # warms up
     if data_folder() is None:
-        table.notes.append("No MNIST: the data folder is not there (VOLMAR_DATA).")
+        table.notes.append("No MNIST: the data folder (VOLMAR_DATA) is missing.")
     else:
         _mnist(table, ("1v7", "2v7", "3v8", "8v9") if full else ("3v8", "8v9"), 3 if full else 1)
     _growth(table, full=full)
@@ -46,7 +46,7 @@ def run(*, full: bool) -> Table:
 
 
 def makers(start):
-    """Estimators by name; `start` are the labels of those that are given some."""
+    """Return functions that make estimators, by name; `start` are the given labels."""
     losses = ("error", "rand", "fbeta", "nmi")
     return {
         "CPMMC, given labels": lambda: CPMMC(init=start),
@@ -81,7 +81,7 @@ def _mnist(table, pairs, repeats):
 
 
 def _growth(table, *, full):
-    """Rows of 50 features: the ratio to k-means at the largest size, and the growth with n."""
+    """Add rows of 50 features: the ratio to k-means at the largest size, and the growth with n."""
     sizes = (100_000, 1_000_000)
     seconds = {}
     for n in sizes:

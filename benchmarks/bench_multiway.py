@@ -1,9 +1,9 @@
 """More than two clusters: ARI, NMI and time of every family's default against the usual peers.
 
-Everybody gets the same rows and the number of classes, nobody a label or another setting than its
-default: tables of measurements standardised, grey values in units of their range. Means over seeds
-and, for sets of more than 5,000 rows, over random parts of 5,000; the spread is the standard
-deviation over them. Clusters are the fewest that came out.
+All methods get the same rows and the number of classes, no labels, and default settings. Tables of
+measurements are standardised, grey values are in units of their range. Means over seeds and, for
+sets of more than 5,000 rows, over random samples of 5,000; the spread is the standard deviation
+over them. The last column is the minimum number of clusters found, minus that of the classes.
 """
 
 import time
@@ -57,7 +57,7 @@ def run(*, full: bool) -> Table:
     methods = {**dict.fromkeys(PEERS), **OURS, **(RECURSIVE if full else {})}
     n_seeds = 3
     sets = [*BUILT_IN, *(FROM_FOLDER if data_folder() is not None else ())]
-    table = Table(("method", *sets, "mean ARI", "mean NMI", "least clusters - k"))
+    table = Table(("method", *sets, "mean ARI", "mean NMI", "min. clusters - k"))
     seconds = {}
     scores = {name: {} for name in methods}
     for dataset in sets:
@@ -86,12 +86,14 @@ def run(*, full: bool) -> Table:
         table.notes.append(_times(seconds))
     else:
         names = ", ".join(FROM_FOLDER)
-        table.notes.append(f"Left out for want of the folder of data files (VOLMAR_DATA): {names}")
+        table.notes.append(
+            f"Left out because the folder of data files (VOLMAR_DATA) is missing: {names}"
+        )
     return table
 
 
 def rows_and_classes(name, seed):
-    """Return rows as every method gets them, and the classes."""
+    """Return the rows that all methods get, and the classes."""
     if name in BUILT_IN:
         X, y = BUILT_IN[name](return_X_y=True)
         if name in GREY:
@@ -109,7 +111,7 @@ def rows_and_classes(name, seed):
 
 
 def _measure(name, make, X, y, seed):
-    """Return ARI, NMI, clusters found less classes, and seconds."""
+    """Return ARI, NMI, number of clusters minus number of classes, and seconds."""
     k = len(np.unique(y))
     peers = {one.NAME: one.fit_predict for one in (kmeans, gaussian_mixture, bisecting_kmeans)}
     with warnings.catch_warnings():

@@ -1,15 +1,14 @@
 """The number of clusters: level, power, exact k, ARI and time of methods that find it themselves.
 
-No method sees a label or the number of groups, and every method gets the same rows: two groups in
-one column and tables of measurements are standardised, images are given as their first ten
-principal components, everything else is in the units in which it was drawn. Settings are defaults,
-but for the largest number of clusters that a rival looks at and the minimum size of a cluster of
-HDBSCAN, 2 % of the rows. Ours get more draws than the rivals
-(see the table of draws). A call that raises an error, aborts or takes longer
-than the time limit has *failed*: the cell counts it, and the summary counts it as wrong.
-HDBSCAN without clusters counts as one cluster, and its noise as a group of its own in the ARI.
-Without --full the draws are not those of the committed table, so that they can be looked at
-while a method is being developed.
+No method uses labels or the number of groups, and all methods get the same rows. Two groups in one
+column and tables of measurements are standardised, images are given as their first ten principal
+components, and all other data are in the units in which they were drawn. Settings are defaults,
+except for the maximum number of clusters of a rival and the minimum cluster size of HDBSCAN, 2 %
+of the rows. Methods of volmar get more draws than the rivals (see the table of draws). A call that
+raises an error, aborts or takes longer than the time limit has *failed*: the cell counts it, and
+the summary counts it as wrong. HDBSCAN without clusters counts as one cluster, and its noise as a
+separate group in the ARI. Without --full the draws are not those of the committed table, so that
+they can be used during development.
 """
 
 import numpy as np
@@ -111,7 +110,7 @@ def failures(results, method):
 
 
 def overall(results, method):
-    """Return the mean of three shares: one cluster on noise, two groups seen, exact k of blobs."""
+    """Return the mean share of one cluster on noise, two groups found, and exact k of blobs."""
     return np.mean(
         [
             share(_of(results, "level"), method, alone),
@@ -180,7 +179,7 @@ def _summary(results, methods):
         table.add(method, *first, _number(overall(results, method)), *rest, f"{failed} of {n}")
     table.notes += [
         "Summary, the best mean first. Every case has the same weight; failed draws are wrong.",
-        "A method that always splits sees every two groups: compare its level and its exact k.",
+        "A method that always splits finds every two groups: compare its level and its exact k.",
         _standing(results, methods),
         "",
     ]
@@ -203,7 +202,7 @@ def _number(value):
 
 
 def _cell(runs, *hits, limit=None):
-    """Return the means over the draws that ended, and how many failed, as text."""
+    """Return the means over the draws without failures and the number of failures, as text."""
     ended = [one for one in runs if not one.failed]
     if not ended:
         return "failed" if runs else ""
@@ -216,7 +215,7 @@ def _cell(runs, *hits, limit=None):
 
 
 def _rows_of_cases(results, topic, methods, first, *hits, rows=None, limits=None):
-    """Return a table with a row a case, or a row a group of cases, and a column a method."""
+    """Return a table with one row per case or group of cases and one column per method."""
     table = Table((first, *methods))
     rows = {name: (name,) for name in results.get(topic, {})} if rows is None else rows
     for label, names in rows.items():
@@ -358,14 +357,12 @@ def _time(times, methods):
             f"{LARGE[0]:,} x {LARGE[1]}, {name}: {LINEAR} {own.median:.2f} s ({own.spread}), "
             f"{FIT} {fit.median:.2f} s ({fit.spread}), {own.median / fit.median:.1f} fits."
         )
-    table.notes.append(
-        "isosplit6 is run in a process of its own, and its time includes the start."
-    )
+    table.notes.append("isosplit6 is run in a separate process, and its time includes the start.")
     return table
 
 
 def targets(results, times):
-    """Return the targets with what was measured; NaN where a method failed in every draw."""
+    """Return the targets with measured values; NaN if a method failed in every draw."""
 
     def rate(topic, method, hit, *names):
         everywhere = [one for by in _of(results, topic) for one in by.get(method, ())]

@@ -2,8 +2,8 @@
 
 The targets: on 16-dimensional blobs of 10,000 rows at least 20 times faster than arpack; on
 two-moons graphs of 1e4 and 1e5 rows never slower than 1.5 times the best of its eigen_solvers.
-Residuals are |Lsym v - lambda v| of the second pair, recomputed alike for everybody: times at
-different residuals are not times for the same answer.
+Residuals are |Lsym v - lambda v| of the second pair, recomputed in the same way for all solvers:
+times are comparable only at similar residuals.
 """
 
 import warnings

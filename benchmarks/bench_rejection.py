@@ -1,14 +1,14 @@
-"""Rows that belong to no cluster: false alarms on fresh rows, and power on a left-out class.
+"""Rows that belong to no cluster: false alarms on new rows, and power on a left-out class.
 
-A part of the classes of a set is clustered, with its rows in two halves: one is fitted and
-calibrated, the other counts false alarms (fresh rows of the same source that are rejected at
-alpha). Power is the share of the rows of a class that was left out that are rejected. All methods
-get the same rows, standardised; the detectors of scikit-learn reject as with alpha as their
-`contamination`, and know no clusters. Means over random halves. The error is the standard error of
-the share, with the rows of calibration and of the count both drawn: sqrt(a (1 - a) (1/n + 1/m))
-for one half, over the root of the number of halves. Times are those of the fit and of both
-predictions (for ours without the clustering itself), relative to `fit_novelty` and `novelty_score`
-of MSPC.
+Some classes of a set are clustered. Their rows are split into two halves: one is used to fit and
+calibrate, the other to count false alarms (new rows of the same source that are rejected at
+alpha). Power is the share of rejected rows of a left-out class. All methods get the same
+standardised rows; the detectors of scikit-learn reject as with alpha as their `contamination`, and
+have no clusters. Means over random halves. The error is the standard error of the share, where
+both the calibration rows and the counted rows are random: sqrt(a (1 - a) (1/n + 1/m)) for one
+half, divided by the square root of the number of halves. Times are those of the fit and of both
+predictions (for volmar without the clustering itself), relative to `fit_novelty` and
+`novelty_score` of MSPC.
 """
 
 import time
@@ -25,7 +25,7 @@ from benchmarks.table import Table
 from volmar.datasets import data_folder, load
 
 ALPHAS = (0.01, 0.05, 0.1)
-# Classes that are clustered, and the one that is left out, by their places.
+# Indices of the classes that are clustered, and of the left-out class.
 SETS = {
     "digits 0-4, not 6": ("digits", range(5), 6),
     "digits all but 8": ("digits", [0, 1, 2, 3, 4, 5, 6, 7, 9], 8),
@@ -99,7 +99,7 @@ def _set_lines(table, name, classes, n_halves, full):
 
 
 def _classes(source, inside, outside):
-    """Return the rows of the classes, those of the one left out, and the number of classes."""
+    """Return rows of the classes, rows of the left-out class, and the number of classes."""
     if source == "digits":
         X, y = load_digits(return_X_y=True)
     else:
@@ -131,7 +131,7 @@ def _rival(method, _, fit, fresh, strangers):
         detector = RIVALS[method]().fit(fit)
     own = getattr(detector, "negative_outlier_factor_", None)
     own = detector.score_samples(fit) if own is None else own
-    # What `contamination` does: one fit serves all levels.
+    # Equivalent to `contamination`, with one fit for all levels.
     limits = np.quantile(own, ALPHAS)
     scores = detector.score_samples(fresh), detector.score_samples(strangers)
     seconds = time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""Row sources against the bare BLAS call: what the protocol costs on top of one pass over X."""
+"""Row sources against the bare BLAS call: overhead of the protocol for one pass over X."""
 
 import numpy as np
 from scipy import sparse

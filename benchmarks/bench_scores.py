@@ -1,4 +1,4 @@
-"""Scores of a labelling against scikit-learn's silhouette: moments alone instead of all pairs."""
+"""Scores of a labelling by moments, against scikit-learn's silhouette, which needs all pairs."""
 
 import numpy as np
 from sklearn.metrics import calinski_harabasz_score, silhouette_score

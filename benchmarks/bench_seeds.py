@@ -1,9 +1,10 @@
 """Classes of some rows: the error on all other rows against the number of seeds.
 
 Pairs of classes and all classes of multi-class sets; rows are standardised, constant features
-dropped. At least one seed of each class, the others at random; a mean over draws of the seeds.
-Without seeds clusters are matched to classes, so that this column knows more than the next ones.
-With seeds a row is right only if it has the name of its class. All methods have their defaults.
+dropped. There is at least one seed per class, the others are random; means over draws of the
+seeds. Without seeds, clusters are matched to classes, so this column uses more information than
+the next ones. With seeds, a row is correct only if it has the label of its class. All settings are
+defaults.
 """
 
 import inspect
@@ -22,7 +23,7 @@ from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
 
 OURS = ("MSPC", "CPMMC", "KernelCPMMC", "SKMMC", "SoftLabelMVC", "KernelKMeans")
-# Its fits with more than two clusters take seconds: only in a full run.
+# Fits with more than two clusters take seconds, and are part of a full run only.
 SLOW = ("SKMMC",)
 COUNTS = (0, 2, 5, 10, 20, 50)
 SMALL_SETS = {"iris": load_iris, "wine": load_wine}
@@ -69,18 +70,19 @@ def run(*, full: bool) -> Table:
         first.notes.append(f"Left out because it is not installed or does not run: {missing}.")
     if skipped:
         first.notes.append(
-            f"Left out for want of the folder of data files (VOLMAR_DATA): {', '.join(skipped)}."
+            "Left out because the folder of data files (VOLMAR_DATA) is missing: "
+            f"{', '.join(skipped)}."
         )
     return first
 
 
 def takes_seeds(estimator) -> bool:
-    """Whether an estimator takes labels of some rows, which come with links."""
+    """Return whether an estimator takes labels of some rows; links are then supported as well."""
     return "must_link" in inspect.signature(estimator.fit).parameters
 
 
 def draw_seeds(y, count, seed):
-    """Return y with all classes but `count` unknown, -1, and one of each class known."""
+    """Return y with `count` known classes, at least one of each class, and -1 elsewhere."""
     rng = np.random.default_rng(seed)
     n_classes = int(y.max()) + 1
     first = [rng.choice(np.flatnonzero(y == label)) for label in range(n_classes)]
@@ -100,7 +102,7 @@ def _numbered(X, y):
 
 
 def _table(tasks, ours, rivals, counts, draws):
-    header = ("method", *(f"{count} seeds %" for count in counts), "CPU s a fit")
+    header = ("method", *(f"{count} seeds %" for count in counts), "CPU s per fit")
     table = Table(header)
     for name in ours:
         table.add(name, *_row(_of_ours(name), tasks, counts, draws))
@@ -140,7 +142,7 @@ def _row(fit_predict, tasks, counts, draws):
 
 
 def _error(fit_predict, X, y, count, draw):
-    """Return the error on rows that are no seeds; None where the method needs seeds."""
+    """Return the error on rows other than seeds; None if the method needs seeds."""
     seeds = draw_seeds(y, count, draw) if count else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -2,7 +2,7 @@
 
 Synthetic rows are two Gaussians 4 standard deviations apart along one direction of the whitened
 space. The iterations of k-means depend on that direction and on the start, so every repeat draws
-both anew. Times are medians, ratios medians of the repeats' ratios, errors means.
+new ones. Times are medians, ratios medians of the repeats' ratios, errors means.
 """
 
 from statistics import median
@@ -17,7 +17,7 @@ from volmar.metrics import clustering_error
 from volmar.rows import as_rows
 from volmar.separation import MSPC
 
-# Rows, features, and the most that MSPC's time may be of k-means' (None: no target).
+# Rows, features, and maximum time of MSPC relative to k-means (None: no target).
 SIZES = ((100_000, 50, None), (1_000_000, 50, 0.25), (20_000, 200, 0.7))
 MOST_FOR_TEN_TIMES_THE_ROWS = 11.0
 LEAST_SPEED_OF_MOMENTS = 0.6
@@ -61,7 +61,7 @@ def make_linear_split(n, d, seed):
 
 
 def _fits(table, data, draws, ours, n_init):
-    """Add a row for each of ours, a name with its maker and its target, against k-means.
+    """Add a row per method of volmar (name, constructor and target), against k-means.
 
     Returns every contender's seconds on each draw.
     """

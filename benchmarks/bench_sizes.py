@@ -1,12 +1,12 @@
 """Clusters of limited size: time and inertia against the package k-means-constrained.
 
-Groups of unequal size (in proportion to 1, 2, ..., k) that overlap, of which no cluster may be
-larger than "largest". Our steps of labels are `volmar.guidance.guide.Guide.place`, in Lloyd's
-iteration on the rows and in `KernelKMeans` (linear kernel, fewer rows: its time is quadratic). All
-start from the same centers of k-means++ (`KernelKMeans` from a fit without limits, which is part
-of its time). Both solve each step exactly, so that inertia differs by the rounding of costs to
-integers and by the local optimum only. "gap" is the certified distance of our last step from the
-best labels for its means. The other method is stopped after `MOST_SECONDS`.
+The groups overlap and have unequal sizes (in proportion to 1, 2, ..., k). No cluster may be larger
+than "largest". volmar assigns labels by `volmar.guidance.guide.Guide.place`, in Lloyd's iteration
+on the rows and in `KernelKMeans` (linear kernel, fewer rows: its time is quadratic). All methods
+start from the same centres of k-means++ (`KernelKMeans` from a fit without limits, which is part
+of its time). Both solve each step exactly, so inertia differs only by the rounding of costs to
+integers and by the local optimum. "gap" is the certified distance of volmar's last step from the
+best labels for its means. The other method is stopped after `MAX_SECONDS`.
 """
 
 import numpy as np
@@ -18,14 +18,14 @@ from benchmarks.timing import in_turns, time_limit
 from volmar import MSPC, KernelKMeans
 from volmar.guidance.guide import Guide
 
-# Rows, features, clusters, the largest size as a multiple of n / k, and whether KernelKMeans runs.
+# Rows, features, clusters, maximum size as a multiple of n / k, and whether KernelKMeans is run.
 SIZES = (
     (2000, 10, 10, 1.0, True),
     (2000, 10, 10, 1.25, True),
     (23_000, 50, 50, 1.0, False),
     (23_000, 50, 50, 1.25, False),
 )
-MOST_SECONDS = 600
+MAX_SECONDS = 600
 MAX_ITER = 300
 
 
@@ -55,7 +55,7 @@ def run(*, full: bool) -> Table:
         for name, timing in timings.items():
             labels, gap = timing.value
             if labels is None:
-                table.add(f"{n} x {d}", k, largest, name, f"> {MOST_SECONDS}", None, None, None)
+                table.add(f"{n} x {d}", k, largest, name, f"> {MAX_SECONDS}", None, None, None)
                 continue
             counts = np.bincount(labels, minlength=k)
             inertia = f"{inertia_of(X, labels, k):.7g}"
@@ -73,7 +73,7 @@ def make_unequal(n, d, k, seed):
 
 
 def limited_k_means(X, centers, largest):
-    """Return labels of Lloyd's iteration within a largest size, and the gap of the last step."""
+    """Return labels of Lloyd's iteration with a maximum size, and the gap of the last step."""
     n, k = X.shape[0], centers.shape[0]
     guide = Guide(k, np.full(n, -1), high=np.full(k, float(largest)))
     labels = offsets = placed = None
@@ -113,7 +113,7 @@ def _separation(X, k, largest):
 
 def _rival(X, centers, largest):
     try:
-        with time_limit(MOST_SECONDS):
+        with time_limit(MAX_SECONDS):
             return k_means_constrained.fit_predict(X, centers, None, largest, MAX_ITER)
     except TimeoutError:
         return None

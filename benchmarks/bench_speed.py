@@ -1,10 +1,10 @@
-"""Speed: every size that the project has a target for, against the rival of that target.
+"""Speed: every size for which the project has a target, against the rival of that target.
 
-One thread, user time, both sides in turns in one process, medians. Rows are normal groups some 8
-standard deviations apart, where k-means needs few iterations. "before" is the same measurement
-with the package of another checkout, given by VOLMAR_BEFORE (its folder); where the rival is the
-method itself before, the ratio is that of both checkouts' times, measured one after the other.
-Seconds are ours. Threads and dask have benchmarks of their own (`threads`, `distributed`).
+User times on one thread, both sides in turns in one process, medians. Rows are normal groups about
+8 standard deviations apart, for which k-means needs few iterations. "before" is the same
+measurement with the package of another checkout, in the folder VOLMAR_BEFORE. If the rival is
+"itself, before", the ratio is that of the times of both checkouts, measured one after the other.
+Seconds are those of volmar. Threads and dask have separate benchmarks (`threads`, `distributed`).
 """
 
 import json
@@ -18,7 +18,7 @@ from benchmarks.table import Table, Target
 HERE = Path(__file__).resolve().parents[1]
 ITSELF = "itself, before"
 
-# Work, rival, and the largest ratio that is wanted (None: no target).
+# Work, rival, and maximum ratio (None: no target).
 ROWS = (
     ("MSPC k=2, 200 x 10", "KMeans(n_init=10)", None),
     ("MSPC k=2, 10,000 x 20", "KMeans(n_init=1)", 2.0),
@@ -47,7 +47,7 @@ ROWS = (
     ("memory beyond X: MSPC, 1e6 x 50", "X itself", 0.2),
     ("memory beyond X: CPMMC, 1e6 x 50", "X itself", 0.2),
 )
-# What the package before cannot do at all, or only with the memory of the whole machine.
+# Work that the previous version cannot do, or only with all memory of the machine.
 TOO_LARGE_BEFORE = ("MSPC k=2, 200 x 20,000", "MSPC k=2, sparse 20,000 x 50,000")
 
 
@@ -77,7 +77,7 @@ def run(*, full: bool) -> Table:
 
 
 def measured(work: str, checkout: Path, repeats: int) -> dict[str, float]:
-    """Measure work in a process of its own with the package of a checkout; {} where it fails."""
+    """Measure work in a separate process with the package of a checkout; {} if it fails."""
     environment = dict(os.environ, PYTHONPATH=f"{checkout / 'src'}{os.pathsep}{HERE}")
     command = [sys.executable, "-m", "benchmarks.speed_work", work, str(repeats)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -1,19 +1,21 @@
 """Tables of mixed columns: number of clusters, ARI and time of ``volmar cluster`` and of rivals.
 
-Every kind of artificial table has planted groups and a twin without groups (table_data.py). Ours
+Every kind of artificial table has planted groups and a twin without groups (table_data.py). volmar
 gets the CSV file as it is, with no options. Rivals get the table after the usual preparation: ids
 dropped by name, dates as numbers of days, medians for missing values, one-hot categories, standard
-scaling. KMeans takes the number of clusters (2 to 10) with the largest silhouette, of 5,000 rows
-at most; HDBSCAN needs 2 % of the rows for a cluster; k-prototypes of the package kmodes sees
-1,000 rows, assigns the others to its prototypes, and takes the number of clusters (2 to 10) with
-the largest silhouette in its own dissimilarity. HDBSCAN without clusters counts as one cluster,
-and its noise as a group of its own in the ARI. A call that raises an error or takes longer than
-the time limit has *failed*: it counts as a wrong number and an ARI of 0, and is listed.
+scaling. KMeans uses the number of clusters (2 to 10) with the largest silhouette, computed on at
+most 5,000 rows; HDBSCAN has a minimum cluster size of 2 % of the rows; k-prototypes of the package
+kmodes is fitted to 1,000 rows, assigns the others to its prototypes, and uses the number of
+clusters (2 to 10) with the largest silhouette in its own dissimilarity. HDBSCAN without clusters
+counts as one cluster, and its noise as a separate group in the ARI. A call that raises an error or
+takes longer than the time limit has *failed*: it counts as a wrong number and an ARI of 0, and is
+listed.
 
 *Supervised* is the cross-validated ARI of a classifier that is trained on the groups of other
-rows (the better of logistic regression and extremely randomised trees, on the usual preparation):
-what the columns say about the groups. Times are CPU seconds, the preparation included. Draws
-have the seeds 0 to 19, which development does not use (see table_contest.py).
+rows (the better of logistic regression and extremely randomised trees, on the usual preparation).
+It measures the information on the groups in the columns. Times are CPU seconds, including the
+preparation. Draws have the seeds 0 to 19, which are not used in development (see
+table_contest.py).
 """
 
 from collections import Counter
@@ -47,7 +49,7 @@ def run(*, full: bool) -> Table:
 
 
 def timed(n_rows=TIMED_ROWS, methods=METHODS):
-    """Return what every method finds in one large table, and its CPU time."""
+    """Return the results and CPU times of all methods on one large table."""
     return one_table(
         TIMED_KIND, n_rows, BENCHMARK_SEEDS[0], methods, supervised=False, limit=TIMED_LIMIT
     )
@@ -80,7 +82,7 @@ def seconds(one):
 
 
 def targets(results, times):
-    """Return the targets of the project with what was measured."""
+    """Return the targets of the project with measured values."""
     grouped, alone = of_groups(results, grouped=True), of_groups(results, grouped=False)
     return [
         Target(
@@ -129,7 +131,7 @@ def _summary(results, methods):
             "right number, with groups",
             "ARI, with groups",
             "one cluster, without groups",
-            "CPU seconds a table",
+            "CPU seconds per table",
             "failed",
         )
     )

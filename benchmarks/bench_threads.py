@@ -1,8 +1,8 @@
 """Every clusterer with the default number of threads against itself with one: wall and CPU time.
 
-Of a fit, and of predictions for 20,000 rows. Both take turns in one process. The target is 1:
-threads of BLAS that wait for each other must not make a fit slower than it is on one thread, and
-threads that wait in loops show as CPU time.
+Times of a fit, and of predictions for 20,000 rows. Both take turns in one process. The target is
+1: a fit must not be slower than on one thread because BLAS threads wait for each other. Threads
+that wait in loops increase the CPU time.
 """
 
 import resource
@@ -20,7 +20,7 @@ from volmar.datasets import make_blobs
 
 REPEATS, BUDGET = 7, 6.0
 PREDICTED = 20_000
-# Rows and columns; those not named here have pairs of rows, and fewer of them.
+# Rows and columns. Methods not listed here need all pairs of rows, and get fewer rows.
 PAIRS = (400, 10)
 SIZES = {
     "CPMMC": (50_000, 20),
@@ -35,7 +35,7 @@ SIZES = {
     "SKMMC": (2_000, 20),
     "SoftLabelMVC": (2_000, 10),
 }
-# Clusterers that find several clusters in another way than two, with fewer rows.
+# Clusterers that find several clusters by another algorithm than two; they get fewer rows.
 SEVERAL, ROWS_OF_SEVERAL = ("CPMMC", "MSPC"), (10_000, 20)
 
 
@@ -67,7 +67,7 @@ def run(*, full: bool) -> Table:
 
 
 def _compared(call, n_threads, *, full):
-    """Return seconds with one thread, and wall and CPU time with several over those with one."""
+    """Return seconds with one thread, and wall and CPU times with several relative to one."""
     one, several = _in_turns(call, n_threads, 2 if full else 1)
     return float(np.median(one[:, 0])), *several.min(axis=0) / one.min(axis=0)
 

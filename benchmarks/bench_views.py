@@ -1,9 +1,9 @@
 """Several views of the same rows: adjusted Rand index with `views`, and without.
 
 "best view" is the better of the two views alone, chosen by the classes; "concatenation" has all
-columns as they are. Alternatives that the library does not have: for `KernelCPMMC` the arithmetic
-mean of the views' Gaussian kernels, for `MSPC` a ridge discriminant for each view with one
-labelling, the sum of their scores deciding, from k-means. Means over seeds.
+columns as they are. Alternatives that are not part of the library: for `KernelCPMMC` the
+arithmetic mean of the views' Gaussian kernels, for `MSPC` one ridge discriminant per view, with
+labels by the sum of their scores, started from k-means. Means over seeds.
 """
 
 import warnings
@@ -20,7 +20,7 @@ from volmar import CPMMC, MSPC, KernelCPMMC
 from volmar.datasets import data_folder, load
 from volmar.rows import fit_view_map
 
-# Rows of a set, and of those that KernelCPMMC is fitted to: its time is quadratic.
+# Maximum number of rows, and that of KernelCPMMC, whose time is quadratic.
 N_ROWS, N_QUICK, N_KERNEL = 2000, 600, 1000
 STEPS = 60
 
@@ -67,7 +67,7 @@ def mean_of_kernels(views, k, seed):
 
 
 def tied_discriminants(views, k, seed, reg=1.0):
-    """Return labels by one ridge discriminant for each view, whose scores are summed."""
+    """Return labels by the sum of the scores of one ridge discriminant per view."""
     X = np.hstack(views)
     ends = np.cumsum([view.shape[1] for view in views])
     groups = np.split(np.arange(X.shape[1]), ends[:-1])
@@ -122,7 +122,7 @@ def halves(n):
 
 
 def gradients(n):
-    """Pixels, and sums of the lengths of gradients of six directions in cells of 4 x 4 pixels."""
+    """Return pixels, and sums of gradient lengths by six directions in cells of 4 x 4 pixels."""
     images, y = _mnist(n)
     down, right = np.gradient(images, axis=(1, 2))
     lengths, angles = np.hypot(right, down), np.mod(np.arctan2(down, right), np.pi)

@@ -1,10 +1,10 @@
 """SoftLabelMVC against scikit-learn's SpectralClustering on the same graph, and against the paper.
 
-Both are given the similarity matrix, so that building it is apart. Ratios are medians of the
-repeats' ratios. The targets: at most 0.8 of arpack and 1.3 of amg on two moons of 1e4 and 1e5
-rows, 0.1 of arpack on 16-dimensional blobs of 1e4 rows, 1.0 of the default on a dense matrix of
-2,000 rows; on a million rows (``--full``) below the time of amg and below 5 GB. Errors are shown
-because the answers differ: labels had no part in either.
+Both are given the similarity matrix, so the time to build it is not included. Ratios are medians
+of the repeats' ratios. The targets: at most 0.8 of arpack and 1.3 of amg on two moons of 1e4 and
+1e5 rows, 0.1 of arpack on 16-dimensional blobs of 1e4 rows, 1.0 of the default on a dense matrix
+of 2,000 rows; on a million rows (``--full``) below the time of amg and below 5 GB. Errors are
+shown because the results differ; neither method uses labels.
 
 With its search for neighbours, in user time on one thread: at most 0.15 of scikit-learn's exact
 search alone on 1e5 rows of 16 columns; 15 s on a million rows of 2 (``--full``).
@@ -83,7 +83,7 @@ def _compare(table, name, W, y, targets, repeats):
 
 
 def _with_neighbors(table, *, full):
-    """Fits from rows, in user seconds, beside scikit-learn's search for neighbours alone."""
+    """Add fits from rows, in user seconds, and scikit-learn's search for neighbours alone."""
     X, y = make_blobs(100_000, n_features=16, centers=2, cluster_std=6.0, random_state=0)
     ours = [_user_seconds(lambda: SoftLabelMVC().fit(X)) for _ in range(3)]
     seconds, model = sorted(ours, key=lambda one: one[0])[1]
@@ -109,7 +109,7 @@ def _with_neighbors(table, *, full):
 
 
 def _user_seconds(call):
-    """User time of a call on one thread, and what it returns."""
+    """Return the user time of a call on one thread, and its result."""
     with threadpool_limits(1):
         start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
         value = call()
@@ -139,7 +139,7 @@ print(seconds, peak, 100 * clustering_error(y, labels))
 
 
 def _million(table):
-    """Each in a process of its own, so that the peaks of memory are their own too."""
+    """Add fits to a million rows, in separate processes to measure their peak memory."""
     found = {}
     for name in ("volmar", "amg"):
         code = f"NAME = {name!r}\n{MILLION}"
@@ -161,9 +161,9 @@ def _million(table):
 
 
 def _published(table):
-    """Time of MVC as printed by the separation paper (AAAI 2015, Table 3), beside ours."""
+    """Add times of MVC: as printed by the separation paper (AAAI 2015, Table 3), and volmar's."""
     if data_folder() is None:
-        table.notes.append("The papers' data are not here: letter and satellite are left out.")
+        table.notes.append("The papers' data are missing: letter and satellite are left out.")
         return
     figures = published("mspc-aaai-2015", "3")
     for name in ("letter-AvB", "satellite-1v2"):

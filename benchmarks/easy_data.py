@@ -1,8 +1,8 @@
-"""Easy data of many kinds: a newcomer's first tries, each with the rivals that usually solve it.
+"""Easy data of many kinds, each with the rivals that usually solve it.
 
-A kind is a recipe from a random generator to rows and groups. Rows come in the units that the
-recipe gives them; nobody standardises. `shape` says which rivals set the standard: "round" and
-"stretched" groups are for `KMeans` and `GaussianMixture`, "bent" ones for `SpectralClustering`.
+A kind is a function of a random generator that returns rows and groups. Rows are used in the units
+of the function, without standardisation. `shape` determines the reference methods: `KMeans` and
+`GaussianMixture` for "round" and "stretched" groups, `SpectralClustering` for "bent" ones.
 """
 
 from collections.abc import Callable
@@ -22,15 +22,15 @@ class Kind(NamedTuple):
     Attributes
     ----------
     name : str
-        What a reader needs to know of it.
+        Description in tables.
     family : str
         Kinds that are counted together.
     shape : {"round", "stretched", "bent"}
-        Which rivals set the standard.
+        Shape of the groups, which determines the reference methods.
     draw : callable
-        From a generator to rows and groups.
+        Function of a random generator that returns rows and groups.
     noise_columns : bool
-        Whether most columns hold nothing but noise.
+        Whether most columns are pure noise.
     """
 
     name: str
@@ -81,7 +81,7 @@ def _many(n, d, shares, spread, least):
 
 
 def _line(n, d, shares, distance):
-    """Put groups in a row along one column, the others noise."""
+    """Put groups in a line along one column; the other columns are noise."""
 
     def draw(rng):
         y = _labels(n, shares)
@@ -120,7 +120,7 @@ def _correlated(n, d, shares, distance, condition):
 
 
 def _in_units(draw_rows, decades):
-    """Each column in a unit of its own."""
+    """Scale each column to a different unit."""
 
     def draw(rng):
         X, y = draw_rows(rng)
@@ -130,7 +130,7 @@ def _in_units(draw_rows, decades):
 
 
 def _beside(draw_rows, *columns):
-    """More columns, drawn by recipes (rng, n), that have nothing to do with the groups."""
+    """Append unrelated columns, drawn by functions of (rng, n)."""
 
     def draw(rng):
         X, y = draw_rows(rng)
@@ -163,7 +163,7 @@ def _noise(n, d, share, distance, sample):
 
 
 def _rounded(draw_rows, step):
-    """Values known to within `step`."""
+    """Round values to multiples of `step`."""
 
     def draw(rng):
         X, y = draw_rows(rng)
@@ -235,7 +235,7 @@ def _bands(n, length, distance):
 
 
 def _embedded(draw_rows, d, noise):
-    """Rows turned at random into d columns, with a little noise in all of them."""
+    """Rotate rows at random into d columns, and add a little noise to all of them."""
 
     def draw(rng):
         X, y = draw_rows(rng)

@@ -12,7 +12,7 @@ N_TRAINING = 60_000
 
 
 def news(n_components):
-    """20 Newsgroups: TF-IDF with logarithms of the counts, then a truncated SVD."""
+    """Return 20 Newsgroups: TF-IDF with logarithms of the counts, then a truncated SVD."""
     return lambda: (_news_by_svd(n_components), _news()[1])
 
 
@@ -32,7 +32,7 @@ def isolet():
 
 
 def drawn(source, n_rows):
-    """Rows of a set drawn at random, the same ones each time."""
+    """Return a random sample of the rows of a set, the same one in each call."""
 
     def load_rows():
         X, y = source()
@@ -71,8 +71,8 @@ def make_groups(n_rows=100_000, n_columns=256, n_groups=100, n_directions=20, se
     """Return normal groups of unequal size and shape near a subspace of few directions.
 
     Group g has a share in proportion to 1 / (g + 10). Its mean and its covariance are random in a
-    common subspace, with standard deviations from 0.3 to 1.5 along directions of its own; noise of
-    standard deviation 0.1 is added in all columns.
+    common subspace, with standard deviations from 0.3 to 1.5 along random directions; noise of
+    standard deviation 0.1 is added to all columns.
     """
     rng = np.random.default_rng(seed)
     shares = 1.0 / (np.arange(n_groups) + 10.0)

@@ -1,7 +1,6 @@
-"""``python -m benchmarks.house [CHECKOUT]``: sizes and rules of the house, as a table.
+"""``python -m benchmarks.house [CHECKOUT]``: sizes and rule violations of the code, as a table.
 
-Give the folder of another checkout to measure that one: the issue's before and after come from
-one command.
+Give the folder of another checkout to measure that one, for example an earlier version.
 """
 
 import argparse
@@ -21,7 +20,7 @@ LONGEST = 500
 FLAGS = re.compile(r"\b(passes_are_dear|is_asking)\b|\btogether\(")
 BLOCK_TYPES = re.compile(r"isinstance\([^)]*\b(BlockTable|RowVector)\b")
 
-# Runs the command, and counts the modules it imports and the files in which a function ran.
+# Runs the command, and counts the imported modules and the files in which a function ran.
 PROBE = """
 import sys, threading
 source, used = sys.argv[1], set()
@@ -79,7 +78,7 @@ def class_names(paths):
 
 
 def n_uses(pattern, paths):
-    """Return the number of lines that match."""
+    """Return the number of lines of the files that match a pattern."""
     return sum(
         bool(pattern.search(line))
         for path in paths
@@ -120,7 +119,7 @@ def main():
     imported_report, used_report = touched(root, "--report", "PAGE")
     names = class_names(source)
     watched = ("Prepared", "Cut", "View", "Point", "Moments", "Wanted")
-    table = Table(("what", "value"))
+    table = Table(("quantity", "value"))
     table.add("Python files of src/", len(source))
     table.add("lines of src/", sum(map(n_lines, source)))
     table.add("of these, docstrings", sum(map(docstring_lines, source)))

@@ -2,9 +2,9 @@
 
 Writes the table that ``volmar.evidence.modes.dip.dip_p_value`` reads. Each row has the size n of a
 sample, the number of uniform samples that were drawn, and for each p-value of the header the
-sqrt(n) * dip that this share of them reaches or exceeds. A cell stays empty where fewer than ten
-samples would lie beyond. Every row has a random stream of its own, seeded by its size: rows can be
-added without a change to the others. It takes about ten minutes on one core.
+sqrt(n) * dip that this share of them reaches or exceeds. A cell is empty if fewer than ten samples
+would exceed it. Every row has a separate random stream, seeded by its size, so rows can be added
+without a change to the others. It takes about ten minutes on one core.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import numpy as np
 from volmar.evidence.modes.dip import modal_search
 
 SEED = 1985
-# Size of the sample to number of draws.
+# Number of draws by sample size.
 DRAWS = {
     **dict.fromkeys((4, 5, 6, 7, 8, 9, 10, 15, 20, 30, 50, 100, 200, 500, 1000, 2000), 100_000),
     **dict.fromkeys((5000, 10_000), 50_000),
@@ -36,13 +36,13 @@ TABLE = Path(__file__).resolve().parents[1] / "src" / "volmar/evidence/modes/dip
 def scaled_dips(n: int, draws: int) -> np.ndarray:
     """Return sqrt(n) times the dips of uniform samples, sorted.
 
-    The dip is the same under shifts and scalings, and the n - 1 spacings of a uniform sample are
+    The dip is invariant under shifts and scalings, and the n - 1 spacings of a uniform sample are
     independent exponentials divided by their common sum: no sample has to be sorted.
     """
     rng = np.random.default_rng([SEED, n])
     values, counts = np.zeros(n), np.ones(n)
     doubled = np.empty(draws)
-    # Two values so close that they round to one would end in 0 / 0.
+    # Avoids 0 / 0 for two values that are equal after rounding.
     with np.errstate(invalid="raise"):
         for draw in range(draws):
             np.cumsum(rng.standard_exponential(n - 1), out=values[1:])

@@ -1,4 +1,4 @@
-"""The contestants that find the number of clusters, and what they find in draws of the cases."""
+"""Methods that find the number of clusters, and their results on draws of the cases."""
 
 import warnings
 from typing import NamedTuple
@@ -29,20 +29,20 @@ N_CENTRES = 4
 
 
 class Draws(NamedTuple):
-    """Number of draws of a case: of the linear method, the curved one, and each rival."""
+    """Number of draws per case for the linear method, the curved one, and each rival."""
 
     linear: int
     curved: int
     rivals: int
 
     def of(self, method, factor):
-        """Return the number of draws that a method gets, for ours `factor` times as many."""
+        """Return the number of draws of a method, `factor` times as many for those of volmar."""
         ours = {LINEAR: factor * self.linear, CURVED: factor * self.curved}
         return ours.get(method, self.rivals)
 
 
 class Found(NamedTuple):
-    """What a method found in one draw; `k` is 0 where it failed."""
+    """Result of a method on one draw; `k` is 0 if it failed."""
 
     k: int
     n_groups: int
@@ -55,7 +55,7 @@ class Found(NamedTuple):
 
 
 def measured(draws, seed, cases=CASES, methods=METHODS):
-    """Return what was found: {topic: {case: {method: [Found of each draw]}}}."""
+    """Return the results: {topic: {case: {method: [Found of each draw]}}}."""
     calls = [
         (case, i, [name for name in methods if i < draws[case.topic].of(name, case.factor)])
         for case in cases
@@ -84,20 +84,20 @@ def _one_draw(case, draw, methods, seed):
 
 
 def found(method, X, y, seed):
-    """Return what a method finds in the rows, within the time limit."""
+    """Return the result of a method on the rows, within the time limit."""
     n_groups = len(np.unique(y))
     try:
         with warnings.catch_warnings(), time_limit(LIMIT_SECONDS):
             warnings.simplefilter("ignore")
             labels = method(X.copy(), seed)
-    except Exception:  # rivals raise all kinds of errors, each of them a failure
+    except Exception:  # every exception of a rival counts as a failure
         return Found(0, n_groups, 0.0)
     k = max(1, len(np.unique(labels[labels >= 0])))
     return Found(k, n_groups, adjusted_rand_score(y, labels))
 
 
 class Times(NamedTuple):
-    """Times: of every method on 1,000 rows, of ours and of a fit with k given on many rows."""
+    """Times of all methods on 1,000 rows, of volmar and of a fit with given k on many rows."""
 
     small: dict
     large: dict

@@ -1,9 +1,9 @@
-"""Data for the contest of methods that find the number of clusters themselves.
+"""Data for the comparison of methods that find the number of clusters.
 
-A case is a recipe from a random generator to rows and groups. Cases of one topic share a table:
-"level" has one group, "power" two of them in a single column, "blobs", "equal distances" and
-"tutorial" have round groups of unit variance, "bent" has groups that no hyperplane separates, and
-"real" has the classes of data sets of this repository.
+A case is a function of a random generator that returns rows and groups. Cases of one topic share a
+table: "level" has one group, "power" two of them in a single column, "blobs", "equal distances"
+and "tutorial" have round groups of unit variance, "bent" has groups that no hyperplane separates,
+and "real" has the classes of data sets of this repository.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,8 @@ N_BLOBS, NUMBERS, DIMENSIONS = 1000, range(1, 11), (2, 10, 50)
 SIZES = ("equal", "geometric")
 # In standard deviations of a blob: minimum distance of two centres, root mean square in the box.
 MINIMUM, USUAL = 5.0, 12.0
-# Geometric sizes: ratio of neighbours, larger where the smallest share would be less than this.
+# Geometric sizes: ratio of successive sizes, and minimum of the smallest share, which may raise
+# the ratio.
 RATIO, SMALLEST = 0.6, 0.03
 SEPARATIONS, SHARES, COLUMNS = (3, 4, 5, 6), (0.5, 0.3, 0.1, 0.05), (10, 50)
 # Minimum power by separation, share and columns; our methods get more draws of these cases.
@@ -43,13 +44,13 @@ class Case(NamedTuple):
     Attributes
     ----------
     name : str
-        What a reader needs to know of it, unique in its topic.
+        Description in tables, unique in its topic.
     topic : str
-        The table that it belongs to.
+        Table to which the case belongs.
     draw : callable
-        From a generator to rows and groups.
+        Function of a random generator that returns rows and groups.
     factor : int
-        Our methods get this many times the draws of the topic.
+        Factor by which the methods of volmar get more draws than usual in the topic.
     """
 
     name: str
@@ -119,14 +120,14 @@ def shares(k, sizes):
 
 
 def centres(k, d, rng):
-    """Return centres, uniform in a box, all pairs of which are at least MINIMUM apart."""
+    """Return centres, uniform in a box, with pairwise distances of at least MINIMUM."""
     side = USUAL * np.sqrt(6.0 / d)
     found = np.empty((0, d))
     while len(found) < k:
         centre = side * rng.random(d)
         if (np.linalg.norm(found - centre, axis=1) >= MINIMUM).all():
             found = np.vstack([found, centre])
-        elif rng.random() < 0.05:  # the earlier ones may have left no room
+        elif rng.random() < 0.05:  # the earlier centres may leave no space for another one
             found = found[:0]
     return found
 
@@ -183,7 +184,7 @@ def _circles(noise):
 
 
 def _real(name):
-    """Rows and classes of a data set; images as their first principal components."""
+    """Return rows and classes of a data set; images as their first principal components."""
 
     def draw(rng):
         X, y = rows_and_classes(name, _seed(rng))

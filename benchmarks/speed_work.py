@@ -1,7 +1,7 @@
 """``python -m benchmarks.speed_work NAME REPEATS``: one piece of work of `bench_speed`, as JSON.
 
-A process of its own for each piece: so another checkout's package can be timed by the same code,
-and memory is that of this piece alone.
+Each piece runs in a separate process: the package of another checkout can then be timed by the
+same code, and memory is that of this piece only.
 """
 
 import json
@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.cluster import KMeans
 
-# Seconds after which no further repeat begins.
+# Seconds after which no further repeat is started.
 BUDGET = 30.0
 
 
 class Work(NamedTuple):
-    """What is compared: data, our call, and the rival's, None where it is ourselves before."""
+    """Data, call of volmar and call of the rival (None: the previous version of volmar)."""
 
     data: Callable[[], Any]
     ours: Callable[[Any], Any]
@@ -85,7 +85,7 @@ def _wide_counts(n=20_000, d=50_000):
     common = rng.zipf(1.3, size=(n, length)) % d
     own = 1000 * (1 + topic[:, None]) + rng.integers(200, size=(n, length // 6))
     words = np.hstack([common, own])
-    words = words.astype(np.int32)  # scikit-learn takes no others
+    words = words.astype(np.int32)  # scikit-learn accepts no others
     numbers = np.repeat(np.arange(n, dtype=np.int32), words.shape[1])
     return sparse.csr_array((np.ones(words.size), (numbers, words.ravel())), shape=(n, d))
 
@@ -155,12 +155,12 @@ def _timed(call, data):
 
 
 def measured(work: Work, repeats: int) -> dict[str, float]:
-    """Return medians of user and wall seconds of ours and the rival's, taken in turns."""
+    """Return medians of user and wall seconds of volmar and the rival, taken in turns."""
     warnings.simplefilter("ignore")
     data = work.data()
     if work.has_memory:
         work.ours(data[:1000])  # imports
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forgets the peak
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
         before = _memory("VmRSS")
         work.ours(data)
         return {"ratio": (_memory("VmHWM") - before) / data.nbytes}

@@ -1,4 +1,4 @@
-"""A plain table that reads the same on screen and as Markdown, and targets as rows of it."""
+"""A Markdown table for the terminal and for files, and targets as rows of a table."""
 
 from dataclasses import dataclass, field
 from math import isnan
@@ -39,7 +39,7 @@ def _text(cell) -> str:
 
 
 class Target(NamedTuple):
-    """What the project asks of one of its methods."""
+    """Target of the project for one of its methods."""
 
     words: str
     method: str
@@ -49,7 +49,7 @@ class Target(NamedTuple):
 
     @property
     def cells(self):
-        """Return measured value, bound, and whether it is met, as text."""
+        """Measured value, bound and whether the bound is met, as text."""
         bound = f"{'at most' if self.at_most else 'at least'} {self.wanted:.3g}"
         if isnan(self.value):
             return "-", bound, "-"

@@ -1,6 +1,6 @@
-"""The methods that cluster tables, and what they find in draws of the kinds.
+"""Methods that cluster tables, and their results on draws of the kinds of tables.
 
-Draws to look at during development, with seeds that the committed table never uses::
+Draws for development, with seeds that the committed table never uses::
 
     python -m benchmarks.table_contest --kinds customers survey --rows 1500 --draws 2 --ours
 """
@@ -32,7 +32,7 @@ MOST_CLUSTERS, SILHOUETTE_ROWS = 10, 5000
 
 
 class Source(NamedTuple):
-    """A table as a method gets it: as a file, or as a DataFrame whose ids are known."""
+    """The input of a method: a table as a file, or as a DataFrame with known id columns."""
 
     path: Path
     frame: object
@@ -65,20 +65,20 @@ METHODS = {OURS: lambda source, seed: table_ours.find_clusters(source.path, seed
 
 
 class Found(NamedTuple):
-    """What a method found in one table.
+    """Result of a method on one table.
 
     Attributes
     ----------
     k : int
-        Number of clusters, 0 where the method failed.
+        Number of clusters, 0 if the method failed.
     n_groups : int
         Number of planted groups, 1 without groups.
     ari : float
-        Adjusted Rand index with the planted groups; 0 where the method failed.
+        Adjusted Rand index with the planted groups; 0 if the method failed.
     seconds : float
-        CPU time, that of the preparation included.
+        CPU time, including the preparation.
     error : str
-        Why the method failed; empty where it did not.
+        Error message; empty if the method did not fail.
     """
 
     k: int
@@ -94,7 +94,7 @@ class Found(NamedTuple):
 
 
 def found(method, source, truth, seed, limit=LIMIT_SECONDS):
-    """Return what a method finds in a table, within the time limit."""
+    """Return the result of a method on a table, within the time limit."""
     groups = np.zeros(len(source.frame)) if truth is None else truth
     n_groups = len(np.unique(groups))
     start = time.process_time()
@@ -102,7 +102,7 @@ def found(method, source, truth, seed, limit=LIMIT_SECONDS):
         with warnings.catch_warnings(), time_limit(limit):
             warnings.simplefilter("ignore")
             labels = np.asarray(method(source, seed))
-    except Exception as error:  # whatever a method raises is its failure
+    except Exception as error:  # every exception counts as a failure
         message = f"{type(error).__name__}: {' '.join(str(error).split())}"
         return Found(0, n_groups, 0.0, time.process_time() - start, message)
     seconds = time.process_time() - start
@@ -111,10 +111,10 @@ def found(method, source, truth, seed, limit=LIMIT_SECONDS):
 
 
 def one_table(kind, n_rows, seed, methods=METHODS, *, supervised=True, limit=LIMIT_SECONDS):
-    """Return what every method finds in one table, by the name of the method.
+    """Return the results of all methods on one table, by the name of the method.
 
-    Under `SUPERVISED` stands the ARI of a classifier that is trained on the groups of other rows,
-    by cross-validation: what the columns say about the groups, and so what can be reached.
+    The entry `SUPERVISED` is the cross-validated ARI of a classifier trained on the groups of
+    other rows. It measures the information on the groups that the columns contain.
     """
     frame, truth = make_table(kind, n_rows, seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -143,9 +143,9 @@ def supervised_ari(X, truth):
 
 
 def measured(kinds, n_rows, seeds, n_rival_draws, methods=METHODS):
-    """Return what was found: {kind: {method: [Found of each seed]}}.
+    """Return the results: {kind: {method: [Found of each seed]}}.
 
-    Rivals, and the classifier, see the first `n_rival_draws` seeds only.
+    Rivals and the classifier are run for the first `n_rival_draws` seeds only.
     """
     ours = [name for name in methods if name == OURS]
     calls = [(kind, seed, i < n_rival_draws) for kind in kinds for i, seed in enumerate(seeds)]

@@ -1,11 +1,11 @@
-"""Artificial tables as people bring them: units, ids, dates, categories, missing values, groups.
+"""Artificial tables with realistic columns: units, ids, dates, categories, missing values, groups.
 
 `make_table(kind, n_rows, seed)` returns a table and the planted groups of its rows. Every kind has
 a twin without groups, named ``"<kind>, no groups"``: the same columns from one population, whose
 scores have the mean and the covariance of the mixture but a single mode (see `Rows`).
 
 Seeds of the committed table are those of `BENCHMARK_SEEDS`. Development uses seeds of at least
-`FIRST_SEED_OF_DEVELOPMENT`, so that nothing is tuned to the draws of the table.
+`FIRST_SEED_OF_DEVELOPMENT`, so nothing is tuned to the draws of the table.
 """
 
 from collections.abc import Callable
@@ -34,11 +34,11 @@ class Kind(NamedTuple):
     shares : tuple of float
         Share of the rows in each group of the kind.
     columns : callable
-        From `Rows` to a DataFrame.
+        Function of `Rows` that returns a DataFrame.
     id_columns : tuple of str
-        Columns that name a row. Rivals get the table without them.
+        Columns that identify a row. Rivals get the table without them.
     max_rows : int or None
-        Largest number of rows of such a table, None for any number.
+        Maximum number of rows of such a table. If None, there is no limit.
     grouped : bool
         Whether there are groups; False for a twin.
     """
@@ -56,7 +56,7 @@ class Kind(NamedTuple):
         return len(self.shares) if self.grouped else 1
 
     def n_rows(self, wanted):
-        """Return the number of rows of a table where `wanted` are asked for."""
+        """Return the number of rows of a table for which `wanted` rows are requested."""
         return wanted if self.max_rows is None else min(wanted, self.max_rows)
 
 
@@ -83,14 +83,14 @@ KINDS = {
 
 
 def make_table(kind, n_rows, seed):
-    """Return a table and the group of each of its rows, None where there are no groups.
+    """Return a table and the group of each row (None if there are no groups).
 
     Parameters
     ----------
     kind : str
         One of `KINDS`.
     n_rows : int
-        Number of rows. A kind with `max_rows` refuses more of them.
+        Number of rows. More than `max_rows` of the kind raise an error.
     seed : int
         Seed of the draw.
 

@@ -2,7 +2,7 @@
 
 A recipe takes `Rows` and returns a DataFrame. Groups are about five standard deviations apart on
 the line through their means, before values are rounded, counted, cut into answers or lost. Columns
-that have nothing to do with the groups are in every table, as they are in those of people.
+unrelated to the groups are in every table, as in real tables.
 """
 
 import numpy as np
@@ -63,7 +63,7 @@ SENSORS = {
 
 
 def sensors(rows):
-    """Forty sensors of a plant in four states of operation; half of them tell the state."""
+    """Forty sensors of a plant in four states of operation; half of them depend on the state."""
     n_informative, n_columns = 20, 40
     pattern = np.zeros((rows.k, n_columns))
     chosen = rows.rng.permutation(n_columns)[:n_informative]
@@ -138,7 +138,7 @@ def sales(rows):
 
 
 def clinical(rows):
-    """Laboratory values of patients with and without a disease, 5 to 20 % missing a column."""
+    """Laboratory values of patients with and without a disease, 5 to 20 % missing per column."""
     pattern = np.array([[0] * 14, [1.5, 1.3, 1, -1, 1, 0.8, -0.8, 0.6, 1, -0.5, 0, 0, 0, 0]])
     scores = rows.scores(pattern, rows.rng.uniform(5.5, 6.5), common=0.25, n_factors=3).T
     age = np.clip(measured(rows.noise()[0], 58, 15, 0), 18, 98)
@@ -226,7 +226,7 @@ def mostly_categorical(rows):
 
 
 def text_counts(rows):
-    """Documents of three topics as counts of 300 words; a topic has 40 words of its own."""
+    """Documents of three topics as counts of 300 words; each topic has 40 typical words."""
     n_own = 40
     order = rows.rng.permutation(N_WORDS)
     usual = 1.0 / (5 + np.arange(N_WORDS))[rows.rng.permutation(N_WORDS)]
@@ -287,7 +287,7 @@ def outliers(rows):
 
 
 def households(rows):
-    """Use of electricity in households: most of them, those with a heat pump, small shops."""
+    """Electricity use: ordinary households, households with a heat pump, small shops."""
     scores = rows.scores(
         [[0] * 8, [0.3, 1.6, 1, 0, 1.4, -0.4, 0, 0.4], [1.8, -0.6, 1.2, 1.2, 0, 1, -0.8, 0]],
         rows.rng.uniform(5, 6),
@@ -311,7 +311,7 @@ def households(rows):
 
 
 def machines(rows):
-    """Machines at work: nearly all well, some with a worn bearing, few that leak."""
+    """Machines in operation: most intact, some with a worn bearing, a few with a leak."""
     scores = rows.scores(
         [[0] * 9, [1.5, 1.5, 0.6, 0, 1, 0, 0, 0, 0], [0, 0.3, 0, -1.8, 0.5, -1.5, 1, 0, 0]],
         rows.rng.uniform(6, 7),
@@ -334,7 +334,7 @@ def machines(rows):
 
 
 def blobs_and_yes_no(rows):
-    """Four round groups in six columns, and a column of yes and no that knows nothing of them."""
+    """Four round groups in six columns, and an unrelated column of yes and no."""
     pattern = rows.rng.normal(size=(rows.k, 6))
     scores = rows.scores(pattern, rows.rng.uniform(5, 6), common=0.0).T
     frame = {f"x{i + 1}": np.round(score, 3) for i, score in enumerate(scores)}

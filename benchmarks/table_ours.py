@@ -6,5 +6,5 @@ NAME = "volmar cluster"
 
 
 def find_clusters(path, seed):
-    """Return the label of every row of a file, -1 for a row that was left out."""
+    """Return the label of every row of a file, -1 for rows that are left out."""
     return TableClusterer(random_state=seed).fit(path).labels_

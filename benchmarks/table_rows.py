@@ -1,4 +1,4 @@
-"""Rows of an artificial table: memberships, correlated scores, and columns made of them."""
+"""Rows of an artificial table: memberships, correlated scores, and columns derived from them."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ ASSOCIATION = 0.3
 
 
 class Rows:
-    """Rows of a table and the ways to draw columns of them.
+    """Rows of a table, with methods that draw columns.
 
     Row i has a membership vector e_i, and every column that depends on the groups depends on them
     through e_i only. With groups, e_i is the unit vector of the group of row i. Without groups,
@@ -43,9 +43,9 @@ class Rows:
     # -------------------------------------------------------------- numbers
 
     def scores(self, pattern, distance, *, common=0.3, n_factors=2):
-        """Return correlated scores, unit variance within groups, whose means follow a pattern.
+        """Return correlated scores of unit variance within groups, with means by a pattern.
 
-        Every entry of the pattern is changed by about a tenth, then all of it is scaled: on the
+        Every entry of the pattern is changed by about 10 %. The pattern is then scaled: on the
         line through their means, the two nearest groups are `distance` standard deviations apart.
 
         Parameters
@@ -53,7 +53,7 @@ class Rows:
         pattern : array-like of shape (k, p)
             Means of the groups, up to a factor.
         distance : float
-            Smallest distance of two groups.
+            Minimum distance between two groups.
         common : float
             Share of the variance within groups that columns have in common, by factors.
         n_factors : int
@@ -71,7 +71,7 @@ class Rows:
         return self.members @ pattern * (distance / nearest) + noise
 
     def noise(self, p=1, common=0.0):
-        """Return scores that have nothing to do with the groups, as columns."""
+        """Return columns of scores that are unrelated to the groups."""
         shared = self.rng.normal(size=(self.n, 1))
         own = self.rng.normal(size=(self.n, p))
         return (np.sqrt(common) * shared + np.sqrt(1 - common) * own).T
@@ -88,9 +88,9 @@ class Rows:
     def category(self, levels, *probabilities):
         """Return a level for each row.
 
-        `probabilities` are those of the levels: once for all rows, or once for each group. Without
-        groups, columns are associated a little, as answers of people are: memberships are moved
-        to their mean by a factor of `ASSOCIATION`, so that few probabilities have to be clipped.
+        `probabilities` are those of the levels, for all rows or per group. Without groups, columns
+        are slightly associated, like answers in surveys: memberships are moved towards their mean
+        by a factor of `ASSOCIATION`, so that few probabilities have to be clipped.
         """
         chances = np.broadcast_to(np.array(probabilities, dtype=float), (self.k, len(levels)))
         members = self.members
@@ -103,7 +103,7 @@ class Rows:
         return np.asarray(levels)[chosen]
 
     def flag(self, *shares):
-        """Return True or False for each row, given the share of True: of all rows, or by group."""
+        """Return True or False for each row, given the share of True for all rows or per group."""
         return self.category([True, False], *([share, 1 - share] for share in shares))
 
     def yes_no(self, *shares):
@@ -122,9 +122,9 @@ class Rows:
     # -------------------------------------------------------------- defects
 
     def with_missing(self, frame, columns, low, high, driver):
-        """Return a table with missing values: in each column a share between low and high.
+        """Return a table with missing values, in each column a share between low and high.
 
-        They are missing at random: more often where `driver`, which is complete, is large.
+        They are missing at random: more often if `driver`, which is complete, is large.
         """
         frame = frame.copy()
         ranks = np.argsort(np.argsort(driver)) / max(self.n - 1, 1)
@@ -142,7 +142,7 @@ def _separation(gap, loadings, rest):
 
 
 def measured(score, mean, spread, decimals):
-    """Return a measurement, rounded as instruments do."""
+    """Return a measurement, rounded as by an instrument."""
     return np.round(mean + spread * score, decimals)
 
 

@@ -1,4 +1,4 @@
-"""Times of several contenders, taken in turns so that a busy moment hits all of them alike."""
+"""Times of several contenders, taken in turns so that other load affects all of them equally."""
 
 import signal
 import time
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of each repeat, and what the last one returned."""
+    """Seconds of each repeat, and the return value of the last one."""
 
     seconds: tuple[float, ...]
     value: Any
@@ -51,8 +51,8 @@ def in_turns(
 def time_limit(seconds: float, *, of_cpu: bool = False) -> Iterator[None]:
     """Raise TimeoutError in the body once it has run for `seconds`; main thread, POSIX only.
 
-    `of_cpu` counts CPU time of the process instead of wall time, so that other work on the machine
-    does not change who finishes.
+    `of_cpu` counts CPU time of the process instead of wall time, so that other load on the machine
+    does not affect the outcome.
     """
     timer, number = (
         (signal.ITIMER_PROF, signal.SIGPROF) if of_cpu else (signal.ITIMER_REAL, signal.SIGALRM)

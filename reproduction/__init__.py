@@ -1,7 +1,7 @@
 """The papers' tables and figures, run again: ``make reproduce NAME=...`` in a checkout.
 
-One declarative file for each table or figure (``experiments/``), their runner and store, what is
-printed (``published.csv``), summaries, verdicts, pages and pictures.
+One declarative file per table or figure (``experiments/``), their runner and store, the printed
+values (``published.csv``), summaries, verdicts, pages and plots.
 """
 
 from reproduction.claims import Claim

@@ -12,7 +12,7 @@ from reproduction.files import list_experiments
 from volmar._files import printable, remove_parts
 from volmar.cli.signals import catch_signals, exit_code, release_signals
 
-# Errors that a user can fix; anything else is a bug, and shows its traceback.
+# Errors that a user can fix. Other errors are bugs and show their traceback.
 WRONG_INPUT = (ValueError, OSError, ImportError, MemoryError)
 
 
@@ -21,7 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.name and given.all:
-        parser.error(f"--all runs everything, and there is {given.name[0]!r} too; leave out one.")
+        parser.error(
+            f"--all runs all experiments, but {given.name[0]!r} was given too. Leave out one."
+        )
     names = list_experiments() if given.all else list(dict.fromkeys(given.name))
     try:
         if given.list or not names:
@@ -50,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def program() -> int:
-    """Run the command as a program of its own, which SIGTERM and SIGHUP stop as Ctrl-C does."""
+    """Run the command as a program, which SIGTERM and SIGHUP stop in the same way as Ctrl-C."""
     try:
         catch_signals()
         return main()

@@ -11,7 +11,7 @@ from reproduction.results import Line, Point
 from reproduction.summary import ON_BOTH
 
 TIE = 1e-9
-# Data set and series to places to levels.
+# Levels by place, by data set and series.
 Levels = dict[tuple[str, str], dict[float | None, float]]
 
 
@@ -24,10 +24,10 @@ class Claim:
     says : str
         The statement.
     hindsight, label_free : bool or None
-        Whether it holds under the paper's protocol and without labels; None where too little was
+        Whether it holds under the paper's protocol and without labels; None if too few cells were
         run to check it.
     detail : str
-        The numbers behind it.
+        The numbers on which the check is based.
     """
 
     says: str
@@ -57,7 +57,7 @@ def _levels(
     column: str,
     quantity: str,
 ) -> Levels:
-    """Levels of every series on every data set, by the place on the axis."""
+    """Return the levels of every series on every data set, by the place on the axis."""
     known: Levels = {}
     if experiment.groups:
         # A group's correlation is a line, not a point.
@@ -78,7 +78,7 @@ def _levels(
 def _holds(
     statement: Statement, experiment: Experiment, levels: Levels
 ) -> tuple[bool | None, str]:
-    """Whether a statement holds, and the numbers behind it."""
+    """Return whether a statement holds, and the numbers on which the check is based."""
     everywhere = (statement.of,) if experiment.groups else tuple(experiment.datasets)
     held, numbers = [], []
     for dataset in statement.on or everywhere:
@@ -101,7 +101,7 @@ def _holds(
 def _pairs(
     statement: Statement, dataset: str, levels: Levels
 ) -> Iterator[tuple[str, float, float]]:
-    """Both sides of a statement on a data set: means, or place by place, with its name."""
+    """Return both sides of a statement on a data set: means, or pairs by named place."""
     left = levels.get((dataset, statement.of), {})
     wanted: Collection[float | None] = statement.at or left
     places = [[x] for x in wanted] if statement.pointwise else [wanted]
@@ -115,7 +115,7 @@ def _pairs(
 def _pair(
     statement: Statement, dataset: str, levels: Levels, at: Collection[float | None]
 ) -> tuple[float, float] | None:
-    """Both sides of a statement on a data set, at places that both have unless they are named."""
+    """Return both sides of a statement on a data set, at given places or those of both sides."""
     left = levels.get((dataset, statement.of), {})
     if not isinstance(statement.than, str):
         value = _mean_at(left, at)

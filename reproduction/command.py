@@ -1,4 +1,4 @@
-"""Run the papers' tables and figures again, print what came out and write the pages."""
+"""Run the papers' tables and figures again, print the results and write the pages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EXPLANATION = (
     "tolerance under the paper's protocol; free: no worse than that without labels."
 )
 
-# In words that fit into a column.
+# Short forms that fit in a column.
 VERDICTS = {
     "reproduced": "yes",
     "as good as printed": "yes",
@@ -51,7 +51,7 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class Request:
-    """What to run of the experiments, and how.
+    """Options of a run.
 
     Attributes
     ----------
@@ -60,13 +60,13 @@ class Request:
     jobs : int
         Number of processes.
     realizations : int or None
-        Number of samplings, where not the paper's.
+        Number of samplings. If None, that of the paper.
     only : tuple of str
-        Data sets, where not all.
+        Names of data sets. If empty, all data sets.
     quick : bool
         Whether to run one sampling and few settings only.
     run : bool
-        Whether to run missing cells; if not, stored results are shown.
+        Whether to run missing cells. If False, stored results are shown.
     retry : bool
         Whether to run failed cells again.
     pack : bool
@@ -87,7 +87,7 @@ class Request:
 
 
 def list_all() -> None:
-    """Print what can be reproduced, a line each."""
+    """Print the experiments, one per line."""
     known = read_expected()
     rows = [("id", "paper", "what", "cells", "time", "quick")]
     for name in list_experiments():
@@ -106,7 +106,7 @@ def list_all() -> None:
 
 
 def _print_aligned(console: Console, rows: Sequence[Sequence[str]]) -> None:
-    """Print rows in columns as wide as they need: a cut-off name could not be copied."""
+    """Print rows in columns of sufficient width: truncated names could not be copied."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         texts = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
@@ -120,16 +120,16 @@ def _times(expected: Expected | None) -> tuple[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person would say them."""
+    """Return seconds as text in a suitable unit."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def reproduce(names: Sequence[str], request: Request) -> None:
-    """Run the cells that `request.out` does not hold yet, then print and write what came out."""
+    """Run the cells that are missing in `request.out`, then print and write the results."""
     experiments = [_part(load_experiment(name), request) for name in names]
-    # Before the first cell is computed, not after: can results be kept there?
+    # Checks before the first cell is computed that results can be stored there.
     request.out.mkdir(parents=True, exist_ok=True)
     refuse_files({"--page": request.page}, force=True)
     for source in {experiment.source for experiment in experiments if request.run}:
@@ -154,7 +154,7 @@ def _store(source: str, request: Request) -> Store:
 
 
 def _pack(experiment: Experiment, request: Request) -> None:
-    """Compress results, without cells of another state of the file: nobody asks for them."""
+    """Compress results, without cells that the current experiment file does not define."""
     n_realizations = max(request.realizations or 0, experiment.n_realizations)
     keys = {cell.key for cell in experiment.cells(n_realizations)}
     _store(experiment.source, request).pack(keys)
@@ -167,7 +167,7 @@ def _cells(experiment: Experiment, request: Request) -> list[Cell]:
 def _run(
     experiments: Sequence[Experiment], request: Request
 ) -> dict[str, Mapping[str, CellResult]]:
-    """Run what is missing, with bars, and return the results of every source of cells."""
+    """Run missing cells with progress bars, and return the results of every source of cells."""
     sources = {experiment.source: experiment for experiment in experiments}
     if not request.run:
         return {
@@ -210,7 +210,7 @@ def _run(
 
 
 def _cost(expected: Expected | None, request: Request) -> float:
-    """How long an experiment takes, for the bar over all of them."""
+    """Return the expected seconds of an experiment, for the overall progress bar."""
     if expected is None:
         return 60.0
     return max(expected.quick_seconds if request.quick else expected.seconds, 1.0)
@@ -218,7 +218,7 @@ def _cost(expected: Expected | None, request: Request) -> float:
 
 @contextmanager
 def _bars(request: Request) -> Iterator[Progress]:
-    """Bars with the time left; an interrupt ends with a line that says how to go on."""
+    """Show progress bars; an interrupt prints a line that explains how to continue."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -234,7 +234,7 @@ def _bars(request: Request) -> Iterator[Progress]:
 
 
 def _print(console: Console, shown: Reproduction, *, whole: bool) -> None:
-    """Print a verdict, and the table where it is the only one."""
+    """Print a verdict, and the table if it is the only one."""
     if whole and shown.lines:
         console.print(shown.experiment.title, markup=False)
         times = shown.experiment.view == "times"
@@ -255,7 +255,7 @@ def _print(console: Console, shown: Reproduction, *, whole: bool) -> None:
 
 
 def _reasons(lines: Sequence[Line]) -> dict[tuple[str, str], list[str]]:
-    """List the data sets on which a method has no line, by method and reason."""
+    """Return the data sets on which a method has no line, by method and reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for line in lines:
         if line.verdict in ("not run", "failed"):
@@ -284,7 +284,7 @@ def _number(value: float, unit: str = "") -> str:
 
 
 def _write(shown: Sequence[Reproduction], request: Request) -> None:
-    """Write the pages and their pictures."""
+    """Write the pages and their plots."""
     stem = shown[0].experiment.name if len(shown) == 1 else "reproduction"
     stem += "-quick" if request.quick else ""
     pictures = _draw(shown, request)
@@ -304,7 +304,7 @@ def _write(shown: Sequence[Reproduction], request: Request) -> None:
 
 
 def _command(request: Request, names: list[str]) -> str:
-    """Return the command that computes what is shown, wherever it is kept."""
+    """Return the command that computes the results shown, independent of their folder."""
     options = [f"--only {one}" for one in request.only]
     if request.realizations:
         options.append(f"--realizations {request.realizations}")
@@ -315,7 +315,7 @@ def _command(request: Request, names: list[str]) -> str:
 
 
 def _draw(shown: Sequence[Reproduction], request: Request) -> dict[str, Path]:
-    """Draw the figures, or say why there are none."""
+    """Draw the figures, or print the reason why there are none."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -332,7 +332,7 @@ def _draw(shown: Sequence[Reproduction], request: Request) -> dict[str, Path]:
         display.plot(figure=figure)
         suffix = "-quick" if request.quick else ""
         path = request.out / f"{one.experiment.name}{suffix}.png"
-        # The version of matplotlib in a picture would make a new file of the same picture.
+        # Without the version of matplotlib, the same plot gives the same file.
         buffer = io.BytesIO()
         figure.savefig(buffer, dpi=90, metadata={"Software": None})
         write_atomically(path, buffer.getvalue(), force=True)
@@ -341,7 +341,7 @@ def _draw(shown: Sequence[Reproduction], request: Request) -> dict[str, Path]:
 
 
 def _refuse_nothing(shown: Sequence[Reproduction]) -> None:
-    """End with an error where no method gave any result."""
+    """Raise an error if no method has a result."""
     if any(one.n_cells for one in shown) and not any(one.points for one in shown):
         failures = [failure for one in shown for failure in one.failures]
         nothing = "there is no result; run it without --no-run."
@@ -349,7 +349,7 @@ def _refuse_nothing(shown: Sequence[Reproduction]) -> None:
 
 
 def _part(experiment: Experiment, request: Request) -> Experiment:
-    """Leave out what was not asked for of an experiment."""
+    """Return an experiment restricted to the requested data sets and samplings."""
     unknown = sorted(set(request.only) - set(experiment.datasets))
     if unknown:
         raise ValueError(

@@ -1,6 +1,6 @@
-"""How long experiments take: measured in a stored run, kept with the package.
+"""Expected times of experiments, measured in a stored run and stored with the package.
 
-``python -m reproduction.expected FOLDER`` writes the file anew from the results in FOLDER.
+``python -m reproduction.expected FOLDER`` writes the file again from the results in FOLDER.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ FILE = "expected.csv"
 
 @dataclass(frozen=True)
 class Expected:
-    """Seconds of all cells of an experiment on one core, of a whole run and of a quick one."""
+    """Seconds of all cells of an experiment on one core, for a full run and a quick one."""
 
     seconds: float
     quick_seconds: float
 
 
 def read_expected() -> dict[str, Expected]:
-    """Read what is known, by the names of the experiments that have cells of their own."""
+    """Return the known times, by the names of the experiments that define cells."""
     with (files("reproduction") / FILE).open(encoding="utf-8") as file:
         return {
             row["experiment"]: Expected(float(row["seconds"]), float(row["quick_seconds"]))
@@ -38,7 +38,7 @@ def read_expected() -> dict[str, Expected]:
 
 
 def measure_expected(folder: Path) -> dict[str, Expected]:
-    """Sum up the times of the results in `folder`, of experiments that are complete there."""
+    """Return the total times of the experiments that are complete in `folder`."""
     measured = {}
     for experiment in map(load_experiment, list_experiments()):
         if experiment.source != experiment.name:

@@ -1,4 +1,4 @@
-"""Experiments, as their files declare them, and the cells they unfold into."""
+"""Experiments, as declared in their files, and their expansion into cells."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Paper(NamedTuple):
     full: str
 
 
-# Metrics of which more is better.
+# Metrics for which larger values are better.
 AGREEMENTS = ("normalized_mutual_information", "pair_f_measure", "rand_index")
 VIEWS = ("table", "times", "curves", "measures", "data", "correlation")
 COLUMNS = ("hindsight", "label-free")
-# As pages and pictures name them.
+# Names on pages and plots.
 COLUMN_NAMES = {"hindsight": "paper's protocol", "label-free": "label-free"}
 PAPERS = {
     "mvc-jmlr-2013": Paper(
@@ -39,7 +39,7 @@ PAPERS = {
     ),
     "skmmc-nnw": Paper("Wu and Zhang", "Wu and Zhang (SKMMC)"),
 }
-# The unit of all time relations, run on the rows of every sampling.
+# Reference of all relative times, run on the rows of every sampling.
 REFERENCE = "KMeans"
 REFERENCE_CELL: dict[str, Any] = {
     "method": REFERENCE,
@@ -48,7 +48,7 @@ REFERENCE_CELL: dict[str, Any] = {
     "parameters": {"n_clusters": 2, "n_init": 10},
     "similarity": None,
 }
-# What a quick run takes of the values of an axis and of the settings of a grid.
+# Maximum numbers of values of an axis and of settings of a grid in a quick run.
 QUICK_POINTS = 2
 QUICK_SETTINGS = 3
 
@@ -62,7 +62,7 @@ class Cell:
     Attributes
     ----------
     experiment, dataset, method : str
-        Where the cell belongs.
+        Experiment, data set and method of the cell.
     column : {"hindsight", "label-free", "reference"}
         A setting of the paper's grid, the estimator's default, or k-means as the unit of time.
     estimator : str
@@ -71,18 +71,18 @@ class Cell:
         The estimator's parameters.
     similarity : mapping or None
         Parameters of `volmar.graphs.make_similarity`, whose matrix the estimator is given as
-        precomputed; None where it is given the rows.
+        precomputed. If None, it is given the rows.
     sampling : mapping
         Arguments of `volmar.datasets.load`; ``stretch`` is a factor of one feature, and
-        ``feature`` says which (its place in a seeded order).
+        ``feature`` its position in a seeded order.
     metric : str
         Name in `volmar.metrics`, rand_index or normalized_mutual_information.
     seed : int
         Random state of the estimator.
     x : float or None
-        Place on the axis of a figure; None where there is no axis.
+        Place on the axis of a figure. None if there is no axis.
     measures : mapping of str to str
-        What else is kept of the run: names, and attributes of the fitted estimator.
+        Further results to store: names, and attributes of the fitted estimator.
     metric_params : mapping
         Arguments of the metric.
     """
@@ -103,18 +103,18 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """What identifies the cell in a store: a hash of everything that defines it."""
+        """Identifier of the cell in a store: a hash of its definition."""
         text = json.dumps(asdict(self), sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     @property
     def rows_key(self) -> str:
-        """What cells on the same rows share; samplings of a whole set differ in their seed."""
+        """Identifier of the rows of a cell; samplings of a whole set differ in the seed."""
         return str((sorted(self.sampling.items()), self.seed))
 
     @property
     def sampling_key(self) -> str:
-        """What the settings share among which the labels choose: rows, and place on the axis."""
+        """Identifier of rows and place on the axis: the labels choose among its settings."""
         return f"{self.rows_key} {self.x}"
 
 
@@ -139,12 +139,12 @@ class Panel:
 
 @dataclass(frozen=True)
 class Axis:
-    """What a figure is drawn against.
+    """Horizontal axis of a figure.
 
     Attributes
     ----------
     kind : {"none", "size", "stretch", "parameter"}
-        Nothing, rows of a sampling, factor of one feature, or a parameter of the methods.
+        No axis, number of rows of a sampling, factor of one feature, or a parameter.
     values : tuple of float
         Places on the axis.
     label : str
@@ -164,12 +164,12 @@ class Axis:
 
 @dataclass(frozen=True)
 class Statement:
-    """What a paper's text says of its figures, in a form that a run can check.
+    """A statement of a paper's text about its figures, in a form that can be checked.
 
     On at least `share` of the data sets `on`, the mean of `quantity` of the series `of` over the
     places `at` is below (or above) `factor` times that of the series `than` (over the places
-    `than_at`) plus `margin`. `than` may be a number. With `pointwise` it is so at each place by
-    itself, as on a curve, and `share` is that of all places on all data sets.
+    `than_at`) plus `margin`. `than` may be a number. With `pointwise` each place is compared
+    separately, as on a curve, and `share` is that of all places on all data sets.
     """
 
     says: str
@@ -193,69 +193,69 @@ class Experiment:
     Attributes
     ----------
     name, title, paper, table, figure, metric, note : str
-        What it is; `paper` and `table` are those of the published figures. `note` says what
-        deviates from the paper.
+        Description; `paper` and `table` are those of the published values. `note` lists
+        deviations from the paper.
     view : str
         One of `VIEWS`: how the results are shown.
     source : str
-        Name of the experiment that the cells belong to: its own, or the one that it shows
-        another side of.
+        Name of the experiment that defines the cells: this one, or another one whose results
+        are shown in a different way.
     datasets : mapping of str to mapping
-        Data sets, with what is special about each.
+        Data sets, with the options of each.
     similarities : mapping of str to mapping
         Named grids of similarities; lists are grids, everything else is fixed.
     methods : mapping of str to mapping
         Methods by the paper's names. Under the paper's protocol (the column "hindsight") the
         parameters are `fixed`, those that `on` has for the data set, and one setting of `grid`;
-        `matrix` names the parameter that is set to "precomputed" where a similarity is given
-        instead of rows: the one that the data set names, or else the method, or else "default".
-        Label-free they are `default`. A value "5/n" is 5 over the number of rows. `realizations`,
-        `sizes`, `datasets` and `columns` leave out what is too expensive. A method that has only
-        `best_of` runs nothing: under the paper's protocol it is the best of these methods on each
-        data set and at each place of the axis, by the mean over samplings; label-free it is the
-        first of them.
+        `matrix` names the parameter that is set to "precomputed" if a similarity is given
+        instead of rows: that of the data set, or else of the method, or else "default".
+        Label-free, the parameters are `default`. A value "5/n" is 5 over the number of rows.
+        `realizations`, `sizes`, `datasets` and `columns` restrict expensive methods. A method that
+        has only `best_of` is not run: under the paper's protocol it is the best of these methods
+        on each data set and at each place of the axis, by the mean over samplings; label-free it
+        is the first of them.
     n_realizations : int
         Samplings of each data set, at each place of the axis.
     whole_sets : bool
-        Whether a sampling is the whole set with a seed of its own, not a part of the set.
+        Whether a sampling is the whole set with a different seed, not a sample of the rows.
     axis : Axis
-        What a figure is drawn against.
+        Horizontal axis of a figure.
     columns : tuple of str
         Those of `COLUMNS` that are run.
     measures : mapping of str to str
-        What a figure shows of the fitted estimators: names, and dotted attributes, either a number
-        or n soft responses.
+        Results of fitted estimators shown in a figure: names, and dotted attributes, either a
+        number or n soft responses.
     panels : tuple of Panel
         How a figure arranges the measures.
     quantities, log : tuple of str
-        What curves show: "value", "seconds" or measures; and which of them on a logarithmic axis.
+        Quantities of curves ("value", "seconds" or measures), and those on a logarithmic axis.
     metric_params : mapping
         Arguments of the metric.
     tolerance : float
-        Points within which a figure counts as reproduced.
+        Maximum difference in points for a value to count as reproduced.
     needed : float
-        Share of the judged values that must be, or of the statements that must hold.
+        Minimum share of judged values that are reproduced, or of statements that hold.
     judged : tuple of str
         Methods on which the verdict rests; empty for all that are printed and run.
     parts : mapping of str to tuple of str
-        Groups of data sets that the verdict names of its own.
+        Groups of data sets that the verdict lists separately.
     test : {"", "paired", "unpaired"}
         t-test by which methods that are comparable to the best are marked.
     absent, remarks : mapping of str to str
-        Why a printed method (or method/data set) is not run, and what there is to know about a
-        line that is.
+        Reason why a printed method (or method/data set) is not run, and remarks on lines of
+        others.
     common : str
-        Parameter of which the labels pick one value for all data sets together, where values of
-        several are compared with each other.
+        Parameter for which the labels choose one value for all data sets together, if values of
+        several data sets are compared with each other.
     groups, printed : mapping
         Data sets that are correlated with each other, and the printed correlations.
     statements : tuple of Statement
-        What the paper's text says.
+        Statements of the paper's text.
     reason, label_free_reason : str
-        Likely reasons where it is not reproduced under the paper's protocol, and where it is worse
-        than printed without labels.
+        Likely reasons if it is not reproduced under the paper's protocol, or worse than printed
+        without labels.
     quick : bool
-        Whether only a fraction of the cells is wanted, stratified: every data set and method.
+        Whether only some cells of every data set and method are run.
     """
 
     name: str
@@ -301,12 +301,12 @@ class Experiment:
 
     @property
     def prints_agreements(self) -> bool:
-        """Whether more is better of what its lines print; correlations are agreements, too."""
+        """Whether larger printed values are better; correlations count as agreements."""
         return self.larger_is_better or self.view == "correlation"
 
     @property
     def axis_label(self) -> str:
-        """Name of the axis that figures are drawn against."""
+        """Name of the horizontal axis of figures."""
         return self.axis.label
 
     @property
@@ -316,11 +316,11 @@ class Experiment:
 
     @property
     def sizes(self) -> tuple[float, ...]:
-        """Rows of a sampling, one size after the other; empty where the data set has a size."""
+        """Return the sizes of samplings; empty if the data set has a fixed size."""
         return self.axis.values if self.axis.kind == "size" else ()
 
     def cells(self, n_realizations: int | None = None) -> Iterator[Cell]:
-        """Unfold into cells, sampling by sampling, so that a part of a run is a smaller table."""
+        """Return the cells, sampling by sampling, so that part of a run is a smaller table."""
         n_realizations = n_realizations or (1 if self.quick else self.n_realizations)
         for realization, x in product(range(1, n_realizations + 1), self.places()):
             for dataset, special in self.datasets.items():
@@ -336,7 +336,7 @@ class Experiment:
     def _sampled(
         self, dataset: str, special: Mapping[str, Any], realization: int, x: float | None
     ) -> Iterator[Cell]:
-        """Cells on one sampling of a data set."""
+        """Return the cells on one sampling of a data set."""
         sampling: dict[str, Any] = {} if self.whole_sets else {"realization": realization}
         if x is not None and self.axis.kind == "size":
             sampling["n_samples"] = int(x)
@@ -383,7 +383,7 @@ class Experiment:
     def _hindsight(
         self, dataset: str, special: Mapping[str, Any], spec: Mapping[str, Any], x: float | None
     ) -> Sequence[tuple[dict[str, Any] | None, dict[str, Any]]]:
-        """Similarity and parameters of every setting of a method's grids on a data set."""
+        """Return similarity and parameters of every setting of a method's grids on a data set."""
         fixed = {**spec.get("fixed", {}), **spec.get("on", {}).get(dataset, {})}
         if self.axis.kind == "parameter":
             fixed[self.axis.parameter] = x
@@ -399,24 +399,24 @@ class Experiment:
 
 
 def similarity_name(special: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
-    """Name of the similarity of a method on a data set: the data set's word goes first."""
+    """Return the similarity of a method on a data set: that of the data set, if it has one."""
     return special.get("similarity", spec.get("similarity", "default"))
 
 
 def unfold(grid: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every combination of the lists in `grid`; other values are the same in all of them."""
+    """Return all combinations of the lists in `grid`; other values are constant."""
     axes = [value if isinstance(value, list) else [value] for value in grid.values()]
     for values in product(*axes):
         yield dict(zip(grid, values, strict=True))
 
 
 def _wanted(spec: Mapping[str, Any], realization: int, x: float | None, axis: Axis) -> bool:
-    """Whether a data set or a method has that sampling at that place."""
+    """Return whether a data set or a method has this sampling at this place."""
     if realization > spec.get("realizations", realization):
         return False
     return axis.kind != "size" or x in spec.get("sizes", axis.values)
 
 
 def _spread_out(items: Sequence[Item], n: int) -> Sequence[Item]:
-    """At most n of the items, from the first on, at equal steps; the last is left out."""
+    """Return at most n items at equal steps, from the first; the last is left out."""
     return items if len(items) <= n else [items[i * len(items) // n] for i in range(n)]

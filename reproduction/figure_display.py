@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from reproduction.results import Line, Point, Side
     from reproduction.verdict import Reproduction
 
-# Thin yellow lines do not show on white.
+# Thin yellow lines are not visible on white.
 LINE_COLOURS = tuple(colour for colour in COLOURS if colour != "#F0E442")
 LEGEND_WIDTH = 1.6  # inches
-# Share of the smallest step of the axis that curves are spread over: equal ones hide each other.
+# Curves are spread over this share of the smallest step of the axis: equal ones would overlap.
 DODGE = 0.25
 CIRCLES = {"linestyle": "", "marker": "o", "markersize": 4.5}
 BAR_STYLE = {"label": "accuracy", "color": "#BBD5E8", "linewidth": 8}
@@ -33,15 +33,15 @@ PAPER_STYLE = {**CIRCLES, "label": "printed", "color": "black", "marker": "|", "
 
 
 class PaperFigureDisplay:
-    """The picture of a reproduced figure, drawn by the experiment's `view`.
+    """Plot of a reproduced figure, by the experiment's `view`.
 
-    - "curves": a panel for each data set and quantity, a curve for each method; bars are standard
+    - "curves": one panel per data set and quantity, one curve per method; bars are standard
       errors.
     - "measures": as `MeasuresDisplay`, once for each column.
-    - "times": seconds a fit of each data set and method, on a logarithmic axis.
+    - "times": seconds per fit of each data set and method, on a logarithmic axis.
     - "correlation": for each group of data sets bars of accuracy and circles of the maximum
       separation probability (MSP), and one against the other; under the paper's protocol, or
-      label-free where nothing else was run.
+      label-free if nothing else was run.
     - "data": the data sets, coloured by class.
 
     The paper's protocol is solid and filled; label-free is dashed, hollow and lighter.
@@ -49,12 +49,12 @@ class PaperFigureDisplay:
     Parameters
     ----------
     reproduction : Reproduction
-        What is drawn.
+        Results to draw.
 
     Attributes
     ----------
     figure_ : matplotlib Figure
-        Where it was drawn.
+        Figure of the plot.
     axes_ : list of matplotlib Axes
         The panels, from left to right and from top to bottom of each block.
 
@@ -71,7 +71,7 @@ class PaperFigureDisplay:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches that suit the panels."""
+        """Width and height in inches for the panels."""
         return self._drawing().size
 
     def plot(self, *, figure: Any = None) -> PaperFigureDisplay:
@@ -94,12 +94,12 @@ class PaperFigureDisplay:
 
 
 def has_picture(reproduction: Reproduction) -> bool:
-    """Whether there is something to draw: a figure, not a table, of which a part was run.
+    """Return whether there is something to draw: a figure with results, not a table.
 
     Parameters
     ----------
     reproduction : Reproduction
-        What would be drawn.
+        Results to draw.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def has_picture(reproduction: Reproduction) -> bool:
 class _Panels:
     """Blocks of panels, each a wrapped grid, all as wide as the widest."""
 
-    # Width and height of a panel, in inches, and the most panels side by side.
+    # Width and height of a panel in inches, and maximum number of panels side by side.
     panel = (2.9, 2.4)
     most = 4
 
@@ -126,7 +126,7 @@ class _Panels:
 
     @property
     def shape(self) -> tuple[int, int]:
-        # As few rows as there can be, and then no column more than these rows need.
+        # The minimum number of rows, and then the minimum number of columns.
         wide = max(math.ceil(n / math.ceil(n / self.most)) for n in self.counts)
         return sum(math.ceil(n / wide) for n in self.counts), wide
 
@@ -237,7 +237,7 @@ class _Measures:
 
 
 class _Times:
-    """Seconds a fit: a band for each data set, a row for each method in it."""
+    """Seconds per fit: one band per data set, with one row per method."""
 
     def __init__(self, reproduction: Reproduction):
         experiment = reproduction.experiment
@@ -281,7 +281,7 @@ class _Times:
 
 
 class _Correlation(_Panels):
-    """For each group bars of accuracy with circles of MSP, and below the one against the other."""
+    """Per group, bars of accuracy with circles of MSP, and below a scatter plot of both."""
 
     def __init__(self, reproduction: Reproduction):
         points = _run(reproduction.points)
@@ -292,10 +292,10 @@ class _Correlation(_Panels):
             both = [n for n in names if values.keys() >= {("accuracy", n), ("msp", n)}]
             if both:
                 self.groups[group] = {n: (values["accuracy", n], values["msp", n]) for n in both}
-        # The first of a group is the one that is judged.
+        # The verdict uses the first line of a group.
         self.lines = {line.dataset: line for line in reversed(reproduction.lines)}
         super().__init__(len(self.groups))
-        # Wide enough for the names of the data sets, and as many groups side by side as a page is.
+        # Wide enough for the names of the data sets, with as many groups side by side as fit.
         most = max(map(len, self.groups.values()), default=0)
         self.panel = (float(np.clip(0.14 * most + 0.9, 3.4, 7.5)), 5.6)
         self.most = min(self.most, int(15.0 // self.panel[0]))
@@ -318,7 +318,7 @@ class _Correlation(_Panels):
         at = np.arange(len(names))
         ax.bar(at, accuracy, color=BAR_STYLE["color"], width=0.75)
         ax.plot(at, msp, **MSP_STYLE)
-        # Points of the axis that a name has; below seven it could not be read.
+        # Width of a name in points; below seven it is not legible.
         room = 72 * (self.panel[0] - 0.8) / len(names)
         if room >= 7.0:
             ax.set_xticks(at, names, rotation=90, fontsize=min(8.0, 0.85 * room))
@@ -357,7 +357,7 @@ class _Data(_Panels):
                 display.plot(ax=ax, legend=False)
                 ax.tick_params(labelsize="x-small")
                 ax.locator_params(nbins=4)
-                # The names of the axes stand outside the box that the layout keeps free.
+                # Axis labels are outside the box that the layout reserves.
                 ax.set_box_aspect(None, zoom=0.85)
             else:
                 ax = figure.add_subplot(place)
@@ -393,7 +393,7 @@ def _x(point: Point) -> float:
 
 
 def _dodged(at: Sequence[float], xs: np.ndarray, slot: float, *, log: bool) -> np.ndarray:
-    """Move a curve by `slot`, from -1/2 to 1/2, of the room that the curves are spread over."""
+    """Move a curve by `slot`, from -1/2 to 1/2, within the range over which curves are spread."""
     scale = np.log10 if log else np.asarray
     step = np.diff(scale(xs)).min() if len(xs) > 1 else 1.0
     moved = scale(at) + DODGE * slot * step
@@ -401,7 +401,7 @@ def _dodged(at: Sequence[float], xs: np.ndarray, slot: float, *, log: bool) -> n
 
 
 def _mark_x(ax: Any, xs: np.ndarray, *, log: bool) -> None:
-    """Mark the values themselves, without those that would run into the next one marked."""
+    """Set ticks at the values, without those that would overlap with the next tick."""
     at, marked = np.log10(xs) if log else xs, [len(xs) - 1]
     for k in range(len(xs) - 2, -1, -1):
         if at[marked[-1]] - at[k] >= np.ptp(at) / 6.5:
@@ -411,12 +411,12 @@ def _mark_x(ax: Any, xs: np.ndarray, *, log: bool) -> None:
 
 
 def _tick(x: float) -> str:
-    """Return a number in few letters: long ones would run into each other."""
+    """Return a number as short text, because long ones would overlap."""
     return f"{x / 1000:.0f}k" if x >= 10_000 else f"{x:g}"
 
 
 def _style(i: int | None, column: str, line: bool = True) -> dict[str, Any]:
-    """Colour and shape of series i, grey circles for None; label-free is hollow and lighter."""
+    """Return the style of series i, grey circles for None; label-free is hollow and lighter."""
     first = column == COLUMNS[0]
     colour = "#737373" if i is None else LINE_COLOURS[i % len(LINE_COLOURS)]
     return {
@@ -439,7 +439,7 @@ def _legend(figure: Any, styles: Iterable[dict[str, Any]], height: str = "center
 
 
 def _entries(series: Sequence[str], columns: Sequence[str], line: bool) -> list[dict[str, Any]]:
-    """Styles of a legend that names the series and the columns."""
+    """Return legend entries of the series and the columns."""
     entries = [{"label": s, **_style(i, COLUMNS[0], line)} for i, s in enumerate(series)]
     return entries + [{"label": COLUMN_NAMES[c], **_style(None, c, line)} for c in columns]
 
@@ -449,7 +449,7 @@ def _name_axes(ax: Any, title: str, x_name: str, y_name: str) -> None:
     ax.set_xlabel(fill(x_name, 34))
     ax.set_ylabel(fill(y_name, 24))
     if ax.get_yscale() == "linear":
-        # A number of ticks that depends on the height would change after the layout made room.
+        # A number of ticks that depends on the height would change after the layout.
         ax.locator_params(axis="y", nbins=5)
     ax.set_axisbelow(True)
     ax.grid(visible=True, linewidth=0.5, alpha=0.4)

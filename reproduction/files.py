@@ -1,4 +1,4 @@
-"""The declarative files of the experiments and the papers' figures: found, read, checked."""
+"""Reading and checking of the experiments' declarative files and of the published values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reproduction.experiment import (
     similarity_name,
 )
 
-# Published figures that are shares, not percentages.
+# Published tables with shares instead of percentages.
 SHARES = ("nmi", "rand_index", "f_beta_1.5")
 SAMPLING_KEYS = ("realizations", "whole_sets", "sizes", "stretches", "log")
 AXIS_KEYS = ("parameter", "values", "label", "log")
@@ -42,7 +42,7 @@ METHOD_KEYS = (
 )
 PANEL_KEYS = ("axis", "measures", "percent")
 CLAIM_KEYS = ("says", "of", "on", "at", "quantity", "factor", "margin", "share", "pointwise")
-# What an experiment that shows another side of someone else's cells has of its own.
+# Keys of an experiment that shows the cells of another one in a different way.
 OWN = (
     "title",
     "paper",
@@ -68,7 +68,7 @@ OWN = (
 
 
 def list_experiments() -> list[str]:
-    """Names of the experiments that `load_experiment` knows."""
+    """Return the names of all experiments, for `load_experiment`."""
     folder = files("reproduction") / "experiments"
     return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name[0] != "_")
 
@@ -85,7 +85,7 @@ def load_experiment(name: str) -> Experiment:
     """
     if name not in list_experiments():
         raise ValueError(
-            f"no experiment is named {name!r}; there are: {', '.join(list_experiments())}."
+            f"no experiment is named {name!r}. Available: {', '.join(list_experiments())}."
         )
     text = (files("reproduction") / "experiments" / f"{name}.toml").read_text(encoding="utf-8")
     return parse_experiment(name, text)
@@ -126,7 +126,7 @@ def parse_experiment(name: str, text: str) -> Experiment:
 
 
 def _check_keys(name: str, raw: Mapping[str, Any]) -> None:
-    """Refuse words that mean nothing, and files that lack one they need."""
+    """Raise an error for unknown or missing keys."""
     of_files = {one.name for one in fields(Experiment)} - {
         *("name", "source", "n_realizations", "whole_sets", "statements", "quick")
     }
@@ -178,7 +178,7 @@ def _other_side(name: str, source: str, raw: dict[str, Any]) -> Experiment:
 
 
 def _axis(name: str, sampling: Mapping[str, Any], axis: Mapping[str, Any] | None) -> Axis:
-    """Read what the experiment's figures are drawn against."""
+    """Read the horizontal axis of the experiment's figures."""
     kinds = [key for key in ("sizes", "stretches") if key in sampling]
     kinds += ["axis"] if axis else []
     if len(kinds) > 1 or ("sizes" in sampling and sampling.get("whole_sets")):
@@ -227,7 +227,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _check(experiment: Experiment) -> None:
-    """Refuse a file that names what it does not define."""
+    """Raise an error if a file refers to undefined names."""
     name = experiment.name
     _check_known(name, "view", [experiment.view], VIEWS)
     _check_known(name, "test", [experiment.test], ("", "paired", "unpaired"))
@@ -278,7 +278,7 @@ def _check(experiment: Experiment) -> None:
 
 
 def _check_absent(experiment: Experiment) -> None:
-    """Refuse a reason or a remark for a cell that does not exist."""
+    """Raise an error for a reason or a remark on a cell that does not exist."""
     printed = [method for _, method in published_cells(experiment.paper, experiment.table)]
     known = list(dict.fromkeys([*experiment.methods, *printed]))
     keys = [("absent", key) for key in experiment.absent]
@@ -324,10 +324,9 @@ def _check_known(name: str, key: str, values: Any, known: Any) -> None:
 
 
 def published(paper: str, table: str) -> dict[tuple[str, str], tuple[float, float | None]]:
-    """Figures of a published table: (data set, method) to (value, standard error).
+    """Return a published table: (data set, method) to (value, standard error).
 
-    Errors and agreements are in percent, times in seconds. What the table leaves open (N/A) is
-    not there.
+    Errors and agreements are in percent, times in seconds. Missing values (N/A) are left out.
     """
     figures = {}
     for row in _printed_rows(paper, table):
@@ -340,7 +339,7 @@ def published(paper: str, table: str) -> dict[tuple[str, str], tuple[float, floa
 
 
 def published_cells(paper: str, table: str) -> list[tuple[str, str]]:
-    """List data set and method of every cell of a published table, open ones too."""
+    """Return data set and method of every cell of a published table, missing values included."""
     return [(row["dataset"], row["method"]) for row in _printed_rows(paper, table)]
 
 

@@ -1,4 +1,4 @@
-"""What a paper's figure shows: attributes of fitted estimators, measured and summed up."""
+"""Measures in a paper's figure: attributes of fitted estimators, and their summaries."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def take_measures(
     y: NDArray,
     metric: Callable[[NDArray, NDArray], float],
 ) -> dict[str, float]:
-    """Take the measures of a fitted estimator.
+    """Return the measures of a fitted estimator.
 
     Parameters
     ----------
     model : fitted estimator
-        What is measured.
+        Estimator to measure.
     measures : mapping of str to str
-        Names, and dotted attributes of `model`. A number is kept as it is; n soft responses h are
-        turned into the labels h >= 0 and scored by `metric`.
+        Names, and dotted attributes of `model`. A number is used as it is; n soft responses h are
+        converted to the labels h >= 0 and scored by `metric`.
     y : ndarray of shape (n,)
         The classes.
     metric : callable
@@ -58,16 +58,17 @@ def take_measures(
 
 @dataclass(frozen=True)
 class Spread:
-    """Values of a measure over samplings: their mean and median, and how far to trust them.
+    """Mean and median of a measure over samplings, with their errors.
 
     Attributes
     ----------
     mean, median : float
-        Of the values.
+        Mean and median of the values.
     standard_error : float or None
-        Standard deviation over the root of `n`; None for a single value.
+        Standard deviation divided by the square root of `n`; None for a single value.
     median_error : float or None
-        Median absolute deviation from the median over the root of `n`; None for a single value.
+        Median absolute deviation from the median divided by the square root of `n`; None for a
+        single value.
     n : int
         Number of values.
     """
@@ -80,7 +81,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: list[float]) -> Spread:
-        """Sum up one value or more."""
+        """Return the summary of one or more values."""
         middle, n = median(values), len(values)
         if n == 1:
             return cls(values[0], None, middle, None, n)

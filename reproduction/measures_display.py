@@ -15,7 +15,7 @@ from volmar.plots.display import COLOURS, MARKERS, new_figure
 # Width and height of a row of panels, in inches.
 ROW_SIZE = (10.0, 3.4)
 # Curves are moved apart by this share of the smallest step between two sizes: error bars of
-# equal values would hide each other.
+# equal values would overlap.
 DODGE = 0.06
 
 
@@ -24,20 +24,20 @@ class MeasuresDisplay:
 
     A panel of one measure has a curve of means and a curve of medians for each data set; a panel
     of several measures is drawn once for each data set, with a curve of means for each measure.
-    Bars show the standard error of a mean, and the median absolute deviation over the root of the
-    number of samplings of a median.
+    Bars show the standard error of a mean, or the median absolute deviation divided by the square
+    root of the number of samplings for a median.
 
     Parameters
     ----------
     points : sequence of Point
         Points of the curves; their series are measures.
     panels : sequence of Panel
-        What is drawn together.
+        Panels of the figure.
 
     Attributes
     ----------
     figure_ : matplotlib Figure
-        Where it was drawn.
+        Figure of the plot.
     axes_ : list of matplotlib Axes
         The panels, from left to right and from top to bottom.
 
@@ -75,12 +75,12 @@ class MeasuresDisplay:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches that suit the panels."""
+        """Width and height in inches for the panels."""
         single, several = self._rows()
         return ROW_SIZE[0], ROW_SIZE[1] * (bool(single) + len(several))
 
     def _rows(self) -> tuple[list[Panel], list[Panel]]:
-        """Panels of one measure, which share a row, and the others, which have one each."""
+        """Return the rows of panels: panels of one measure share a row, others have one each."""
         single = [panel for panel in self.panels if len(panel.measures) == 1]
         return single, [panel for panel in self.panels if len(panel.measures) > 1]
 
@@ -142,7 +142,7 @@ class MeasuresDisplay:
 
 
 def _style(i: int | None, *, median: bool = False) -> dict[str, Any]:
-    """Colour and shape of curve i, black circles for None; a median is dashed and hollow."""
+    """Return the style of curve i, black circles for None; a median is dashed and hollow."""
     colour = "black" if i is None else COLOURS[i % len(COLOURS)]
     return {
         "color": colour,
@@ -155,7 +155,7 @@ def _style(i: int | None, *, median: bool = False) -> dict[str, Any]:
 
 
 def _handle(i: int | None, *, label: str, median: bool = False) -> Any:
-    """Make an entry of a legend."""
+    """Return an entry of a legend."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], label=label, **_style(i, median=median))

@@ -55,21 +55,21 @@ def to_markdown(
     Parameters
     ----------
     reproductions : sequence of Reproduction
-        What is shown, each experiment once.
+        Results to show, each experiment once.
     command : str
-        The command that made it.
+        Command that computes the results.
     pictures : mapping of str to path
-        Pictures by the names of experiments, as paths relative to the page.
+        Plots by the names of experiments, as paths relative to the page.
 
     Returns
     -------
     str
-        The same for the same arguments: without dates, names of machines and absolute paths.
+        Text without dates, machine names and absolute paths: equal for equal arguments.
     """
     for name, picture in pictures.items():
         if PurePath(picture).is_absolute():
             raise ValueError(
-                f"pictures[{name!r}]={str(picture)!r} is absolute: give it relative to the page."
+                f"pictures[{name!r}]={str(picture)!r} is absolute. Give it relative to the page."
             )
     page = make_page(reproductions)
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", command)), default=0))
@@ -98,17 +98,17 @@ def write_reproduction(
 ) -> tuple[Path, Path]:
     """Write the page as Markdown and as HTML; older files of these names are replaced.
 
-    The HTML file holds its pictures and needs no network; the Markdown links to them. Each file
-    appears whole or not at all.
+    The HTML file contains its plots and needs no network; the Markdown file links to them. Each
+    file is written completely or not at all.
 
     Parameters
     ----------
     reproductions : sequence of Reproduction
-        What is shown, each experiment once.
+        Results to show, each experiment once.
     folder : Path
-        Where the files go; made where there is none.
+        Folder of the files, created if it does not exist.
     command : str
-        The command that made it.
+        Command that computes the results.
     pictures : mapping of str to Path
         PNG files by the names of experiments.
     stem : str, default="reproduction"
@@ -150,7 +150,7 @@ def _environment() -> Any:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG file as an address that holds it, with its size in pixels."""
+    """A PNG file as a data URL, with its size in pixels."""
 
     source: str
     width: int
@@ -160,7 +160,7 @@ class Picture:
     def read(cls, name: str, path: Path) -> Picture:
         data = Path(path).read_bytes()
         if data[:8] != b"\x89PNG\r\n\x1a\n":
-            raise ValueError(f"pictures[{name!r}]={str(path)!r} is no PNG file: give one.")
+            raise ValueError(f"pictures[{name!r}]={str(path)!r} is not a PNG file. Give one.")
         width, height = (int.from_bytes(data[i : i + 4], "big") for i in (16, 20))
         coded = base64.b64encode(data).decode("ascii")
         return cls(f"data:image/png;base64,{coded}", width, height)
@@ -211,7 +211,7 @@ def _markdown_table(grid: Grid) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text in which Markdown, MyST and its formulas find nothing to take for their own."""
+    """Return text with all Markdown, MyST and formula syntax escaped."""
     text = re.sub(r"([\\`*\[\]$|~])", r"\\\1", text)
     text = re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
     text = re.sub(r"<(?=[A-Za-z/!?])", r"\\<", text)
@@ -219,7 +219,7 @@ def _escaped(text: str) -> str:
 
 
 def _block(text: str) -> str:
-    """Return escaped text that begins no heading, list, quotation, comment or target."""
+    """Return escaped text that does not start a heading, list, quotation, comment or target."""
     return re.sub(r"^(?=[#>%+=:(-])|^(\d+)(?=[.)](\s|$))", r"\1\\", _escaped(text))
 
 

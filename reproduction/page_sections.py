@@ -1,4 +1,4 @@
-"""What a page of reproduced tables and figures says, section by section."""
+"""Contents of a page of reproduced tables and figures, section by section."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x")
 
 @dataclass(frozen=True)
 class Part:
-    """The section of an experiment; `title` has both judgements, `detail` what they rest on."""
+    """The section of an experiment; `title` has both judgements, `detail` their reasons."""
 
     name: str
     anchor: str
@@ -62,7 +62,7 @@ class Part:
 
     @property
     def tone(self) -> str:
-        """Colour of both judgements together; one good and one weak are fair."""
+        """Colour of both judgements together; one good and one weak give fair."""
         tones = {
             TONES.get(self.status, "neutral"),
             LABEL_FREE_TONES.get(self.label_free, "neutral"),
@@ -72,7 +72,7 @@ class Part:
 
 
 def make_page(reproductions: Sequence[Reproduction]) -> dict[str, Any]:
-    """Return what both outputs show."""
+    """Return the contents of the page, for Markdown and HTML."""
     names = [r.experiment.name for r in reproductions]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"reproductions={names}: give one experiment or more, each of them once.")
@@ -116,7 +116,7 @@ def make_page(reproductions: Sequence[Reproduction]) -> dict[str, Any]:
 
 
 def _order(experiment: Any) -> tuple[bool, float, str]:
-    """Tables before figures, by their numbers."""
+    """Return the sort key: tables before figures, by their numbers."""
     number = (experiment.table or experiment.figure or "").lower()
     if number in ROMAN:
         number = str(1 + ROMAN.index(number))
@@ -214,7 +214,7 @@ def _claim(claim: Claim) -> dict[str, str]:
         tone = "good" if claim.label_free else "weak"
     says = one_line(claim.says).rstrip(".")
     return {
-        # A letter by itself is a symbol.
+        # A single letter is a symbol.
         "says": says[:1].upper() + says[1:] if says[1:2].isalpha() else says,
         "word": word,
         "tone": tone,

@@ -1,4 +1,4 @@
-"""Tables of a reproduction page: lines beside what is printed, times, the ends of curves."""
+"""Tables of a reproduction page: lines with printed values, times, the ends of curves."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LINE_TONES = {
     "failed": "weak",
 }
 QUANTITIES = {"value": "value, %"}
-# Longer tables of figures are summed up over data sets; longer ones of tables are folded.
+# Longer tables of figures are summarised over data sets; longer ones of tables are folded.
 LONGEST = 60
 UNFOLDED = 24
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table; `tone` is its colour, `link` the section it leads to."""
+    """A cell of a table; `tone` is its colour, `link` the target section."""
 
     text: str
     bold: bool = False
@@ -43,7 +43,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table; columns are left-aligned where `left` says so, and `notes` stand below it."""
+    """A table; `left` marks left-aligned columns, and `notes` are printed below."""
 
     caption: str
     header: tuple[str, ...]
@@ -58,7 +58,7 @@ class Grid:
 
 
 def make_grids(r: Reproduction) -> list[Grid]:
-    """Return a table of lines, or of a figure's curves in short, or both."""
+    """Return a table of lines, a summary of a figure's curves, or both."""
     experiment, grids = r.experiment, []
     is_long = bool(experiment.figure) and len(r.lines) > LONGEST
     if r.lines and experiment.view in ("table", "times", "correlation") and not is_long:
@@ -90,7 +90,7 @@ def _difference(side: Side, line: Line) -> str:
 
 
 def _pair(values: Iterable[float | None], line: Line, missing: str = "not timed") -> str:
-    """Two numbers, paper's protocol / label-free; one word where neither is there."""
+    """Return two numbers, paper's protocol / label-free; one word if both are missing."""
     sides = line.hindsight, line.label_free
     texts = [
         as_number(value, 2)
@@ -182,12 +182,12 @@ def _rows_of(rows: Sequence[Any]) -> str:
 
 # ------------------------------------------------------------------------------ curves in short
 
-# Data set, series and quantity to column to points: place, mean and standard error.
+# Points (place, mean, standard error) by column, by data set, series and quantity.
 Curves = dict[tuple[str, str, str], dict[str, list[tuple[float | None, float, float | None]]]]
 
 
 def _curves(r: Reproduction) -> Curves:
-    """Return what a figure draws: its points, or its lines where it has none."""
+    """Return the data of a figure: its points, or its lines if it has none."""
     experiment = r.experiment
     curves: Curves = {}
     chosen = {"curves": experiment.quantities, "measures": experiment.measures}
@@ -211,7 +211,7 @@ def _curves(r: Reproduction) -> Curves:
 
 
 def _curves_grid(curves: Curves) -> Grid:
-    """Return the ends of every curve; of many curves their range over the data sets."""
+    """Return the ends of every curve; for many curves their range over the data sets."""
     groups: dict[tuple[str, str, str], list[Any]] = {}
     is_pooled = len(curves) > LONGEST
     for (dataset, series, quantity), curve in curves.items():
@@ -250,7 +250,7 @@ def _curves_grid(curves: Curves) -> Grid:
 def _end_texts(
     found: list[list[tuple[float | None, float, float | None]]], quantity: str
 ) -> list[str]:
-    """Return the first and the last value of a curve, or the range of those of several."""
+    """Return the first and the last value of a curve, or their ranges over several curves."""
     if not found:
         return ["not run", "not run"]
     ordered = [sorted(points, key=lambda point: point[0] or 0.0) for points in found]
@@ -290,5 +290,5 @@ def one_line(text: str) -> str:
 
 
 def without_folders(text: str) -> str:
-    """Return one line that is the same on every machine: of a path its last part is left."""
+    """Return one line that is the same on every machine: paths are reduced to their last part."""
     return re.sub(r"(?<![\w./:])/(?:[^\s/'\"]+/)+", "", one_line(text))

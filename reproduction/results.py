@@ -1,4 +1,4 @@
-"""Results of an experiment in order: which result stands in which column of which line."""
+"""Assignment of an experiment's results to lines and columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean, standard error and number of values; mean is None without any."""
+    """Mean, standard error and number of values; mean is None for no values."""
 
     mean: float | None
     standard_error: float | None
@@ -29,7 +29,7 @@ class Summary:
 
     @classmethod
     def of(cls, values: Collection[float]) -> Summary:
-        """Sum up values."""
+        """Return the summary of values."""
         if not values:
             return cls(None, None, 0)
         error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
@@ -55,13 +55,13 @@ class Side:
     summary : Summary
         Mean and standard error over the samplings.
     seconds : float
-        Mean time of a fit (in hindsight: of the settings that were best); NaN without any.
+        Mean time of a fit (in hindsight: of the best settings); NaN without results.
     relation : float
-        Those seconds over the ones that KMeans(n_init=10) took on the same rows in the same run.
+        Those seconds relative to KMeans(n_init=10) on the same rows in the same run.
     difference : float or None
-        Ours minus the paper's, in points; of times, ours over the paper's.
+        Value of volmar minus the paper's, in points; for times, the ratio of the two.
     distance : float or None
-        The difference in its standard errors; None where there is no error.
+        The difference in its standard errors; None if there is no error.
     best : bool
         Whether the method is the best on the data set, or comparable to it by the t-test.
     """
@@ -81,19 +81,19 @@ class Line:
     Attributes
     ----------
     dataset, method : str
-        What the line is of.
+        Data set and method of the line.
     paper : Summary
-        What is printed; its mean is None where nothing is.
+        Printed value; its mean is None if there is none.
     hindsight, label_free : Side
-        What came out under the paper's protocol, and without labels.
+        Results under the paper's protocol, and without labels.
     verdict : str
-        On the former: "reproduced", "better than printed", "worse than printed", "not printed",
-        "not run" or "failed"; of times "faster" or "slower".
+        Under the paper's protocol: "reproduced", "better than printed", "worse than printed",
+        "not printed", "not run" or "failed"; for times "faster" or "slower".
     reason : str
-        Why the line is empty, or what there is to know about it; may be "".
+        Reason why the line is empty, or a remark; may be "".
     label_free_verdict : str
-        On the latter: "as good as printed" (or better), "worse than printed", "not printed" or
-        "not run"; "" of times.
+        Without labels: "as good as printed" (or better), "worse than printed", "not printed" or
+        "not run"; "" for times.
     """
 
     dataset: str
@@ -113,7 +113,7 @@ class Point:
     Attributes
     ----------
     dataset, series, column : str
-        A data set, a method of it (a measure where measures are shown), and which of its columns.
+        Data set, method (or measure, if measures are shown), and column.
     x : float or None
         Place on the axis.
     quantity : str
@@ -131,27 +131,27 @@ class Point:
 
 
 class Results:
-    """Results of an experiment in order: what stands in which column of which line.
+    """Results of an experiment, assigned to lines and columns.
 
     Parameters
     ----------
     experiment : Experiment
-        Defines which setting is the best.
+        Experiment, which defines the best setting.
     results : iterable of CellResult
-        Of its cells.
+        Results of its cells.
 
     Attributes
     ----------
     common : float, str or None
-        Value of the parameter `experiment.common` that the labels pick for all data sets; None
-        where there is no such parameter, or nothing was run.
+        Value of the parameter `experiment.common` that the labels choose for all data sets; None
+        if there is no such parameter, or nothing was run.
     """
 
     def __init__(self, experiment: Experiment, results: Iterable[CellResult]):
         self.experiment = experiment
         self.all = list(results)
         self.common: float | str | None = None
-        # Data set, method and column to samplings to the result that stands for each.
+        # Result of each sampling, by data set, method and column.
         self.columns: dict[tuple[str, str, str], dict[str, CellResult]] = defaultdict(dict)
         self.failures: dict[tuple[str, str], list[CellResult]] = defaultdict(list)
         self.reference: dict[tuple[str, str], float] = {}
@@ -177,7 +177,7 @@ class Results:
                 self._take_best(method, spec["best_of"])
 
     def _take_best(self, method: str, variants: Sequence[str]) -> None:
-        """Fill in a method that is the best of others at each place, and label-free the first."""
+        """Set the results of a `best_of` method: the best at each place, label-free the first."""
         sign = -1.0 if self.experiment.larger_is_better else 1.0
         for dataset in self.experiment.datasets:
             for variant in variants:
@@ -195,7 +195,7 @@ class Results:
                 column.update(found[means.index(min(means))])
 
     def side(self, dataset: str, method: str, column: str) -> Side:
-        """Sum up what came out in a column, without what it is compared with."""
+        """Return the summary of a column, without the comparison with the printed value."""
         chosen = self.columns.get((dataset, method, column), {})
         seconds = [r.seconds for r in chosen.values()]
         units = [self.reference.get((dataset, r.cell.rows_key)) for r in chosen.values()]
@@ -208,9 +208,9 @@ class Results:
         )
 
     def comparable(self, dataset: str, column: str) -> set[str]:
-        """Best method of a data set, and those that the experiment's t-test does not tell from it.
+        """Return the best method of a data set, and those comparable to it by the t-test.
 
-        The paired test takes the samplings that both methods have.
+        The paired test uses the samplings that both methods have.
         """
         if not self.experiment.test:
             return set()
@@ -231,7 +231,7 @@ class Results:
         }
 
     def points(self) -> Iterator[Point]:
-        """Every quantity of every method, at every place of the axis."""
+        """Return all quantities of all methods, at all places of the axis."""
         experiment = self.experiment
         percent = {m for panel in experiment.panels if panel.percent for m in panel.measures}
         for dataset, method, column in product(experiment.datasets, experiment.methods, COLUMNS):
@@ -254,7 +254,7 @@ class Results:
 def at_common(
     experiment: Experiment, results: Iterable[CellResult], value: float | str | None
 ) -> list[CellResult]:
-    """Leave out settings of the paper's grid that have another value of the common parameter."""
+    """Return the results without settings with other values of the common parameter."""
     name = experiment.common
     return [
         r
@@ -264,14 +264,14 @@ def at_common(
 
 
 def common_values(experiment: Experiment) -> list[float | str]:
-    """Values of the common parameter in the grids, in their order."""
+    """Return the values of the common parameter in the grids, in their order."""
     grids = [spec.get("grid", {}) for spec in experiment.methods.values()]
     listed = [grid.get(experiment.common, []) for grid in grids]
     return list(dict.fromkeys(value for values in listed for value in values))
 
 
 def _best_common(experiment: Experiment, results: Sequence[CellResult]) -> float | str | None:
-    """Value of the common parameter with the best mean over data sets, of those run on most."""
+    """Return the common parameter with the best mean, among values run on the most sets."""
     plain = replace(experiment, common="")
     sign = -1.0 if experiment.larger_is_better else 1.0
     scores: dict[float | str, tuple[int, float]] = {}
@@ -295,7 +295,7 @@ def value_of(result: CellResult) -> float:
 
 
 def _alike(one: Mapping[str, float], other: Mapping[str, float], *, paired: bool) -> bool:
-    """Whether Student's t-test at 5 % does not separate two methods."""
+    """Return whether two methods do not differ in Student's t-test at 5 %."""
     a, b = list(one.values()), list(other.values())
     if paired:
         common = sorted(one.keys() & other.keys())
@@ -304,7 +304,7 @@ def _alike(one: Mapping[str, float], other: Mapping[str, float], *, paired: bool
         return False
     spread = np.ptp(np.subtract(a, b)) if paired else max(np.ptp(a), np.ptp(b))
     if spread < 1e-12:
-        # Without any variance the statistic is undefined: only equal means are alike.
+        # Without variance the statistic is undefined, and only equal means are comparable.
         return abs(mean(a) - mean(b)) < 1e-12
     if paired:
         test = stats.ttest_rel(a, b)

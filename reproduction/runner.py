@@ -1,4 +1,4 @@
-"""Run the cells of an experiment, in parallel if asked, and keep each as it completes."""
+"""Run the cells of an experiment, optionally in parallel, and store each when complete."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from reproduction.store import NO_DATA, CellResult, Store
 from volmar import datasets, graphs, metrics
 from volmar.cli.signals import without_interrupts
 
-# Cells that wait in a worker's queue, for each worker: enough to keep it busy.
+# Number of queued cells per worker, sufficient to keep it busy.
 QUEUE = 4
 
 
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
-    """Versions of volmar and of what it computes with."""
+    """Return the versions of volmar and of its numerical dependencies."""
     packages = {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
     return {"volmar": volmar.__version__, "python": platform.python_version(), **packages}
 
@@ -54,7 +54,7 @@ def run_cell(cell: Cell) -> CellResult:
         return failed(missing, NO_DATA)
     start = time.process_time()
     with threadpool_limits(1), warnings.catch_warnings():
-        # What a warning says (components of a graph, say) belongs to the data, not to the run.
+        # Warnings, for example of components of a graph, concern the data, not the run.
         warnings.simplefilter("ignore")
         try:
             X = data.X
@@ -68,14 +68,14 @@ def run_cell(cell: Cell) -> CellResult:
             value = float(metric(data.y, labels))
             measures = take_measures(model, cell.measures, data.y, metric)
         except Exception as error:
-            # Whatever it is, one cell must not end a run of hours.
+            # No error of a single cell may end a run of hours.
             return failed(error)
     status = model.result_.status.name.lower() if hasattr(model, "result_") else "done"
     return CellResult(cell, value, seconds, status, versions(), measures)
 
 
 def resolved(parameters: Mapping[str, Any], n: int) -> dict[str, Any]:
-    """Replace values such as "5/n" by the number: papers bound sums, estimators take means."""
+    """Replace values such as "5/n" by numbers: papers bound sums, estimators use means."""
     found = {}
     for name, value in parameters.items():
         over_n = re.fullmatch(r"([0-9.]+)/n", value) if isinstance(value, str) else None
@@ -84,7 +84,7 @@ def resolved(parameters: Mapping[str, Any], n: int) -> dict[str, Any]:
 
 
 def find_metric(name: str) -> Callable[..., float]:
-    """Return the score of this name: of volmar, or of scikit-learn under the papers' name."""
+    """Return a score by name: one of volmar, or one of scikit-learn under the papers' name."""
     if name == "rand_index":
         return rand_score
     if name == "normalized_mutual_information":
@@ -93,13 +93,13 @@ def find_metric(name: str) -> Callable[..., float]:
 
 
 def find_estimator(name: str) -> Any:
-    """Class of an estimator: a name in `volmar`, or a dotted path."""
+    """Return the class of an estimator by its name in `volmar` or a dotted path."""
     module, _, name = name.rpartition(".")
     return getattr(import_module(module) if module else volmar, name)
 
 
-# The cells of a sampling follow each other; unpacking MNIST takes longer than most fits, and
-# asking for a set that is not there longer still.
+# The cells of a sampling follow each other. Unpacking MNIST takes longer than most fits, and
+# looking for a missing data set takes even longer.
 @lru_cache(maxsize=1)
 def _load(dataset: str, sampling: tuple[tuple[str, Any], ...]) -> tuple[Any, Exception | None]:
     try:
@@ -109,7 +109,7 @@ def _load(dataset: str, sampling: tuple[tuple[str, Any], ...]) -> tuple[Any, Exc
 
 
 def _sampled(dataset: str, arguments: dict[str, Any]) -> Any:
-    """Load a sampling, with one feature multiplied where it asks for that."""
+    """Load a sampling, with one feature multiplied if it has a `stretch`."""
     factor = arguments.pop("stretch", None)
     if factor is None:
         return datasets.load(dataset, **arguments)
@@ -136,13 +136,13 @@ def run_cells(
     Parameters
     ----------
     cells : iterable of Cell
-        What is wanted.
+        Cells to run.
     store : Store
-        Where results are looked up and kept, each as it completes.
+        Store in which results are looked up and saved, each when it is complete.
     jobs : int, default=1
-        Processes.
+        Number of processes.
     progress : callable, optional
-        Called with (done, wanted) at the beginning and after every cell.
+        Function called with (done, total) at the beginning and after every cell.
     retry : bool, default=False
         Whether cells that failed are run again.
     """
@@ -157,25 +157,25 @@ def run_cells(
         store.append(result)
         results[result.cell.key] = result
         report(len(results), len(cells))
-    # In the order of the cells, however they completed: the first of equal settings stands.
+    # In the order of the cells, not of completion: the first of equal settings is used.
     return {cell.key: results[cell.key] for cell in cells}
 
 
 def stored_results(cells: Iterable[Cell], store: Store) -> dict[str, CellResult]:
-    """Return the results that `store` has of the cells, of whatever version, in their order."""
+    """Return the stored results of the cells, of any version, in the order of the cells."""
     known = store.read()
     return {key: known[key] for key in (cell.key for cell in cells) if key in known}
 
 
 def _stands(result: CellResult, *, retry: bool) -> bool:
-    """Whether a cell need not be run again."""
+    """Return whether a cell need not be run again."""
     if result.versions.get("volmar") != volmar.__version__ or result.status.startswith(NO_DATA):
         return False
     return not (retry and result.failed)
 
 
 def _in_processes(cells: list[Cell], jobs: int) -> Iterator[CellResult]:
-    """Results as they complete; a cell that ends its process is found and recorded as failed."""
+    """Yield results when complete; a cell that kills its process is recorded as failed."""
     waiting = deque(cells)
     others = set(active_children())
     while waiting:
@@ -194,13 +194,13 @@ def _in_processes(cells: list[Cell], jobs: int) -> Iterator[CellResult]:
         except BrokenProcessPool:
             pass
         except BaseException:
-            # Whoever interrupts does not want to wait for the cells that run.
+            # An interrupt does not wait for running cells.
             for child in set(active_children()) - others:
                 child.terminate()
             raise
         finally:
             pool.shutdown(cancel_futures=True)
-        # One of those that ran ended its process: memory, or a crash. Alone, it shows which.
+        # A running cell ended its process (out of memory or a crash). Single runs show which.
         for cell in running.values():
             yield _alone(cell)
 
@@ -232,7 +232,7 @@ def _pool(jobs: int) -> ProcessPoolExecutor:
 
 
 def _follow_parent() -> None:
-    """Leave interrupts to the parent, and end with it, however it ends."""
+    """Ignore interrupts, which the parent handles, and end when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None:

@@ -1,4 +1,4 @@
-"""Results of cells, a line each, safe against being interrupted."""
+"""Results of cells, one per line, robust against interruption."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ try:
 except ImportError:  # Windows, where an open file is neither renamed nor removed
     fcntl = None  # type: ignore[assignment]
 
-# A cell without its data may run another day; one that the estimator refused would be refused
-# again.
+# A cell without data may run later; one that the estimator rejected would be rejected again.
 NO_DATA = "no data: "
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """What a cell gave.
+    """Result of a cell.
 
     Attributes
     ----------
     cell : Cell
         The cell.
     value : float or None
-        The metric; None where the cell failed.
+        The metric; None if the cell failed.
     seconds : float
         CPU time of the similarity and the fit, without loading the data.
     status : str
         The solver's status, or the error of a cell that failed.
     versions : mapping of str to str
-        Of volmar and of what it computes with.
+        Versions of volmar and of its numerical dependencies.
     measures : mapping of str to float
-        The cell's measures; empty where it has none or failed.
+        The cell's measures; empty if it has none or failed.
     """
 
     cell: Cell
@@ -59,16 +58,16 @@ class CellResult:
 
 
 class Store:
-    """A file of results, one JSON object a line, appended to as cells complete.
+    """A file of results, one JSON object per line, appended when a cell is complete.
 
-    A line that is not a whole result (a kill cut it short, say) is ignored and its cell runs
-    again. A file that is done with can be packed: the same lines, compressed, beside which new
-    ones are appended as before. Several processes may append and pack at the same time.
+    An incomplete line, for example of a killed process, is ignored and its cell runs again. A
+    finished file can be packed: its lines are compressed, and new ones are appended to a new file
+    beside it. Several processes may append and pack at the same time.
 
     Parameters
     ----------
     path : Path
-        File of the lines; its packed twin has ``.xz`` added to the name.
+        File of the lines; the packed file has ``.xz`` added to the name.
     """
 
     def __init__(self, path: Path):
@@ -76,7 +75,7 @@ class Store:
         self.packed = path.with_name(path.name + ".xz")
 
     def read(self) -> dict[str, CellResult]:
-        """Results that are there, by the key of their cell; the last of a key stands."""
+        """Return the stored results by the key of their cell; the last one of a key is used."""
         results = {}
         for number, line in enumerate(self._lines(), start=1):
             try:
@@ -91,7 +90,7 @@ class Store:
         return results
 
     def _lines(self) -> Iterator[str]:
-        # Before the packed file: what is packed meanwhile is then in both, and not in neither.
+        # Read before the packed file: lines packed meanwhile are in both, not in neither.
         try:
             appended = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
@@ -109,7 +108,7 @@ class Store:
         """Add a result; it is on disk when this returns."""
         text = json.dumps(asdict(result), sort_keys=True)
         with self._locked() as file:
-            # A cut-off last line must not swallow this one.
+            # This line must not be appended to an incomplete last line.
             if file.tell() > 0:
                 file.seek(-1, os.SEEK_END)
                 text = text if file.read(1) == b"\n" else "\n" + text
@@ -119,7 +118,7 @@ class Store:
 
     @contextmanager
     def _locked(self) -> Iterator[BinaryIO]:
-        """Open the file of lines, which nobody else then appends to or packs."""
+        """Open the file of lines with a lock, so that no other process appends or packs."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         while True:
             with self.path.open("a+b") as file:
@@ -130,7 +129,7 @@ class Store:
                     return
 
     def _is_current(self, file: BinaryIO) -> bool:
-        """Say whether nobody packed and removed the open file while we waited for its lock."""
+        """Return whether the open file still exists, not packed while waiting for the lock."""
         try:
             there = os.stat(self.path)
         except FileNotFoundError:
@@ -143,7 +142,7 @@ class Store:
         Parameters
         ----------
         keep : collection of str, optional
-            Keys of the cells that are wanted; others are dropped.
+            Keys of the cells to keep; others are dropped.
         """
         with self._locked():
             self._pack(keep)
@@ -154,7 +153,7 @@ class Store:
         results = sorted((r for key, r in found if keep is None or key in keep), key=_order)
         if not results:
             return
-        # Three digits of a time say all there is to say, and take half the space.
+        # Three digits of a time are sufficient, and take half the space.
         lines = [
             json.dumps({**asdict(r), "seconds": float(f"{r.seconds:.3g}")}, sort_keys=True)
             for r in results
@@ -171,7 +170,7 @@ def _order(result: CellResult) -> tuple[str, ...]:
 
 
 def _parse(line: str) -> CellResult | None:
-    """Read a result from its line, or None where it is not one."""
+    """Return the result of a line, or None if it is invalid."""
     try:
         raw: dict[str, Any] = dict(json.loads(line))
         result = CellResult(cell=Cell(**raw.pop("cell")), **raw)

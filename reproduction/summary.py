@@ -1,4 +1,4 @@
-"""From results to the lines of a table, beside what is printed."""
+"""From results to the lines of a table, with the printed values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ON_BOTH = "correlation of MSP and accuracy"
 
 
 def make_lines(results: Results) -> list[Line]:
-    """Lines of a table: every method that is run or printed, on every data set."""
+    """Return the lines of a table: every method that is run or printed, on every data set."""
     experiment = results.experiment
     if experiment.view == "correlation":
         return list(_correlations(results))
@@ -64,14 +64,14 @@ def make_lines(results: Results) -> list[Line]:
 
 
 def _compared(side: Side, paper: Summary, *, times: bool) -> Side:
-    """Add a side's distance from what is printed."""
+    """Add a side's distance from the printed value."""
     if paper.mean is None or side.summary.mean is None:
         return side
     if times:
-        # Some printed times are rounded to nothing.
+        # Some printed times are rounded to 0.
         return replace(side, difference=side.seconds / paper.mean) if paper.mean else side
     difference = side.summary.mean - paper.mean
-    # A single sampling says nothing of how far another would have been.
+    # A single sampling has no standard error.
     own = side.summary.standard_error
     error = None if own is None else math.hypot(own, paper.standard_error or 0.0)
     return replace(side, difference=difference, distance=difference / error if error else None)
@@ -99,7 +99,7 @@ def _judged(results: Results, line: Line, *, printed: bool) -> Line:
 
 
 def _remarked(line: Line, experiment: Experiment) -> Line:
-    """Add what the file has to say about a line that is not empty."""
+    """Add the remark of the file on a line that is not empty."""
     remarks = experiment.remarks
     remark = remarks.get(f"{line.method}/{line.dataset}") or remarks.get(line.method)
     return line if remark is None or line.reason else replace(line, reason=remark)
@@ -118,14 +118,14 @@ def _compared_words(experiment: Experiment, line: Line) -> Line:
 
 
 def worse_by(experiment: Experiment, side: Side) -> float | None:
-    """Points by which a side is worse than printed; negative where it is better."""
+    """Return the points by which a side is worse than printed; negative if it is better."""
     if side.difference is None:
         return None
     return -side.difference if experiment.prints_agreements else side.difference
 
 
 def _emptiness(results: Results, line: Line, *, printed: bool = True) -> tuple[str, str]:
-    """Verdict and reason of a line without values."""
+    """Return verdict and reason of a line without values."""
     experiment = results.experiment
     failures = results.failures.get((line.dataset, line.method))
     if failures:
@@ -147,16 +147,16 @@ def _emptiness(results: Results, line: Line, *, printed: bool = True) -> tuple[s
 
 
 def _is_quick(experiment: Experiment, line: Line) -> bool:
-    """Whether a quick run has cells of a line."""
+    """Return whether a quick run has cells of a line."""
     part = replace(experiment, datasets={line.dataset: experiment.datasets[line.dataset]})
     methods = experiment.methods[line.method].get("best_of", (line.method,))
     return any(cell.method in methods for cell in part.cells())
 
 
 def _correlations(results: Results) -> Iterator[Line]:
-    """Make a line for each group of data sets: how accuracy and MSP go together.
+    """Return a line per group of data sets: the correlation of accuracy and MSP.
 
-    With a common parameter each of its values has a line, too, after the one that was picked.
+    With a common parameter, lines for each of its values follow that of the chosen one.
     """
     experiment = results.experiment
     for group, sets in experiment.groups.items():
@@ -191,16 +191,16 @@ def _correlations(results: Results) -> Iterator[Line]:
 
 
 def _correlation(results: Results, sets: Iterable[str], column: str) -> Summary:
-    """Correlation of accuracy and separation probability over data sets, in percent."""
+    """Return the correlation of accuracy and separation probability over data sets, in percent."""
     pairs = [pair for one in sets if (pair := accuracy_and_msp(results, one, column))]
-    # Values that differ by rounding alone have no correlation.
+    # Values that differ only by rounding have no correlation.
     if len(pairs) <= 2 or np.ptp(pairs, axis=0).min() <= 1e-9:
         return NOTHING
     return Summary(100 * float(np.corrcoef(np.transpose(pairs))[0, 1]), None, len(pairs))
 
 
 def accuracy_and_msp(results: Results, dataset: str, column: str) -> tuple[float, float] | None:
-    """Accuracy and separation probability on a data set, in percent; None where it is not run."""
+    """Return accuracy and separation probability on a data set, in percent; None if not run."""
     for method in results.experiment.methods:
         chosen = list(results.columns.get((dataset, method, column), {}).values())
         if chosen:

@@ -1,4 +1,4 @@
-"""What a run of a paper's table gives: its statements checked, and a verdict."""
+"""Results of a reproduced table: checked statements and a verdict."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from reproduction.summary import AS_GOOD, ON_BOTH, WORSE, accuracy_and_msp, make
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict on a table or figure: two judgements, and the counts behind them.
+    """A verdict on a table or figure: two judgements, and the counts on which they are based.
 
     Attributes
     ----------
     status : str
         Under the paper's protocol: "reproduced" or "not reproduced"; "shown" (there is nothing to
-        compare with), "quick look" or "incomplete" where neither can be said.
+        compare with), "quick look" or "incomplete" if no judgement is possible.
     label_free : str
         Without labels: "as good as printed" (or better), "worse than printed" or "not run"; ""
-        where `status` is no judgement.
+        if `status` is not a judgement.
     detail : str
         The counts, and likely reasons, in sentences.
     """
@@ -54,28 +54,28 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A table or figure, run again: everything that pages and pictures are made from.
+    """A reproduced table or figure: all data of pages and plots.
 
     Attributes
     ----------
     experiment : Experiment
-        What was run.
+        Experiment that was run.
     lines : tuple of Line
-        Of the table.
+        Lines of the table.
     points : tuple of Point
-        Of the figure.
+        Points of the figure.
     claims : tuple of Claim
         The text's statements, checked.
     verdict : Verdict
         Under the paper's protocol, and without labels.
     n_cells, n_done, n_failed : int
-        Cells that are wanted, have a result, and have one that is an error.
+        Numbers of cells in total, with a result, and with an error.
     failures : tuple of str
-        The errors, with how often each occurred.
+        The errors, with their counts.
     seconds : float
-        Of all cells together.
+        Total time of all cells.
     versions : mapping of str to str
-        What computed the cells.
+        Versions that computed the cells.
     quick : bool
         Whether it is a quick run.
     """
@@ -101,16 +101,16 @@ class Reproduction:
         *,
         n_cells: int | None = None,
     ) -> Reproduction:
-        """Sum up the results of an experiment.
+        """Return the summary of an experiment's results.
 
         Parameters
         ----------
         experiment : Experiment
-            What was wanted.
+            Experiment that was run.
         results : collection of CellResult
-            What is there of it.
+            Available results.
         n_cells : int, optional
-            Number of cells that were wanted; all cells of `experiment` if not given.
+            Total number of cells. If None, all cells of `experiment`.
         """
         n_cells = sum(1 for _ in experiment.cells()) if n_cells is None else n_cells
         ordered = Results(experiment, results)
@@ -140,7 +140,7 @@ class Reproduction:
 
 
 def _grouped(errors: Sequence[str]) -> tuple[str, ...]:
-    """Errors with how often each occurred; those that differ in their numbers alone are one."""
+    """Return errors with their counts; errors that differ only in numbers are merged."""
     kinds: dict[str, list[str]] = {}
     for error in sorted(errors):
         kinds.setdefault(re.sub(r"[0-9][0-9.e+-]*", "0", error), []).append(error)
@@ -153,7 +153,7 @@ def _grouped(errors: Sequence[str]) -> tuple[str, ...]:
 
 
 def _joined(several: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Versions of all results; several of one package are listed."""
+    """Return the versions of all results; several versions of a package are listed."""
     found: dict[str, set[str]] = {}
     for versions in {tuple(sorted(one.items())) for one in several}:
         for name, one in versions:
@@ -162,7 +162,7 @@ def _joined(several: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 def _msp_points(results: Results) -> list[Point]:
-    """Accuracy and separation probability of every data set."""
+    """Return accuracy and separation probability of every data set."""
     points = []
     for dataset in results.experiment.datasets:
         for column in COLUMNS:
@@ -251,11 +251,11 @@ def _judge(
 
 
 def _counts(experiment: Experiment, line: Line) -> bool:
-    """Whether the verdict rests on a line: those that failed count, those left out do not."""
+    """Return whether a line counts for the verdict: failed ones do, left-out ones do not."""
     if line.paper.mean is None or line.verdict == "not run":
         return False
     if experiment.view == "correlation":
-        # Others are at values of a parameter that was not picked.
+        # Other lines belong to values of the parameter that were not chosen.
         return line.method == ON_BOTH
     return not experiment.judged or line.method in experiment.judged
 
@@ -266,7 +266,7 @@ def _sentence(start: str, parts: Sequence[str]) -> str:
 
 
 def _values(experiment: Experiment, judged: Sequence[Line]) -> str:
-    """How many values come out as printed, by method and by part."""
+    """Return the number of reproduced values, by method and by part, as text."""
     near = [line for line in judged if line.verdict == "reproduced"]
     methods = list(dict.fromkeys(line.method for line in judged))
     shares = [
@@ -295,7 +295,7 @@ def _label_free_values(judged: Sequence[Line]) -> str:
 
 
 def _held(held: Sequence[bool | None], of: str = "") -> str:
-    """How many of the statements that were checked hold."""
+    """Return the number of checked statements that hold, as text."""
     checked = [one for one in held if one is not None]
     if not checked:
         return ""
@@ -304,7 +304,7 @@ def _held(held: Sequence[bool | None], of: str = "") -> str:
 
 
 def _speed(lines: Sequence[Line]) -> list[str]:
-    """How much faster than printed, where times are."""
+    """Return the speed-up over printed times, as text."""
     ratios = [line.hindsight.difference for line in lines if line.verdict in ("faster", "slower")]
     known = [ratio for ratio in ratios if ratio]
     if not known:

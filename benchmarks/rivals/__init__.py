@@ -1,4 +1,4 @@
-"""One adapter a rival: a name, whether it is installed, and labels for X.
+"""One adapter per rival: its name, whether it is installed, and labels for X.
 
 Rivals of `ALL` are given the number of clusters, those of `FINDING_THE_NUMBER` find it.
 Those of `SEEDED` are given classes of some rows, those of `EMBEDDINGS` rows of many columns and

@@ -10,7 +10,7 @@ def available() -> bool:
 
 
 def fit_predict(X, n_clusters, seed):
-    """Return labels; a thousandth of the mean variance of the columns is added to variances."""
+    """Return labels; 0.001 times the mean variance of the columns is added to variances."""
     floor = 1e-3 * float(X.var(axis=0).mean())
     model = GaussianMixture(n_clusters, covariance_type="diag", reg_covar=floor, random_state=seed)
     return model.fit_predict(X)

@@ -1,6 +1,7 @@
-"""fast_hdbscan with labels of some rows; clusters need 2 % of the rows.
+"""fast_hdbscan with labels of some rows; the minimum cluster size is 2 % of the rows.
 
-A cluster has the class of most of its seeds. Rows of the others, and noise, are labelled -1.
+A cluster gets the most frequent class of its seeds. Rows of clusters without seeds, and noise, are
+labelled -1.
 """
 
 import numpy as np
@@ -9,7 +10,7 @@ NAME = "fast_hdbscan (semi_supervised)"
 
 
 def available() -> bool:
-    """Whether it is installed and runs: some releases of numba do not compile its labels."""
+    """Return whether it is installed and runs: some releases of numba fail to compile it."""
     try:
         X = np.repeat(np.eye(2), 20, axis=0) + np.arange(40)[:, None] / 1000
         fit_predict_seeded(X, np.where(np.arange(40) % 19 == 0, np.arange(40) // 20, -1), 2, 0)
@@ -19,7 +20,7 @@ def available() -> bool:
 
 
 def fit_predict_seeded(X, y, n_clusters, seed):  # noqa: ARG001 -- it draws nothing at random
-    """Return a class for each row; y is -1 where the class is not known."""
+    """Return a class for each row; y is -1 for unknown classes."""
     from fast_hdbscan import HDBSCAN
 
     size = max(5, len(X) // 50)

@@ -1,4 +1,4 @@
-"""ClustPy's gap statistic, where it is installed."""
+"""ClustPy's gap statistic, if installed."""
 
 from importlib.util import find_spec
 
@@ -11,7 +11,7 @@ def available() -> bool:
 
 
 def find_clusters(X, seed):
-    """Return labels; the number of clusters is the method's own, up to MOST_CLUSTERS."""
+    """Return labels; the method finds the number of clusters, at most MOST_CLUSTERS."""
     from clustpy.centroid import GapStatistic
 
     return GapStatistic(max_n_clusters=MOST_CLUSTERS, random_state=seed).fit_predict(X)

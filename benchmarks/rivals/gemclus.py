@@ -1,4 +1,4 @@
-"""GemClus's linear model with the MMD information, where it is installed."""
+"""GemClus's linear model with the MMD information, if installed."""
 
 from importlib.util import find_spec
 

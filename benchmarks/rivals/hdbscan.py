@@ -1,4 +1,4 @@
-"""scikit-learn's HDBSCAN; clusters need 2 % of the rows, noise is labelled -1."""
+"""scikit-learn's HDBSCAN; the minimum cluster size is 2 % of the rows, noise is labelled -1."""
 
 from sklearn.cluster import HDBSCAN
 

@@ -1,4 +1,4 @@
-"""isosplit6, where it is installed; in a child process, because it aborts on singular rows."""
+"""isosplit6, if installed; in a child process, because it aborts on singular rows."""
 
 import subprocess
 import sys
@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 
 NAME = "isosplit6"
-LIMIT_SECONDS = 10.0  # it takes tenths of a second, or runs without end on binary columns
+LIMIT_SECONDS = (
+    10.0  # usual calls take less than a second, but calls with binary columns may not end
+)
 CHILD = """
 import sys, numpy, isosplit6
 numpy.save(sys.argv[2], isosplit6.isosplit6(numpy.load(sys.argv[1])))
@@ -21,7 +23,7 @@ def available() -> bool:
 
 
 def find_clusters(X, seed):  # noqa: ARG001 -- it draws nothing at random
-    """Return labels; raise where the child process ended without them or was stopped."""
+    """Return labels; raise an error if the child process failed or was stopped."""
     with tempfile.TemporaryDirectory() as folder:
         rows, labels = Path(folder, "rows.npy"), Path(folder, "labels.npy")
         np.save(rows, np.ascontiguousarray(X, dtype=np.float64))

@@ -1,6 +1,6 @@
-"""k-means with limits of sizes of the package k-means-constrained, where it can be imported.
+"""k-means with size limits of the package k-means-constrained, if it can be imported.
 
-Its step of labels is a minimum cost flow of Google's OR-Tools, for integer costs.
+It assigns labels by a minimum cost flow of Google's OR-Tools, with integer costs.
 """
 
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ NAME = "k-means-constrained"
 
 
 def reason_it_is_missing() -> str:
-    """Return why the package cannot be used, "" where it can."""
+    """Return the reason why the package cannot be used, "" if it can."""
     if find_spec("k_means_constrained") is None:
         return "the package k-means-constrained is not installed"
     try:
@@ -20,7 +20,7 @@ def reason_it_is_missing() -> str:
 
 
 def fit_predict(X, centers, size_min, size_max, max_iter=300):
-    """Return labels of Lloyd's iteration from given centers."""
+    """Return labels of Lloyd's iteration from given centres."""
     from k_means_constrained import KMeansConstrained
 
     model = KMeansConstrained(

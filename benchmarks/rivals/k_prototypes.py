@@ -1,8 +1,8 @@
-"""k-prototypes of the package kmodes, where it is installed; k by the silhouette.
+"""k-prototypes of the package kmodes, if installed; k by the silhouette.
 
 The silhouette is that of the dissimilarity which k-prototypes itself minimises: squared Euclidean
 distance of the numbers plus gamma times the number of categories that differ. The method is slow:
-it is fitted to `MOST_ROWS` rows at most, from `N_STARTS` starts, and the other rows are assigned
+it is fitted to at most `MOST_ROWS` rows, from `N_STARTS` starts, and the other rows are assigned
 to its prototypes.
 """
 
@@ -27,10 +27,10 @@ def find_clusters(numbers, categories, seed):
     Parameters
     ----------
     numbers : ndarray of shape (n, p)
-        Scaled columns of numbers.
+        Scaled numeric columns.
     categories : ndarray of str of shape (n, q)
-        Columns of categories. Without any, k-prototypes is k-means, which is run instead: the
-        package refuses such rows.
+        Categorical columns. Without any, k-prototypes is k-means, which is run instead, because
+        the package does not accept such rows.
     seed : int
         Random seed.
     """

@@ -12,9 +12,10 @@ def available() -> bool:
 
 
 def find_clusters(X, seed, most=MOST_CLUSTERS, silhouette_rows=None):
-    """Return labels with the largest silhouette, of 2 to `most` clusters.
+    """Return the labels with the largest silhouette among 2 to `most` clusters.
 
-    The silhouette is that of `silhouette_rows` rows at most, None for all: its time is quadratic.
+    The silhouette is computed on at most `silhouette_rows` rows (None for all): its time is
+    quadratic.
     """
     if silhouette_rows is not None:
         silhouette_rows = min(silhouette_rows, len(X))

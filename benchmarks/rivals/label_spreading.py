@@ -13,7 +13,7 @@ def available() -> bool:
 
 
 def fit_predict_seeded(X, y, n_clusters, seed):  # noqa: ARG001 -- it draws nothing at random
-    """Return a class for each row; y is -1 where the class is not known."""
+    """Return a class for each row; y is -1 for unknown classes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return LabelSpreading(kernel="knn", n_neighbors=10).fit(X, y).transduction_

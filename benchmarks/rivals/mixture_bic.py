@@ -12,7 +12,7 @@ def available() -> bool:
 
 
 def find_clusters(X, seed):
-    """Return labels of the mixture with the smallest BIC, of up to MOST_CLUSTERS components."""
+    """Return labels of the mixture with the smallest BIC and at most MOST_CLUSTERS components."""
     fits = (
         GaussianMixture(k, covariance_type=shape, random_state=seed).fit(X)
         for shape in SHAPES

@@ -1,4 +1,4 @@
-"""ClustPy's ProjectedDipMeans, where it is installed."""
+"""ClustPy's ProjectedDipMeans, if installed."""
 
 from importlib.util import find_spec
 
@@ -11,7 +11,7 @@ def available() -> bool:
 
 
 def find_clusters(X, seed):
-    """Return labels; the number of clusters is the method's own, up to MOST_CLUSTERS."""
+    """Return labels; the method finds the number of clusters, at most MOST_CLUSTERS."""
     from clustpy.centroid import ProjectedDipMeans
 
     return ProjectedDipMeans(max_n_clusters=MOST_CLUSTERS, random_state=seed).fit_predict(X)

@@ -17,6 +17,6 @@ def fit_predict(X, n_clusters, seed):
 
 
 def fit_predict_seeded(X, y, n_clusters, seed):
-    """Return a class for each row; y is -1 where the class is not known."""
+    """Return a class for each row; y is -1 for unknown classes."""
     means = np.stack([X[y == label].mean(axis=0) for label in range(n_clusters)])
     return KMeans(n_clusters, init=means, n_init=1, random_state=seed).fit_predict(X)

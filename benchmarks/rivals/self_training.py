@@ -11,5 +11,5 @@ def available() -> bool:
 
 
 def fit_predict_seeded(X, y, n_clusters, seed):  # noqa: ARG001 -- it draws nothing at random
-    """Return a class for each row; y is -1 where the class is not known."""
+    """Return a class for each row; y is -1 for unknown classes."""
     return SelfTrainingClassifier(LogisticRegression(max_iter=500)).fit(X, y).predict(X)

@@ -1,7 +1,8 @@
-"""What people usually do with a table before a clusterer of scikit-learn or of kmodes.
+"""The usual preparation of a table for a clusterer of scikit-learn or kmodes.
 
-Ids are dropped by name, dates become numbers of days, missing numbers the median and missing
-categories the most frequent level, everything is standardised. True and False are a category.
+Ids are dropped by name, dates become numbers of days, missing numbers are replaced by the median
+and missing categories by the most frequent level, and all columns are standardised. True and False
+are a category.
 """
 
 from typing import NamedTuple
@@ -27,7 +28,7 @@ class Usual(NamedTuple):
 
     @property
     def one_hot(self):
-        """Return all of it as numbers: a standardised column of 0 and 1 for each level."""
+        """Return all columns as numbers, with one standardised 0/1 column per level."""
         if self.categories.shape[1] == 0:
             return self.numbers
         levels = pd.get_dummies(pd.DataFrame(self.categories)).to_numpy(dtype=float)

@@ -9,7 +9,7 @@ from paper_results import CORRELATION, CURVES, TABLE
 from reproduction import parse_experiment
 from reproduction import summary as summary_module
 
-# As for the other tests: BLAS threads on top of workers only get in each other's way.
+# As for the other tests: BLAS threads in addition to workers slow each other down.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -37,7 +37,7 @@ def correlation():
 
 @pytest.fixture
 def printed(monkeypatch):
-    """Set what the paper prints: data set and method to value and error, or None for N/A."""
+    """Set the printed values: data set and method to value and error, or None for N/A."""
 
     def set_to(values):
         known = {key: value for key, value in values.items() if value is not None}

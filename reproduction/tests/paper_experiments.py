@@ -1,4 +1,4 @@
-"""Small experiments that several files of tests share."""
+"""Small experiments shared by several test files."""
 
 import volmar
 from reproduction import CellResult
@@ -133,7 +133,7 @@ fixed = { n_clusters = 2 }
 grid = { n_init = [1, 2] }
 """
 
-# Estimators that a worker can import: one that takes its time, one that ends its process.
+# Estimators that a worker can import: a slow one, and one that ends its process.
 ESTIMATORS = """
 import os
 import time
@@ -222,7 +222,7 @@ percent = true
 
 
 def own(cells):
-    """Cells without the reference."""
+    """Return the cells without the reference."""
     return [cell for cell in cells if cell.column != "reference"]
 
 

@@ -1,4 +1,4 @@
-"""Made-up reproductions, and the pages that are written of them."""
+"""Artificial reproductions, and their pages."""
 
 import re
 import struct
@@ -167,7 +167,7 @@ def markdown(*given, pictures=None):
 
 
 def cells(text, *start):
-    """Cells of the first row of a Markdown table that begins like this."""
+    """Return the cells of the first row of a Markdown table with this beginning."""
     rows = [re.split(r"(?<!\\) *\| *", line)[1:-1] for line in text.split("\n") if line[:1] == "|"]
     return next(row for row in rows if [c.strip() for c in row[: len(start)]] == list(start))
 

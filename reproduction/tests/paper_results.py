@@ -1,4 +1,4 @@
-"""Experiments without data, and made-up results of their cells."""
+"""Experiments without data, and artificial results of their cells."""
 
 from reproduction import CellResult, Results, make_lines
 
@@ -89,7 +89,7 @@ grid = { reg = [0.1, 1.0] }
 
 
 def results_of(experiment, value_of, seconds_of=lambda _: 1.0, measures_of=lambda _: {}):
-    """Results of all cells; a text instead of a value is the error of a cell that failed."""
+    """Return results of all cells; a text instead of a value is the error of a failed cell."""
     results = []
     for cell in experiment.cells():
         value = 0.25 if cell.column == "reference" else value_of(cell)
@@ -112,7 +112,7 @@ def line_of(experiment, results, dataset="left", method="A"):
 
 
 def msp_results(experiment, accuracies, msps):
-    """Results with these accuracies and separation probabilities (percent) by data set."""
+    """Return results with these accuracies and separation probabilities (percent) by data set."""
     return results_of(
         experiment,
         # The second setting is the best one, and its MSP is the one that counts.

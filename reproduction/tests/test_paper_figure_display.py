@@ -1,4 +1,4 @@
-"""Pictures of reproduced figures: what is drawn is what was run, in every view."""
+"""Plots of reproduced figures: they show the results, in every view."""
 
 import math
 from dataclasses import replace
@@ -47,13 +47,13 @@ def make(view, *, sets=(), methods=(), points=(), lines=(), figure="1", **more):
 
 
 def level(dataset, method, column, x, quantity):
-    """A value that tells everything that it belongs to."""
+    """Return a value that is unique for its data set, method, column, place and quantity."""
     base = 10 * METHODS.index(method) + SETS.index(dataset) + (x or 0.0) / 1000
     return (base + (column == "label-free") / 2) / (100 if quantity == "seconds" else 1) + 0.1
 
 
 def curves(n_sets, n_methods, xs, *, columns=("hindsight", "label-free"), without=(), **more):
-    """Curves of two samplings a point, or of one where `single`."""
+    """Return curves with two samplings per point, or one if `single`."""
     single = more.pop("single", False)
     points = [
         Point(d, m, c, x, q, Spread.of([v] if single else [0.9 * v, 1.1 * v]))
@@ -75,7 +75,7 @@ def legend_of(display):
 
 
 def inside_and_apart(display):
-    """Whether everything is on the page and no panel reaches into another."""
+    """Return whether everything is on the page and no panels overlap."""
     figure = display.figure_
     figure.draw_without_rendering()
     boxes = [ax.get_tightbbox() for ax in display.axes_]
@@ -174,7 +174,7 @@ def test_a_method_keeps_its_colour_where_others_are_missing():
     last = [ax.containers[2].lines[0] for ax in (first, second)]
     assert last[0].get_ydata()[0] == pytest.approx(level("set-0", "MVC-SL", "hindsight", 50, ""))
     assert last[0].get_color() == last[1].get_color() != first.containers[0].lines[0].get_color()
-    # A data set that nothing ran on has no panel.
+    # A data set without results has no panel.
     nothing = curves(2, 1, (50.0,), without=[("set-0", "KM")])
     assert [ax.get_title() for ax in PaperFigureDisplay(nothing).plot().axes_] == ["set-1"]
 

@@ -1,4 +1,4 @@
-"""The papers' declarative files: consistent with the print, and refused where they are not."""
+"""The papers' declarative files: consistency with the printed values, and errors otherwise."""
 
 from collections import Counter
 from dataclasses import replace
@@ -26,7 +26,7 @@ from volmar.graphs import make_similarity
 
 @lru_cache(maxsize=4)
 def unfolded(source):
-    """Cells of an experiment by their keys; several experiments show the same ones."""
+    """Return the cells of experiments by their keys; several experiments share cells."""
     cells = list(load_experiment(source).cells())
     by_key = {cell.key: cell for cell in cells}
     assert len(by_key) == len(cells)
@@ -102,7 +102,7 @@ def test_every_printed_cell_is_run_or_has_a_reason(name):
         assert ((dataset, method) in declared) != bool(reason), (dataset, method)
     assert {key.split("/")[0] for key in experiment.absent} <= {method for _, method in printed}
     if printed and experiment.source == name:
-        # The print has the better of two matrices under one name.
+        # The paper prints the better of two matrices under one name.
         unprinted = set(experiment.methods) - {method for _, method in printed}
         variants = [spec.get("best_of", ()) for spec in experiment.methods.values()]
         assert unprinted == {method for of in variants for method in of}
@@ -142,7 +142,9 @@ def test_published_figures():
 
 
 def test_unknown_experiment():
-    with pytest.raises(ValueError, match="no experiment is named 'table-9'; there are: mmc-multi"):
+    with pytest.raises(
+        ValueError, match=r"no experiment is named 'table-9'\. Available: mmc-multi"
+    ):
         load_experiment("table-9")
 
 

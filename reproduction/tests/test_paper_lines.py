@@ -1,4 +1,4 @@
-"""Lines of a reproduced table: distances from the print, verdicts, reasons of empty ones."""
+"""Lines of a reproduced table: distances from printed values, verdicts, reasons of empty ones."""
 
 import math
 import statistics
@@ -101,7 +101,7 @@ def test_times_are_compared_as_ratios(table, printed):
     assert (fast.verdict, slow.verdict) == ("faster", "slower")
     assert slow.hindsight.difference == 2.0
     assert fast.hindsight.distance is None
-    # A printed time of nothing is no unit.
+    # A printed time of 0 cannot be a reference.
     assert nothing.hindsight.difference is None
     assert line_of(times, results, "right").verdict == "not printed"
     shown = Reproduction.of(times, results)
@@ -137,14 +137,14 @@ def test_a_remark_stands_beside_its_line(table, printed):
     assert line_of(experiment, results).reason == "from a single run"
     assert line_of(experiment, results).verdict == "worse than printed"
     assert line_of(experiment, results, "right").reason == ""
-    # Why a line is empty goes first.
+    # The reason of an empty line comes first.
     assert line_of(experiment, results, method="C").reason == "not run yet"
     assert line_of(experiment, results, method="B").reason == "the paper has no value"
     assert line_of(experiment, results, "right", "B").reason == "of B"
 
 
 def test_lines_of_a_part_are_of_its_data_sets():
-    """As --only leaves out: the paper's other data sets are no lines."""
+    """As with --only: the paper's other data sets have no lines."""
     experiment = load_experiment("mvc-jmlr-2013-table-2")
     part = replace(experiment, datasets={"ida-heart": experiment.datasets["ida-heart"]})
     lines = make_lines(Results(part, []))
@@ -199,7 +199,7 @@ def test_what_a_quick_run_left_out_and_what_it_has_not_come_to(table, printed):
 
 
 def test_golden_lines_of_a_made_up_table_2():
-    """Ours equal to the print: every line is reproduced, none is at a distance."""
+    """Results equal to the printed values: every line is reproduced, with distance 0."""
     experiment = load_experiment("mvc-jmlr-2013-table-2")
     figures = published("mvc-jmlr-2013", "2")
     results = []

@@ -122,7 +122,7 @@ def test_a_run_goes_on_where_it_stopped(experiment, tmp_path, monkeypatch):
 
 
 def test_results_come_in_the_order_of_the_cells(experiment, tmp_path):
-    """Of settings that are equally good the first counts, whichever was complete first."""
+    """The first of equally good settings is used, independent of the order of completion."""
     store = Store(tmp_path / "cells.jsonl")
     cells = list(experiment.cells(1))
     run_cells(cells[2:], store)
@@ -188,7 +188,7 @@ def test_a_cell_without_its_data_is_tried_again(experiment, tmp_path, monkeypatc
     assert result.failed
     assert result.status.startswith("no data: FileNotFoundError: ")
     assert "ida_heart.npz" in result.status
-    assert stored_results([cell], store) == {cell.key: result}  # shown, but not for good
+    assert stored_results([cell], store) == {cell.key: result}  # shown, but run again later
     run_cells([cell], store)
     assert len(store.path.read_text().splitlines()) == 2
 
@@ -242,11 +242,11 @@ def test_a_worker_that_dies_is_recorded_and_the_rest_goes_on(tmp_path):
     assert [results[cell.key].failed for cell in cells] == [False, True, False]
     assert store.read() == results
     run_cells(cells, store, jobs=2)
-    assert len(store.path.read_text().splitlines()) == 3  # it would die again
+    assert len(store.path.read_text().splitlines()) == 3  # it would end its process again
 
 
 def script(folder):
-    """Write a program that runs the patient experiment; returns what starts it."""
+    """Write a program that runs the slow experiment; return the command."""
     (folder / "patient.py").write_text(
         f"""
 import sys
@@ -264,7 +264,7 @@ if __name__ == "__main__":
 
 
 def start(command, folder, seconds=0.5):
-    """Start a program with a process group of its own, whose cells take some seconds."""
+    """Start a program in a separate process group, whose cells take some seconds."""
     return subprocess.Popen(
         command,
         cwd=folder,
@@ -306,7 +306,7 @@ def test_a_run_that_was_killed_goes_on(tmp_path, quick):
     after = store.read()
     assert after.keys() == wanted
     assert {key: after[key] for key in before} == before
-    # Nothing that was there ran again.
+    # No stored cell ran again.
     added = store.path.read_bytes().splitlines()[len(lines) :]
     assert len(added) == len(wanted) - len(before)
 
@@ -359,7 +359,7 @@ def test_an_interrupt_does_not_wait_for_long_cells(tmp_path):
 
 
 def test_workers_that_cannot_start_end_the_run(experiment, tmp_path, monkeypatch):
-    """As in a script without a main guard: no cell is to blame, and none is recorded."""
+    """As in a script without a main guard: no cell is recorded as failed."""
 
     class Pool:
         def submit(self, *_):
@@ -431,7 +431,7 @@ def test_expected_times_are_of_complete_experiments(tmp_path, monkeypatch):
     cells = list(experiment.cells())
     for cell in cells:
         store.append(replace(made_up(cell, 0.1, 2.0), measures=dict.fromkeys(cell.measures, 1.0)))
-    # Neither one that has begun nor one whose data are not there.
+    # Neither incomplete experiments nor those without data.
     part, empty = (load_experiment(f"skmmc-nnw-figure-{number}") for number in (4, 5))
     Store(tmp_path / f"{part.name}.jsonl").append(made_up(next(part.cells()), 0.1))
     for cell in empty.cells():

@@ -1,4 +1,4 @@
-"""From results to lines, marks and points; all results are made up."""
+"""From results to lines, marks and points, with artificial results."""
 
 import math
 import statistics
@@ -232,7 +232,7 @@ def test_the_paired_test_takes_common_samplings_only(table):
     }
     assert stats.ttest_rel([0.10, 0.12, 0.11], [0.11, 0.11, 0.11]).pvalue > 0.05
     assert marks(experiment, columns) == {"A", "B"}
-    # One common sampling says nothing.
+    # One common sampling is not enough for a test.
     assert marks(experiment, {"A": {1: 0.1, 2: 0.1}, "B": {2: 0.1, 3: 0.3}}) == {"A"}
 
 

@@ -1,4 +1,4 @@
-"""Statements of the texts checked, and verdicts; all results are made up."""
+"""Checks of statements, and verdicts, with artificial results."""
 
 from dataclasses import replace
 

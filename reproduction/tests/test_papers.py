@@ -1,4 +1,4 @@
-"""The papers' experiments: cells, and golden figures."""
+"""The papers' experiments: cells, and reference values."""
 
 import json
 import math
@@ -148,7 +148,7 @@ def test_hindsight_over_sizes_is_for_each_sampling():
 
 @pytest.fixture
 def rows_of(monkeypatch):
-    """What the estimator of a cell is given."""
+    """Return the input of a cell's estimator."""
     given = []
 
     class Recorder:
@@ -319,7 +319,7 @@ def test_table_3_has_eighty_samplings_of_twelve_pairs():
 
 
 def test_what_the_papers_average_has_five_samplings():
-    """But for the AAAI paper's tables and correlations, which are single runs."""
+    """Except for the AAAI paper's tables and correlations, which are single runs."""
     single = {"mspc-aaai-2015-table-2", "mspc-aaai-2015-figure-2"}
     for name in list_experiments():
         experiment = load_experiment(name)
@@ -340,7 +340,7 @@ def test_figure_6_is_as_the_paper_describes_it():
 
 
 def test_keys_of_stored_results_do_not_change():
-    """Results that are stored already are found by them."""
+    """Stored results are found by their keys."""
     cells = load_experiment("mvc-jmlr-2013-table-2").cells()
     assert [next(cells).key, next(cells).key] == ["e82782b49e9adefe579d", "104f972030941fdfacf8"]
     assert next(load_experiment("mvc-jmlr-2013-figure-6").cells()).key == "aea3ec2514d934e6e646"

@@ -1,4 +1,4 @@
-"""``python -m reproduction`` as a person uses it: lists, runs, interrupts, pages and pictures."""
+"""``python -m reproduction`` on the command line: lists, runs, interrupts, pages and plots."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def invoke():
 
 @pytest.fixture(autouse=True)
 def leave_signals_alone():
-    """The command takes SIGTERM for itself."""
+    """Restore the signal handlers, because the command sets one for SIGTERM."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
@@ -78,7 +78,7 @@ def leave_signals_alone():
 
 @pytest.fixture
 def experiments(monkeypatch):
-    """What the command knows, by name; tests may change it."""
+    """Experiments of the command, by name; tests may change them."""
     known = {
         "figure": parse_experiment("figure", FIGURE),
         "table": parse_experiment("table", TABLE),
@@ -268,7 +268,7 @@ def test_a_part_of_the_sets(reproduce, tmp_path):
 
 
 def test_a_part_of_the_sets_of_a_printed_table(invoke, tmp_path, monkeypatch):
-    """The paper's other data sets are not asked for."""
+    """The paper's other data sets are not requested."""
     name = "mspc-aaai-2015-table-2"
     experiment = load_experiment(name)
     dataset = next(iter(experiment.datasets))
@@ -426,7 +426,7 @@ def test_packing_a_part_keeps_the_rest(reproduce, tmp_path):
 
 
 def test_brackets_are_text(reproduce, experiments, monkeypatch):
-    """Errors and notes hold brackets, which rich would take for styles."""
+    """Errors and notes contain brackets, which rich would interpret as styles."""
     table = experiments["table"]
     methods = {**table.methods, "X": {"estimator": "KernelKMeans", "datasets": []}}
     monkeypatch.setattr(summary_module, "published_cells", lambda *_: [("digits-1v7", "X")])

@@ -1,4 +1,4 @@
-"""Signals that come while worker processes begin: one line, and nobody is left."""
+"""Signals while worker processes start: one line of output, and no process is left."""
 
 import os
 import signal

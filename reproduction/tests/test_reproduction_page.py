@@ -1,4 +1,4 @@
-"""The page of reproduced tables and figures: what it says, as Markdown and in a browser."""
+"""The page of reproduced tables and figures: its contents, as Markdown and in a browser."""
 
 import os
 import re
@@ -229,10 +229,10 @@ def test_bad_input(tmp_path):
     with pytest.raises(ValueError, match="give one experiment or more"):
         markdown()
     name = table().experiment.name
-    with pytest.raises(ValueError, match="is absolute: give it relative to the page"):
+    with pytest.raises(ValueError, match=r"is absolute\. Give it relative to the page"):
         markdown(table(), pictures={name: tmp_path / "a.png"})
     (tmp_path / "a.png").write_bytes(b"GIF89a")
-    with pytest.raises(ValueError, match="is no PNG file"):
+    with pytest.raises(ValueError, match="is not a PNG file"):
         written([table()], tmp_path, pictures={name: tmp_path / "a.png"})
 
 
@@ -378,7 +378,7 @@ def test_verdicts_are_filtered(browser, path):
     assert len(browser.run(shown)) == 6
     browser.click('[data-filter="reproduced"]')
     assert browser.run(shown) == ["mvc-jmlr-2013-table-2", "skmmc-nnw-table-iii"]
-    assert browser.run("document.getElementById('told').textContent") == "2 of 6 shown"
+    assert browser.run("document.getElementById('shown').textContent") == "2 of 6 shown"
     assert (
         browser.run("[...document.querySelectorAll('.paper')].filter(p => p.offsetHeight).length")
         == 2

@@ -1,4 +1,4 @@
-"""The stored run of the papers' tables: whole, within its tolerances, and what the page shows."""
+"""The stored run of the papers' tables: complete, within tolerances, and equal to the page."""
 
 from functools import cache
 
@@ -46,7 +46,7 @@ def test_every_line_has_a_verdict_and_every_empty_one_a_reason():
 
 
 def near(name, methods=None, datasets=None):
-    """How many printed values are reproduced under the paper's protocol, and of how many."""
+    """Return the number of reproduced values under the paper's protocol, and of all values."""
     lines = [
         line
         for line in shown(name).lines
@@ -108,7 +108,7 @@ def test_rows_of_digits_are_as_printed(number):
 
 
 def test_the_page_is_what_the_stored_run_says():
-    """``make reproduction`` writes it; nobody else does."""
+    """The page is written by ``make reproduction`` only."""
     pictures = {path.stem: f"reproduction/{path.name}" for path in RESULTS.glob("*.png")}
     text = to_markdown(
         [shown(name) for name in list_experiments()], command=COMMAND, pictures=pictures

@@ -1,4 +1,4 @@
-"""The benchmarks' own tools; times themselves are never asserted."""
+"""Tools of the benchmarks; times are never asserted."""
 
 import importlib
 import inspect
@@ -82,7 +82,7 @@ def test_speed_is_measured_in_turns():
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peaks are Linux's")
 def test_memory_is_what_the_work_takes_beyond_its_rows():
-    """In a process of its own: here freed memory of other tests would be taken again."""
+    """In a separate process, because memory freed by other tests could be reused here."""
     program = (
         "import numpy as np; from benchmarks.speed_work import Work, measured;"
         "two = Work(lambda: np.ones((4_000, 1_000)), lambda X: [X + 1, X + 2], has_memory=True);"

@@ -1,4 +1,4 @@
-"""The contest of methods that find the number of clusters: data, bookkeeping and tables."""
+"""The comparison of methods that find the number of clusters: data, bookkeeping and tables."""
 
 import importlib
 import time
@@ -157,7 +157,7 @@ def fake_times(bench, seconds):
 def test_rates_count_failures_as_wrong(bench, data):
     results = fake_results(bench, data, 4)
     assert bench.overall(results, bench.LINEAR) == 1.0
-    np.testing.assert_allclose(bench.overall(results, "HDBSCAN"), 1 / 3)  # sees groups everywhere
+    np.testing.assert_allclose(bench.overall(results, "HDBSCAN"), 1 / 3)  # finds groups everywhere
     assert bench.overall(results, "mixture, BIC") == 0.0
     failed, n = bench.failures(results, "mixture, BIC")
     assert failed == n == 4 * len(data.CASES)

@@ -1,4 +1,4 @@
-"""Lloyd's iteration with limits of sizes, as the benchmark of sizes runs it."""
+"""Lloyd's iteration with size limits, as in the benchmark of sizes."""
 
 import importlib
 import sys
