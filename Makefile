@@ -1,5 +1,5 @@
-# Every target sets up what it needs in .venv and then does its job.
-# A fresh machine needs Python 3.11 or newer, pip and make; nothing else.
+# Every target installs what it needs in .venv first.
+# Only Python 3.11 or newer, pip and make are required.
 PYTHON ?= python3
 VENV   := .venv
 OLDEST := .venv-oldest
@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NAME   ?=
 
-# What make quick runs: the cheap tests of every room, less than 90 seconds on two cores.
+# Tests of make quick: the cheap ones of every package, less than 90 seconds on two cores.
 CHEAP  := $(addprefix tests/, \
   base/test_base.py baselines/test_kernel_kmeans.py benchmarks/test_benchmarks.py cli/test_cli.py cli/test_cli_score.py datasets \
   diagnostics/test_describe_clusters.py evidence/test_dither.py evidence/test_splits.py fuzz/test_fuzz_contract.py graphs \
@@ -19,7 +19,7 @@ CHEAP  := $(addprefix tests/, \
   volume/test_sqp.py test_house.py test_map.py test_repository.py) \
   reproduction/tests/test_paper_lines.py reproduction/tests/test_paper_verdict.py
 
-.PHONY: demo test quick fuzz coverage oldest wheels lint bench house docs reproduce reproduction clean
+.PHONY: demo test quick fuzz coverage oldest wheels lint bench house words docs reproduce reproduction clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python -m volmar demo --out demo --force
@@ -30,20 +30,20 @@ test: $(VENV)/.ready
 quick: $(VENV)/.ready
 	$(BIN)/python -m pytest -m "not slow" $(CHEAP)
 
-# Hostile input: make fuzz N=20000 with a fresh seed, make fuzz CASE=estimators:123 for one case again.
+# Invalid and extreme input: make fuzz N=20000 with a new seed, make fuzz CASE=estimators:123 to replay one case.
 fuzz: $(VENV)/.ready
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(if $(CASE),--case $(CASE),--cases $(or $(N),2000) $(if $(SEED),--seed $(SEED)) $(if $(DOMAIN),--domain $(DOMAIN)))
 
 coverage: $(VENV)/.ready
 	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term:skip-covered $(CHEAP)
 
-# The quick tests with the minimum versions that pyproject.toml claims, in an environment of their own.
-# Warnings of old packages about each other are no errors here.
+# The quick tests with the minimum versions of pyproject.toml, in a separate environment.
+# Warnings are not errors here, because old packages warn about each other.
 oldest: $(OLDEST)/.ready
 	$(OLDEST)/bin/python -m pytest -m "not slow" -o filterwarnings=default $(CHEAP)
 
-# The wheel alone, in fresh environments of the oldest and newest supported Python that are installed.
-# make wheels PYTHONS="python3.12 python3.13" names others.
+# The wheel in fresh environments of the oldest and newest supported Python that are installed.
+# make wheels PYTHONS="python3.12 python3.13" selects others.
 wheels: $(VENV)/.ready
 	$(BIN)/python tests/wheels/install.py $(PYTHONS)
 
@@ -55,20 +55,24 @@ lint: $(VENV)/.ready
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks $(NAME)
 
-# Sizes and rules of the code; CHECKOUT=folder measures another one.
+# Sizes and rule violations of the code; CHECKOUT=folder measures another checkout.
 house: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.house $(CHECKOUT)
+
+# Uses of words that the style guide replaces; CHECKOUT=folder counts another one.
+words: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.words $(CHECKOUT)
 
 docs: $(VENV)/.ready
 	rm -rf docs/api docs/auto_examples
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
-# Run tables and figures of the papers: make reproduce NAME="mvc-jmlr-2013-table-2 -j 2" QUICK=1.
-# Without a NAME it lists them; results are kept in results/, and an interrupted run continues.
+# Runs tables and figures of the papers: make reproduce NAME="mvc-jmlr-2013-table-2 -j 2" QUICK=1.
+# Lists them if NAME is empty. Results are stored in results/, and an interrupted run continues.
 reproduce: $(VENV)/.ready
 	$(BIN)/python -m reproduction $(NAME) $(if $(QUICK),--quick)
 
-# The page of the papers' tables and its pictures, from the cells that are stored.
+# Writes the page of the papers' tables and its plots from the stored cells.
 reproduction: $(VENV)/.ready
 	$(BIN)/python -m reproduction.expected docs/reproduction
 	$(BIN)/python -m reproduction --all --no-run --out docs/reproduction --page docs/reproduction.md

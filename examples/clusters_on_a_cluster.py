@@ -2,8 +2,9 @@
 Large data on a dask cluster
 ============================
 
-Fit to rows that lie in files, on a cluster of two worker processes: nothing of them is ever in
-this process but a sample of some thousand rows. Run it as ``python clusters_on_a_cluster.py``.
+This script fits clusterers to rows in files, on a dask cluster of two worker processes. Only a
+sample of a few thousand rows is loaded into this process. Run it as
+``python clusters_on_a_cluster.py``.
 """
 
 import tempfile
@@ -22,7 +23,7 @@ ROWS, FEATURES, FILES = 10_000, 10, 8
 
 
 def write_rows(folder):
-    """Write files of rows in three groups, as some other program would."""
+    """Write files with rows of three groups, to stand for existing data."""
     rng = np.random.default_rng(0)
     centers = np.array([[0.0, 0.0, 0.0], [2.0, 7.0, 2.0], [-4.0, 2.0, 6.0]])
     for number in range(FILES):
@@ -32,14 +33,14 @@ def write_rows(folder):
 
 
 def read_rows(folder):
-    """Return a dask array over the files: a block for each, read where it is needed."""
+    """Return a dask array with one block per file, read by the workers when needed."""
     paths = sorted(folder.glob("part-*.npy"))
     blocks = [dask.delayed(np.load)(path) for path in paths]
     return da.concatenate([da.from_delayed(b, (ROWS, FEATURES), np.float64) for b in blocks])
 
 
 def main():
-    """Write the rows, start a cluster, fit, and count."""
+    """Start a cluster, write the rows, fit two clusterers and print the results."""
     with (
         tempfile.TemporaryDirectory() as name,
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
@@ -47,17 +48,17 @@ def main():
     ):
         folder = Path(name)
         write_rows(folder)
-        X = read_rows(folder).persist()  # held by the workers; leave it out if they are too small
-        with checkpoint(folder / "fit"), report_passes(tell):
+        X = read_rows(folder).persist()  # workers keep X in memory; omit if it does not fit
+        with checkpoint(folder / "fit"), report_passes(print_pass):
             model = MSPC(random_state=0).fit(X)
         print("sizes:", np.bincount(model.labels_.compute()))
         print("worst-case separation:", round(model.msp_, 2))
         strongest = np.abs(model.coef_[0] * X.std(axis=0).compute()).argmax()
         print("the feature that drives the split:", strongest)
-        confident = abs(model.decision_function(X)) > 0.5  # a lazy array in the blocks of X
+        confident = abs(model.decision_function(X)) > 0.5  # lazy, in blocks like X
         print("share of rows far from the border:", round(float(confident.mean().compute()), 2))
 
-        # How many clusters do held-out rows support? Then that many at once, by margins.
+        # Find the number of clusters by tests on held-out rows, then fit CPMMC with that number.
         found = MSPC("auto", random_state=0).fit(X)
         print("clusters:", found.tree_.n_leaves, np.bincount(found.labels_.compute()))
         margins = CPMMC(found.tree_.n_leaves, random_state=0).fit(X)
@@ -65,8 +66,8 @@ def main():
         print("agreement of both:", round(same, 2))
 
 
-def tell(report):
-    """Print a line for each pass."""
+def print_pass(report):
+    """Print one line per pass over the rows."""
     print(f"pass {report.number}: {', '.join(report.figures)} of {report.n_rows} rows")
 
 

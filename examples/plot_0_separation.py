@@ -1,10 +1,10 @@
 """
-A split that the units cannot hide
-==================================
+A split that does not depend on units
+=====================================
 
-Two groups differ a little in each of three columns, among ten, and the columns come in very
-different units. k-means sees the column with the largest numbers; MSPC sees the direction in
-which the rows fall into two groups, whatever the units.
+Two groups differ in three of ten columns, and the columns have very different units. k-means is
+dominated by the column with the largest numbers. MSPC finds the direction that separates the
+groups, for any units of the columns.
 """
 
 import matplotlib.pyplot as plt
@@ -28,9 +28,9 @@ for name, labels in (("k-means", kmeans.labels_), ("MSPC", model.labels_)):
     print(f"{name:8s} error {100 * error:4.1f} %, separation of held-out rows {score:.2f}")
 
 # %%
-# The scores along the direction that MSPC found: positive for cluster 1, and in units of the
-# distance between the two means. The worst-case probabilities hold for any distribution with
-# the clusters' means and variances.
+# The histogram shows the scores along the direction of MSPC. They are positive for cluster 1, in
+# units of the distance between the two means. The worst-case probabilities hold for any
+# distribution with the same means and variances of the clusters.
 
 scores = model.decision_function(X)
 figure, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")

@@ -1,11 +1,11 @@
 """
-Three ways to cut in two
-========================
+Three baselines for two clusters
+================================
 
 Kernel k-means, normalised spectral clustering and the normalised cut on three data sets, each with
-its default settings. The bent sets need a method that follows the graph; a kernel width that no
-one tuned does not help kernel k-means on them. (The two gaussians are told apart by their third
-feature, which the plane of the picture does not show.)
+its default settings. All three methods separate these groups. The first does so by a kernel, whose
+width it chooses without labels, the other two by a graph. (The two gaussians differ in their third
+feature, which the plots do not show.)
 """
 
 import matplotlib.pyplot as plt
@@ -30,9 +30,8 @@ figure, axes = plt.subplots(3, 3, figsize=(9, 8), layout="constrained")
 for row, (name, (X, y)) in zip(axes, data.items(), strict=True):
     for ax, method in zip(row, methods, strict=True):
         labels = method.fit(X).labels_
-        labels = (
-            1 - labels if (labels == y).mean() < 0.5 else labels
-        )  # the same colours throughout
+        if (labels == y).mean() < 0.5:
+            labels = 1 - labels  # the same colours in all plots
         ClusterDisplay.from_labels(X, labels, ax=ax, legend=False)
         error = clustering_error(y, labels)
         ax.set(xticks=[], yticks=[], xlabel=f"error {100 * error:.1f} %", ylabel="")
@@ -41,8 +40,8 @@ for ax, method in zip(axes[0], methods, strict=True):
     ax.set_title(type(method).__name__)
 
 # %%
-# Every fit comes with a certificate. No two-way cut can be below the second eigenvalue, so that
-# the gap is how much better the best cut could be, at most.
+# Every fit has a certificate. The second eigenvalue is a lower bound on every two-way cut. The gap
+# is therefore an upper bound on the improvement by the best cut.
 
 for name, (X, _) in data.items():
     result = NormalizedCut().fit(X).result_

@@ -2,9 +2,9 @@
 Eigenvectors by the shape of the graph
 ======================================
 
-A sparse factorisation of a k-NN graph is cheap in two dimensions and hopeless in sixteen. volmar
-predicts how full the factors would be from two small pieces of the graph, and takes Lanczos where
-they would be full and shift-invert where they would not.
+A sparse factorisation of a k-NN graph is cheap in two dimensions, but too expensive in sixteen.
+volmar predicts the fill-in of the factors from two small parts of the graph. If the predicted fill
+is small it uses shift-invert, otherwise Lanczos.
 """
 
 import time

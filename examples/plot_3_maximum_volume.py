@@ -2,10 +2,11 @@
 Maximum volume: from an eigenvector to a border
 ===============================================
 
-Spectral clustering cuts an eigenvector of the graph; soft-label maximum volume clustering starts
-there and looks for the smoothest field that agrees with the labels, again and again. On noisy
-moons the cut eigenvector gives the tip of one moon to the other, and the field moves the border
-into the gap.
+Spectral clustering cuts an eigenvector of the graph. Soft-label maximum volume clustering starts
+from this cut. It repeatedly computes the smoothest field that agrees with the labels, and takes
+new labels from the field. On noisy moons, the cut of the eigenvector assigns a few rows to the
+wrong moon, most of them at a tip. The field moves the border into the gap and corrects most of
+them.
 """
 
 import matplotlib.pyplot as plt
@@ -30,8 +31,8 @@ for ax, title, labels in [
     ax.set(xticks=[], yticks=[])
 
 # %%
-# The field is defined everywhere: a new row takes the mean of its neighbours' values, weighted by
-# similarity. Its magnitude says how deep inside a cluster a row lies.
+# The field is defined everywhere: at a new row, it is the mean of the values of its neighbours,
+# weighted by similarity. Its magnitude measures how deep inside a cluster the row is.
 
 grid_x, grid_y = np.meshgrid(np.linspace(-1.4, 2.4, 160), np.linspace(-0.9, 1.4, 100))
 field = model.decision_function(np.column_stack([grid_x.ravel(), grid_y.ravel()]))
@@ -44,16 +45,16 @@ ax.set(title="the field for new rows, border in black", xticks=[], yticks=[])
 figure.colorbar(image, ax=ax, label="decision_function")
 
 # %%
-# What was found is a stationary point of the problem, to these residuals, and this is how many
-# labels moved on the way.
+# The result is a stationary point of the problem up to these residuals. The second line has the
+# number of labels that changed during the fit.
 
 print(model.result_.status.value, dict(model.result_.residuals))
 print(f"{model.n_moved_} of {len(X)} labels moved in {model.n_iter_} steps")
 
 # %%
-# ``mode="paper"`` is the paper's algorithm to the letter, on the paper's similarity. For two
-# gaussians that cross, with outliers that have eigenvectors of their own, its set of up to ten
-# starts is what saves it.
+# ``mode="paper"`` is the algorithm of the paper without changes, with the similarity of the paper.
+# Two gaussians that cross have outliers with separate eigenvectors. Here the algorithm needs the
+# paper's set of up to ten starts.
 
 errors = {"one start": [], "the paper's starts": []}
 for seed in range(5):

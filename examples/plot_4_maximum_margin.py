@@ -2,17 +2,17 @@
 The widest margin without labels
 ================================
 
-Maximum margin clustering looks for the hyperplane that a support vector machine would be most
-pleased with, over all labels. This page shows what the price C of margin errors does, why the
-descent starts at a small one, and what kernels are for.
+Maximum margin clustering finds the labels for which a support vector machine has the widest
+margin. This example shows the effect of the penalty C of margin errors, why the descent starts
+with a small C, and the use of kernels.
 """
 
 # %%
 # Scores in units of the margin
 # -----------------------------
 #
-# Handwritten 3s and 8s. About one row in C ends inside the margin, between -1 and 1: the larger
-# C, the thinner the gap that is looked for.
+# The data are handwritten 3s and 8s. A fraction of about 1 / C of the rows is inside the margin,
+# between -1 and 1. With a larger C, the method searches for a narrower gap.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -37,12 +37,13 @@ for ax, C in zip(axes, (1.2, 2.0, 10.0), strict=True):
 axes[0].set_ylabel("rows")
 
 # %%
-# Why the price rises in steps
-# ----------------------------
+# Why C increases in steps
+# ------------------------
 #
-# 8s and 9s from thirty random directions. At C = 10 at once the descent sticks at whatever is
-# near. From C = 1.2, where nearly all rows are inside the margin and little can stop it, it ends
-# at the same low objective from most of them, and never as high as the others do.
+# 8s and 9s are clustered from thirty random directions. If the descent starts with C = 10, it
+# stops at a local minimum near its start. At C = 1.2 nearly all rows are inside the margin, and
+# there are few local minima. If C increases from there in steps, most starts reach nearly the same
+# low objective, and even the worst result is lower than nearly all results without steps.
 
 pair = (digits.target == 8) | (digits.target == 9)
 X = digits.data[pair]
@@ -56,14 +57,14 @@ for height, anneal in enumerate([(), "auto"]):
     found = [model.objective_ for model in models]
     ax.scatter(found, height + 0.15 * rng.uniform(-1, 1, len(found)), alpha=0.6)
 ax.set(xlabel="objective J at C = 10 (lower is better)", yticks=[0, 1], ylim=(-0.5, 1.5))
-ax.set_yticklabels(["at once", "in steps"])
+ax.set_yticklabels(["C = 10 only", "in steps"])
 
 # %%
 # Kernels, and new rows
 # ---------------------
 #
-# A hyperplane cannot part two rings; one in the feature space of a kernel can, and its scores are
-# defined everywhere.
+# No hyperplane separates two rings, but a hyperplane in the feature space of a kernel does. Its
+# scores are defined everywhere.
 
 X, _ = make_two_circles(300, noise=0.05, factor=0.3, random_state=0)
 model = KernelCPMMC(random_state=0).fit(X)
@@ -80,7 +81,7 @@ fig.colorbar(picture, label="score / margin")
 plt.show()
 
 # %%
-# ``model.result_`` carries the certificate: with the labels found no hyperplane has an objective
-# that is lower by more than ``gap``.
+# ``model.result_`` has the certificate: for the labels found, no hyperplane has an objective that
+# is lower by more than ``gap``.
 
 print(f"objective {model.objective_:.4f}, gap {model.result_.gap:.4f}, {model.status_.value}")

@@ -2,15 +2,15 @@
 More than two clusters
 ======================
 
-Every clusterer takes ``n_clusters``. The volume and the margin family look for all clusters at
-once, the separation family and the methods that are binary by nature split again and again, and
-keep the tree.
+Every clusterer has the parameter ``n_clusters``. The volume and the margin family find all
+clusters jointly. The separation family and the binary methods split recursively, and keep the
+tree.
 """
 
 # %%
 # Ten digits, three families
 # --------------------------
-# Nobody sees a label here, and every method has its defaults.
+# No method uses labels, and all parameters have their defaults.
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -34,7 +34,7 @@ for model in (
 # %%
 # The tree of a recursive fit
 # ---------------------------
-# Each split is judged on held-out rows; the signs are those of the right side.
+# Each split is evaluated on held-out rows. The signs of the features are those of the right side.
 
 wine = load_wine(as_frame=True)
 model = MSPC(4, random_state=0).fit(wine.data)
@@ -44,11 +44,11 @@ print(model.tree_)
 _ = TreeDisplay.from_estimator(model)
 
 # %%
-# How many?
-# ---------
-# ``n_clusters="auto"`` splits a part only where half of its rows show more than one hump along
-# the hyperplane that the other half has found. Noise stays whole, and so does wine, whose three
-# kinds overlap along every such hyperplane; irises fall into two, of which one holds two kinds:
+# Number of clusters
+# ------------------
+# ``n_clusters="auto"`` splits a part only if held-out rows have more than one mode along a split
+# that was learnt on the other half of the rows. Noise stays a single cluster. Wine has three
+# clusters, as many as classes. Iris has two clusters, one of which contains two species:
 
 samples = {
     "noise": np.random.default_rng(0).normal(size=(500, 10)),

@@ -2,17 +2,18 @@
 Is there any structure?
 =======================
 
-A clusterer that is asked for three clusters returns three, of noise as well. A split that was
-learnt on one half of the rows and looked at on the other half is not so obliging.
+A clusterer with ``n_clusters=3`` returns three clusters, even on pure noise. This example learns a
+split on one half of the rows and tests it on the other half. Clusters of noise do not pass this
+test.
 """
 
 # %%
-# Three clusters of nothing
-# -------------------------
+# Three clusters of noise
+# -----------------------
 #
-# Noise in a hundred features, without any groups. k-means finds three clusters, and in the plane
-# that tells them apart best (linear discriminants of its own labels) they look convincing.
-# Held-out rows, in the same plane, are one cloud.
+# The data are noise in a hundred features, without any groups. k-means finds three clusters. In
+# the plane that separates them best (linear discriminants of the labels), they look convincing.
+# In the same plane, held-out rows form a single cloud.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,23 +31,23 @@ plane = LinearDiscriminantAnalysis(n_components=2).fit(seen, kmeans.labels_)
 
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.6), sharex=True, sharey=True, layout="constrained")
 for ax, rows, title in zip(
-    axes, (seen, unseen), ("rows that k-means has seen", "rows that it has not"), strict=True
+    axes, (seen, unseen), ("rows of the fit", "held-out rows"), strict=True
 ):
     ax.scatter(*plane.transform(rows).T, c=kmeans.predict(rows), cmap="viridis", s=14)
     ax.set(title=title, xlabel="first discriminant")
 _ = axes[0].set_ylabel("second discriminant")
 
 # %%
-# volmar declines
-# ---------------
+# The test finds no groups
+# ------------------------
 #
-# ``split_test`` learns a split on one half, tests the scores of the other half for one mode
-# against more, swaps the halves and repeats. The histogram shows the scores of held-out
-# rows.
+# ``split_test`` learns a split on one half of the rows and tests the scores of the other half for
+# one mode against more. It then swaps the halves, and repeats this with other random halves. The
+# histogram shows the scores of held-out rows.
 
 
 def show(result, title):
-    """Draw the held-out scores of a test."""
+    """Plot a histogram of the held-out scores of a test."""
     _, ax = plt.subplots(figsize=(6, 3), layout="constrained")
     ax.hist(result.scores, bins=50, color="tab:blue", alpha=0.7)
     ax.set(
@@ -64,8 +65,8 @@ show(nothing, "noise")
 # A small group is found
 # ----------------------
 #
-# One row in ten is moved by five standard deviations, in one of ten features whose units differ
-# by a factor of up to ten thousand.
+# 10 % of the rows are shifted by five standard deviations in one of ten features. The units of
+# the features differ by a factor of up to ten thousand.
 
 planted = rng.normal(size=(600, 10))
 planted[:60, 3] += 5.0
@@ -75,11 +76,11 @@ print(something)
 show(something, "a group of 60 among 600")
 
 # %%
-# How many clusters
-# -----------------
+# Number of clusters
+# ------------------
 #
-# ``n_clusters="auto"`` splits as long as there is a reason to. The first block's noise stays
-# whole.
+# ``n_clusters="auto"`` splits as long as the test rejects a single group. The noise of the first
+# section stays a single cluster.
 
 print("clusters in noise:", len(np.unique(MSPC("auto", random_state=0).fit_predict(noise))))
 groups = np.repeat([[0.0, 0.0], [8.0, 0.0], [4.0, 7.0]], 200, axis=0)

@@ -2,10 +2,10 @@
 A table of a paper, run again
 =============================
 
-The tables and figures of the papers are declarative files; a run of one gives lines, statements of
-the text that were checked, and a verdict. ``make reproduce`` does this in a checkout, which the
-package ``reproduction`` is part of. Here it is done by hand, for a part that takes seconds and
-needs no files: the rows of digits of one table, with a single seed.
+The tables and figures of the papers are defined in declarative files. A run of a file produces
+table rows, checks of statements in the text, and a verdict. ``make reproduce`` runs them in a
+checkout, which contains the package ``reproduction``. This example does the same in Python for a
+part of one table that takes seconds and needs no data files: the digits, with a single seed.
 """
 
 from dataclasses import replace
@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from reproduction import PaperFigureDisplay, Reproduction, Store, load_experiment, run_cells
 
 # %%
-# An experiment says which data sets, methods and settings there are. ``quick`` takes at most three
-# settings of each grid.
+# An experiment defines data sets, methods and settings. With ``quick``, at most three settings of
+# each grid are run.
 whole = load_experiment("mmc-multivariate-loss-table-iii")
 digits = {name: special for name, special in whole.datasets.items() if name.startswith("digits")}
 experiment = replace(whole, datasets=digits, statements=(), parts={}, quick=True)
@@ -24,16 +24,15 @@ cells = list(experiment.cells())
 print(len(cells), "cells, the first:", cells[0].method, "on", cells[0].dataset)
 
 # %%
-# Every cell is stored as it completes: run it again with the same store, and nothing is left to
-# do.
+# Every cell is stored when it completes. A second run with the same store computes nothing again.
 with TemporaryDirectory() as folder:
     store = Store(Path(folder) / "digits.jsonl")
     results = run_cells(cells, store)
     assert len(store.read()) == len(results) == len(cells)
 
 # %%
-# Under the *paper's protocol* (``hindsight``) the labels pick the best setting, as in the papers;
-# *label-free* is the default. Each has a verdict of its own.
+# Under the *paper's protocol* (``hindsight``), the true labels select the best setting, as in the
+# papers. *Label-free* uses the default settings. Each protocol has a separate verdict.
 shown = Reproduction.of(experiment, list(results.values()))
 for line in shown.lines:
     print(f"{line.dataset}  {line.method:9}  printed {line.paper}")
@@ -42,7 +41,7 @@ for line in shown.lines:
 print(shown.verdict.sentence)
 
 # %%
-# Figures are drawn by the same display that the pages have.
+# Figures are plotted by the same display as in the documentation.
 figure_6 = replace(load_experiment("mvc-jmlr-2013-figure-6"), quick=True)
 with TemporaryDirectory() as folder:
     found = run_cells(figure_6.cells(5), Store(Path(folder) / "figure.jsonl"))

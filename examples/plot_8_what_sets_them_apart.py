@@ -2,17 +2,17 @@
 What sets the clusters apart
 ============================
 
-Clusters have numbers, and a reader wants names: the large ones, the young ones. The columns that
-differ most are soon found. Which of these differences are more than the work of the clusterer is
-another question, because it was the clusterer that looked for them.
+To describe a cluster, one looks for the columns in which it differs from the other clusters. Such
+differences always exist, because the clusterer has searched for them. This example tests which of
+them are real.
 """
 
 # %%
 # Customers of a shop
 # -------------------
 #
-# Two groups that differ in income, in the number of visits and in how they pay. Eight further
-# columns are noise. k-means is asked for three clusters, one more than there are groups.
+# The table has two groups, which differ in income, number of visits and payment method. Eight
+# further columns are noise. k-means is run with three clusters, one more than there are groups.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,7 +26,7 @@ noise = [f"noise {j}" for j in range(1, 9)]
 
 
 def customers(seed, n=600):
-    """Draw a table, and its numbers in standard units."""
+    """Generate a table, and its standardised numeric columns."""
     rng = np.random.default_rng(seed)
     regular = rng.random(n) < 0.4
     table = pd.DataFrame(
@@ -48,8 +48,8 @@ model = KMeans(3, n_init=10, random_state=0).fit(rows)
 # P-values of the clustered rows
 # ------------------------------
 #
-# A t-test of each column between a cluster and the others. The cluster that is not there was cut
-# along the noise, and the noise is highly significant.
+# A t-test compares each column between a cluster and the other rows. One of the two groups was
+# cut along the noise columns, and t-tests of these columns are highly significant.
 
 for label in range(3):
     inside = model.labels_ == label
@@ -58,18 +58,18 @@ for label in range(3):
     print(f"cluster {label}: {', '.join(significant)}")
 
 # %%
-# Differences that other rows show again
-# --------------------------------------
+# Differences that are found again in other rows
+# ----------------------------------------------
 #
-# ``describe_clusters`` clusters disjoint subsets of the rows independently. A cluster that the
-# subsets do not agree on has no real differences. The column of text, which k-means did not see,
-# is described as well: ``model_input`` is what k-means takes, the table is what is described.
+# ``describe_clusters`` clusters disjoint subsets of the rows independently. A cluster that is not
+# found again in the subsets has no real differences. ``model_input`` is the input of k-means. The
+# whole table is described, including the text column, which k-means does not use.
 
 found = describe_clusters(table, model, model_input=rows, random_state=0)
 print(found)
 
 # %%
-# With two clusters, what differs is what was put in.
+# With two clusters, the real differences are those of the two groups.
 
 model = KMeans(2, n_init=10, random_state=0).fit(rows)
 found = describe_clusters(table, model, model_input=rows, random_state=0)
@@ -82,9 +82,8 @@ print(found)
 print(found.table[["cluster", "column", "level", "inside", "outside", "effect", "real"]].head(6))
 
 # %%
-# Not every table is as kind as this one. The rate is an average: over twenty tables, the share of
-# the claims that are about noise is to stay near the false discovery rate of 0.05, and some tables
-# have a false claim.
+# The false discovery rate of 0.05 is an average over tables, and some tables have a false claim.
+# In twenty tables, the mean share of claims about noise columns should be near this rate.
 
 shares = []
 for seed in range(20):
@@ -97,7 +96,7 @@ print(f"tables with a false claim: {np.count_nonzero(shares)} of {len(shares)}")
 print(f"mean share of false claims: {np.mean(shares):.3f}")
 
 # %%
-# The picture shows the differences of the first cluster; those that are real are filled.
+# The plot shows the differences of the first cluster. Bars of real differences are filled.
 
 differences = found.differences(0)[::-1]
 names = [f"{one.column} = {one.level}" if one.level else one.column for one in differences]

@@ -2,15 +2,15 @@
 Which of my clusters are real?
 ==============================
 
-Labels come from any tool: k-means, HDBSCAN, Leiden, a colleague. ``label_test`` looks for the gaps
-between the given clusters on held-out rows, and says which clusters to keep and which to merge.
+``label_test`` takes labels of any tool, such as k-means, HDBSCAN or Leiden. It tests for gaps
+between the given clusters on held-out rows, and reports which clusters to keep and which to merge.
 """
 
 # %%
 # Six clusters of three groups
 # ----------------------------
 #
-# k-means was asked for six clusters where there are three groups.
+# The data have three groups, and k-means is run with six clusters.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,8 +38,8 @@ ClusterDisplay.from_labels(
 # The tree of the joins
 # ---------------------
 #
-# The closest clusters are joined first. Dashed joins are not separated: no gap was found between
-# the two sides on held-out rows.
+# The closest clusters are joined first. A dashed join is not separated: held-out rows have no gap
+# between its two sides.
 
 LabelTestDisplay(result).plot()
 
@@ -47,7 +47,7 @@ LabelTestDisplay(result).plot()
 # Clusters of noise
 # -----------------
 #
-# Noise can be cut into any number of clusters, and none of the cuts is a gap.
+# Noise can be cut into any number of clusters, but there is no gap between them.
 
 noise = rng.normal(size=(600, 10))
 pieces = KMeans(4, n_init=10, random_state=0).fit_predict(noise)
@@ -58,9 +58,9 @@ print(nothing)
 # Curved clusters, and rows without one
 # -------------------------------------
 #
-# HDBSCAN finds clusters of any shape and leaves rows out (label -1). No hyperplane separates two
-# moons, so that the gap is looked for along walks across the border. Rows without a cluster keep
-# their label; in the test they count, because they may lie in a gap.
+# HDBSCAN finds clusters of any shape, and labels some rows as noise (-1). No hyperplane separates
+# two moons, so the test uses distances to the curved border. Noise rows keep their label. They are
+# tested as well, because they may lie in a gap.
 
 moons, _ = make_moons(600, noise=0.09, random_state=0)
 found = HDBSCAN(min_cluster_size=25, copy=True).fit_predict(moons)

@@ -2,16 +2,15 @@
 A few labels
 ============
 
-A clusterer does not know what the digits are called, and takes some of them for each other. The
-class of a few rows helps, most of all that of rows which the clusterer is least sure of:
-`volmar.diagnostics.suggest_labels` names them.
+Without labels, a clusterer confuses some handwritten digits with others. The classes of a few rows
+reduce this error. `volmar.diagnostics.suggest_labels` suggests rows with an uncertain cluster.
 """
 
 # %%
 # Without labels
 # --------------
 #
-# The clusters of 1,797 handwritten digits, and the share of rows that are in the wrong one.
+# The data are 1,797 handwritten digits. The error is the share of rows in a wrong cluster.
 
 from itertools import pairwise
 
@@ -32,8 +31,9 @@ print(f"without labels: {free:.3f}")
 # Rows worth a label
 # ------------------
 #
-# Rows at a border between two clusters on which clusterings of halves of the rows disagree, each
-# in another region. These are hard for people, too.
+# The suggested rows are near a border between two clusters, in different regions. Clusterings of
+# random halves of the rows disagree on them. Some of these digits are hard to read for people,
+# too.
 
 first = suggest_labels(model, X, 5, random_state=0)
 fig, axes = plt.subplots(1, 5, figsize=(7, 1.8), layout="constrained")
@@ -45,12 +45,13 @@ for ax, row in zip(axes, first, strict=True):
 # Label, fit, repeat
 # ------------------
 #
-# ``fit`` takes the labels as ``y``, with -1 for all other rows. After each fit the next rows are
-# suggested. For comparison, the same number of rows drawn at random (a mean of five draws).
+# ``fit`` takes the labels as ``y``, with -1 for all other rows. After each fit, further rows are
+# suggested and labelled. For comparison, the same number of rows is drawn at random (mean of five
+# draws).
 
 
 def errors_by(choose):
-    """Return the error after each round of labels; errors count rows without a label."""
+    """Return the error on the unlabelled rows after each round of labels."""
     given = np.full(y.size, -1)
     model = SoftLabelMVC(10, random_state=0).fit(X)
     errors = [free]
@@ -64,7 +65,7 @@ def errors_by(choose):
 
 
 def at_random(seed):
-    """Return a rule that draws rows without a label."""
+    """Return a rule that draws unlabelled rows at random."""
     rng = np.random.default_rng(seed)
     return lambda _, given, n: rng.choice(np.flatnonzero(given == -1), n, replace=False)
 
