@@ -103,7 +103,7 @@ def test_a_report_on_blocks_says_which_rows_it_shows(tmp_path, monkeypatch):
     page = tmp_path / "r.html"
     result = invoke("cluster", parts(tmp_path, X), "-k", 5, "--report", page)
     assert result.exit_code == 0, result.output
-    assert "tests used 400 rows drawn at random" in result.stderr
+    assert "Tests used 400 rows drawn at random" in result.stderr
     assert "This page shows 400 of 1200 rows, drawn at random." in page.read_text(encoding="utf-8")
 
 

@@ -76,7 +76,7 @@ class HyperplaneDensity:
     offset: float
 
     def projections(self, v: NDArray) -> NDArray:
-        """Return the projections (n,) on v / |v|, in float64."""
+        """Return the projections (n,) on the unit vector along v, in float64."""
         return self.scores(v / np.linalg.norm(v)).astype(np.float64, copy=False)
 
     def deviation(self, p: NDArray) -> float:

@@ -120,7 +120,7 @@ def minimum_density(
 ) -> MinimumDensityResult:
     """Return the deepest of the minimum density hyperplanes from several directions.
 
-    From each direction the density is minimised within the first slab |b| <= offset sigma, and
+    From each direction the density is minimised within the first slab ``|b| <= offset sigma``, and
     also within the last slab if the lowest cut across the direction is already in a valley. The
     three deepest minima continue in growing slabs: the minimum in one slab starts the descent in
     the next. A gap, a valley of at most a tenth of the lower adjacent mode, ends the search. The
