@@ -55,6 +55,7 @@ html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "show_toc_level": 2,
     "navigation_with_keys": False,
+    "header_links_before_dropdown": 6,
 }
 # Every other page is in one of the sections that `index` lists, which the sidebar shows.
 html_sidebars = {"index": [], "genindex": [], "search": []}

@@ -168,7 +168,7 @@ def test_labels_follow_ids_and_else_the_order():
     [
         ({"label": [1, 2]}, r"--labels l\.csv has 2 labels for 3 rows\. Give one label per row"),
         ({"label": [1, 2, None]}, "has 1 rows without a label"),
-        ({"a": [1, 2, 3], "b": [1, 2, 3]}, r"no column named label, and 2 other columns \(a, b\)"),
+        ({"a": [1, 2, 3], "b": [1, 2, 3]}, r"no column named label, only 2 others \(a, b\)"),
         ({"row": [0, 1, 1], "label": [1, 2, 3]}, "has row '1' twice"),
         ({"row": [0, 1, 5], "label": [1, 2, 3]}, "no label for 1 of 3 rows, such as row '2'"),
     ],

@@ -52,7 +52,7 @@ def test_the_page_has_both_sections(outcome, tmp_path):
 def test_clusters_of_few_rows_are_named(outcome):
     few = calibrate_novelty(outcome.X[150:260], outcome.labels[150:260], random_state=0)
     found = strangers(replace(outcome, novelty=few, command="MSPC().fit(X)"))
-    assert found["few"] == "0 (0.016) and 1 (0.02)"
+    assert found["few"] == "cluster 0 (0.016) and cluster 1 (0.02)"
     assert found["command"] == "model.predict(new_rows, reject=0.01)"
 
 

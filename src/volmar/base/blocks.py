@@ -138,7 +138,7 @@ def check_block_labels(name: str, X: Any, labels: Any, k: int = 2) -> RowVector:
     given = as_beside(X, labels, name)
     values = given.distinct()[0]
     if values.dtype.kind == "f" and np.isnan(values).any():
-        raise ValueError(f"{name} holds NaN, which is no label. Give every row a label.")
+        raise ValueError(f"{name} holds NaN, which is not a label. Give every row a label.")
     if values.size != k:
         raise ValueError(f"{name} must hold n_clusters={k} different labels, got {values.size}.")
     return row_wise(np.searchsorted, values, given)

@@ -316,7 +316,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             if np.ndim(value) > 0 or sparse.issparse(value):
                 raise ValueError(
                     f"{name} holds one entry per row, but more than two clusters are found by "
-                    f"splitting the rows. Give {name} by name, or use n_clusters=2."
+                    f"splitting the rows. Leave {name} out, or use n_clusters=2."
                 )
         is_tested = self.n_clusters == "auto"
         seeds = check_random_state(self.random_state)

@@ -245,8 +245,8 @@ class GuidedMixin:
             model = self._guided_fit(X, weights, free, start, known, once=once)
         if model is None:
             raise ValueError(
-                f"{type(self).__name__} found no {k} clusters that agree with y, the links and "
-                "the size limits. Check them, or use another number of clusters."
+                f"{type(self).__name__} could not find {k} clusters that agree with y, the links "
+                "and the size limits. Check them, or use another number of clusters."
             )
         self._take_over(model)  # type: ignore[attr-defined]
         placed = model._placed_rows(X, known)

@@ -40,7 +40,7 @@ class RecursiveResult(Result):
         Clusters, numbered by size, the largest first.
     warnings : tuple of str
         Warnings of the splits. Those of splits that ended early come first. Others may be
-        harmless: a split of three clusters in two is one choice of several.
+        harmless: three clusters can often be split in two in several ways.
     n_open : int
         Number of splits that ended early.
     n_left : int

@@ -71,7 +71,7 @@ def check_start_labels(name: str, labels: ArrayLike, n_samples: int, n_clusters:
             f"{name} must hold one label per row, shape ({n_samples},), got shape {given.shape}."
         )
     if given.dtype.kind == "f" and np.isnan(given).any():
-        raise ValueError(f"{name} holds NaN, which is no label. Give every row a label.")
+        raise ValueError(f"{name} holds NaN, which is not a label. Give every row a label.")
     try:
         values, consecutive = np.unique(given, return_inverse=True)
     except TypeError as error:

@@ -160,7 +160,7 @@ class DiscriminativeKMeans(ProjectedKMeans):
         Maximum number of iterations per start.
     alpha : float, default=0.05
         Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
-        of making any split too many. Small values make the tests slower. Not used otherwise.
+        of one or more false splits. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
         Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
         strongest splits are made first, and a warning is issued if further splits are left out.

@@ -192,7 +192,7 @@ class MinimumDensityHyperplane(WeightedClusterer):
         Earlier descents stop at 100 times this value.
     alpha : float, default=0.05
         Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
-        of making any split too many. Small values make the tests slower. Not used otherwise.
+        of one or more false splits. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
         Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
         strongest splits are made first, and a warning is issued if further splits are left out.
@@ -246,8 +246,8 @@ class MinimumDensityHyperplane(WeightedClusterer):
     With more than 2,000 rows (10 per feature, if that is more), all starts are run on a sample of
     that size, and only the last descent uses all rows.
 
-    *Weights.* A weight of 2 is equivalent to a duplicated row, also in the bandwidth. Weights that
-    sum to 1 would smooth as much as for a single row.
+    *Weights.* A weight of 2 is equivalent to a duplicated row, also in the bandwidth. With
+    weights that sum to 1, the bandwidth would be that of a single row.
 
     *Columns with few distinct values* have valleys between these values. The descent uses them as
     they are, but relative depths are compared with a bandwidth that is increased by the resolution

@@ -144,7 +144,7 @@ class NormalizedCut(Clusterer):
         Minimum cluster size, a count or a fraction of all rows of at most 0.5.
     alpha : float, default=0.05
         Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
-        of making any split too many. Small values make the tests slower. Not used otherwise.
+        of one or more false splits. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
         Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
         strongest splits are made first, and a warning is issued if further splits are left out.
@@ -156,8 +156,8 @@ class NormalizedCut(Clusterer):
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row. Clusters are numbered by size, 0 is the largest.
     tree_ : SplitTree
-        The splits, for more than two clusters. The attributes of a single split are then those of
-        ``tree_.splits()[i].model``.
+        The splits, for more than two clusters or n_clusters="auto". The attributes of a single
+        split are then those of ``tree_.splits()[i].model``.
     n_neighbors_ : int or None
         Number of neighbours of the similarity graph; None for affinities without neighbours.
     sigma_ : float or None

@@ -35,7 +35,7 @@ ZERO_ENTRY = 1e-12
 
 @dataclass(frozen=True, repr=False)
 class SMICResult(Result):
-    """Labels, with the functions on the rows whose argmax they are.
+    """Labels, and the functions of the rows whose argmax gives the labels.
 
     Attributes
     ----------
@@ -288,7 +288,7 @@ class SMIC(Clusterer):
         same structure, that difference is zero in one of them and determined by rounding.
     alpha : float, default=0.05
         Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
-        of making any split too many. Small values make the tests slower. Not used otherwise.
+        of one or more false splits. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
         Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
         strongest splits are made first, and a warning is issued if further splits are left out.

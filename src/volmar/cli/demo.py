@@ -85,7 +85,7 @@ def _lines(out: Path, clusterer: TableClusterer, table: DemoTable, command: str)
     different = round(n * clustering_error(table.groups[rows.kept], labels[rows.kept]))
     n_missing = table.text.count(",,")
     made = f"Generated a table of {n} customers: an id, columns in different units, a category, "
-    judged = f"{different} of them are in the cluster of another group."
+    judged = f"{different} of them are in the cluster of another group of the generator."
     return [
         f"{made}{n_missing} missing values.",
         f"Ran: {command}",

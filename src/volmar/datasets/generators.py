@@ -106,7 +106,7 @@ def make_two_circles(
     factor: float = 0.5,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw two circles with `sklearn.datasets.make_circles`, as 2circles of the JMLR paper.
+    """Draw two circles with `sklearn.datasets.make_circles`, like 2circles of the JMLR paper.
 
     The paper gives no formula. The default noise and factor were estimated from its figure.
 

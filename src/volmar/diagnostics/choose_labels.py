@@ -75,7 +75,7 @@ def choose_labels(
     probe : {"neighbors", "linear"}, default="neighbors"
         Classifier that predicts clusters; see `probe_accuracy`.
     max_rows : int, default=5000
-        Maximum number of rows that are used. Of more rows, a random sample is drawn.
+        Maximum number of rows that are used. If there are more, a random sample is used.
     random_state : int, RandomState or None, default=None
         Random seed of the sample and of the halves.
 

@@ -175,7 +175,7 @@ def compare_numbers(
     numbers : iterable of int, default=range(2, 9)
         Numbers of clusters. Those above half the number of rows are left out.
     max_rows : int, default=5000
-        Maximum number of rows that are clustered. Of more rows, a random sample is drawn.
+        Maximum number of rows that are clustered. If there are more, a random sample is used.
     n_resamples : int, default=2
         Number of random halves, of at most 1,000 rows, that are clustered again for each number.
     max_seconds : float, default=20

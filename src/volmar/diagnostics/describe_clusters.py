@@ -112,16 +112,16 @@ def describe_clusters(
     rule : {"auto", "mirror", "sign_flips"}, default="auto"
         Rule by which claims are tested.
     n_subsets : int, default=10
-        Maximum number of disjoint subsets for sign flips. Fewer are used if a subset would have
-        fewer than 20 rows or six per cluster, or if fewer are enough for a single real claim,
-        :math:`2^{1 - K} m \le q`.
+        Maximum number of disjoint subsets for sign flips, from 2 to 16. Fewer are used if a subset
+        would have fewer than 20 rows or six per cluster, or if fewer are enough for a single real
+        claim, :math:`2^{1 - K} m \le q`.
     n_halvings : int, default=11
         Number of random halvings of the rows for the mirror statistics.
     n_typical : int, default=3
         Number of typical rows per cluster.
     max_rows : int, default=20000
-        Maximum number of rows for the tests. Of more rows, a random sample stratified by cluster
-        is used. Everything else is computed from all rows.
+        Maximum number of rows for the tests. If there are more, a random sample stratified by
+        cluster is used. Everything else is computed from all rows.
     feature_names : sequence of str, optional
         Names of the columns. If None, those of the DataFrame, or x0, x1, ...
     ids : array of shape (n,), optional

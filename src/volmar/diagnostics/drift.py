@@ -59,10 +59,12 @@ def drift(model: Any, X_new: Any, X_old: Any = None, *, alpha: float = 0.05) -> 
 
     Notes
     -----
-    Shares and categories are compared by chi-squared tests, in which rare values are merged.
-    Distances are compared by a chi-squared test of counts between the deciles of the old
-    distances. A column is compared by Welch's t test in each cluster; the test statistic is the
-    sum of the squared normal quantiles of these tests. Memory is O(k d) in addition to the rows.
+    The shares of all clusters, and categories, are compared by chi-squared tests, in which rare
+    values are merged. The share of a single cluster and missing values are compared by Fisher's
+    exact test. Distances are compared by a chi-squared test of counts between the deciles of the
+    old distances. A column is compared by Welch's t test in each cluster; the test statistic is
+    the sum of the squared normal quantiles of these tests. Memory is O(k d) in addition to the
+    rows.
 
     Examples
     --------

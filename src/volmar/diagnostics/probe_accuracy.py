@@ -90,7 +90,7 @@ def probe_accuracy(
         Classifier. "neighbors" is a vote of the 10 nearest rows of the other half. "linear" is
         linear discriminant analysis with a regularised covariance.
     max_rows : int, default=5000
-        Maximum number of rows that are used. Of more rows, a random sample is drawn.
+        Maximum number of rows that are used. If there are more, a random sample is used.
     random_state : int, RandomState or None, default=None
         Random seed of the sample and of the halves.
 

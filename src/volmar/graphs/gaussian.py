@@ -116,8 +116,8 @@ def _softmax(exponents: NDArray) -> NDArray:
     if not np.isfinite(largest).all():
         row = int(np.argmin(np.isfinite(largest)))
         raise ValueError(
-            f"row {row} of X is too far from every training row: even its largest similarity is "
-            "the exponential of minus infinity. Use a larger sigma, or leave the row out."
+            f"row {row} of X is too far from every training row: all its similarities are 0. Use "
+            "a larger sigma, or leave the row out."
         )
     exponents -= largest
     np.exp(exponents, out=exponents)

@@ -137,8 +137,8 @@ class CPMMC(ViewsMixin, GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         Pairs of `cannot_link` whose rows are in the same cluster. Only available if `fit` was
         given `cannot_link`.
     tree_ : SplitTree
-        The splits, with multiway="recursive" or n_clusters="auto". The attributes of a single
-        hyperplane are then found at ``tree_.splits()[i].model``, not here.
+        The splits, for more than two clusters with multiway="recursive", or n_clusters="auto". The
+        attributes of a single hyperplane are then found at ``tree_.splits()[i].model``, not here.
     coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
         w in units of the margin.
     intercept_ : ndarray of shape (1,) or (n_clusters,)

@@ -200,8 +200,8 @@ class GMMC(KernelMixin, Clusterer):
         Cluster of each training row. Clusters are numbered by size: 0 is the largest. Rows of
         cluster 1 have positive scores.
     tree_ : SplitTree
-        The splits, if there are more than two clusters. The attributes of a single hyperplane are
-        then found at ``tree_.splits()[i].model``, not here.
+        The splits, for more than two clusters or n_clusters="auto". The attributes of a single
+        hyperplane are then found at ``tree_.splits()[i].model``, not here.
     scores_ : ndarray of shape (n_samples,)
         Scores of the training rows, in units of the margin.
     dual_coef_ : ndarray of shape (n_samples,)

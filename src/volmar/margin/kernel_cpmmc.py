@@ -153,8 +153,8 @@ class KernelCPMMC(
         Pairs of `cannot_link` whose rows are in the same cluster. Only available if `fit` was
         given `cannot_link`.
     tree_ : SplitTree
-        The splits, with multiway="recursive" or n_clusters="auto". The attributes of a single
-        hyperplane are then found at ``tree_.splits()[i].model``, not here.
+        The splits, for more than two clusters with multiway="recursive", or n_clusters="auto". The
+        attributes of a single hyperplane are then found at ``tree_.splits()[i].model``, not here.
     dual_coef_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
         Coefficients of k(x_j, x) in units of the margin; their sum is zero. Only available if the
         whole kernel matrix is used (see `method`).
@@ -192,16 +192,16 @@ class KernelCPMMC(
 
     Notes
     -----
-    *Width of the kernel.* gamma="auto" tries "scale" and kernels of half its width, a quarter and
-    so on, at most four, until they are narrower than half of a neighbourhood of the rows. With
-    many columns a neighbourhood is nearly as wide as the data, and only "scale" is tried. The
-    starts are those of `init` and two clusterings of a nearest-neighbour graph. All clusters found
+    *Width of the kernel.* gamma="auto" tries "scale" and at most four narrower kernels, each half
+    as wide as the one before, down to half of a neighbourhood of the rows. With many columns a
+    neighbourhood is nearly as wide as the data, and only "scale" is tried. The starts are those of
+    `init` and, with init="auto", two clusterings of a nearest-neighbour graph. All clusters found
     are compared by their ratio cut in that graph, with similarities weighted by the density; it
     depends only on the rows and labels. The widest kernel is chosen whose clusters have at most
     1.5 times the ratio cut of the best clusters known, including those of the graph. Clusters with
-    less than 0.04 / n_clusters of the rows count as outliers. The wide kernels do not start from a
-    clustering of the graph with clusters of less than half of n / n_clusters rows. The comparison
-    uses at most 1000 rows, drawn at random; the fit to more rows starts from the best clusters.
+    less than 0.04 / n_clusters of the rows count as outliers (0.5 / n_clusters if "scale" starts
+    from the graph), and labels with outliers are not chosen. The comparison uses at most 1000
+    rows, drawn at random; the fit to more rows starts from the best clusters.
 
     `decision_function` is in units of the margin. Equation 24 of the paper for :math:`\rho` is 0/0
     if there are margin errors; here :math:`\rho` is a multiplier of the quadratic programme.

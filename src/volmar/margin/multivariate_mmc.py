@@ -140,8 +140,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row. Clusters are numbered by size: 0 is the largest.
     tree_ : SplitTree
-        The splits, if there are more than two clusters. The attributes of a single hyperplane are
-        then found at ``tree_.splits()[i].model``, not here.
+        The splits, for more than two clusters with multiway="recursive", or n_clusters="auto". The
+        attributes of a single hyperplane are then found at ``tree_.splits()[i].model``, not here.
     coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
         w in units of the margin. Only available for kernel="linear".
     intercept_ : ndarray of shape (1,) or (n_clusters,)

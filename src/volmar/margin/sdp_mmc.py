@@ -191,8 +191,8 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row. Clusters are numbered by size: 0 is the largest.
     tree_ : SplitTree
-        The splits, if there are more than two clusters. The attributes of a single hyperplane are
-        then found at ``tree_.splits()[i].model``, not here.
+        The splits, for more than two clusters or n_clusters="auto". The attributes of a single
+        hyperplane are then found at ``tree_.splits()[i].model``, not here.
     balance_ : tuple of float
         Shares of the rows in clusters 0 and 1 that count as balanced: halves, or the sizes that
         ``balance="auto"`` took from k-means.

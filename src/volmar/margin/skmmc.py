@@ -91,7 +91,8 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         Smaller values of C for which the problem is solved first. "auto" means 1.2, 3, 7.5 and so
         on. The empty tuple means none.
     init : {"auto", "k-means", "random"}, array (n_samples,) or fitted clusterer, default="auto"
-        As for `CPMMC`. The `gamma_` of a fitted clusterer is used, too.
+        As for `CPMMC`, but an array only for two clusters. The `gamma_` of a fitted clusterer is
+        used, too.
     n_init : int, default=4
         Number of starts to compare.
     tol : float, default=0.01
@@ -140,8 +141,8 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         Pairs of `cannot_link` whose rows are in the same cluster. Only available if `fit` was
         given `cannot_link`.
     tree_ : SplitTree
-        The splits, if there are more than two clusters. The attributes of a single hyperplane are
-        then found at ``tree_.splits()[i].model``, not here.
+        The splits, for more than two clusters or n_clusters="auto". The attributes of a single
+        hyperplane are then found at ``tree_.splits()[i].model``, not here.
     basis_vectors_ : ndarray of shape (n_vectors, n_features)
         Basis vectors b.
     dual_coef_ : ndarray of shape (n_vectors,)
@@ -184,9 +185,8 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
     -----
     *Width of the kernel.* gamma="auto" tries at most five kernels and chooses the widest whose
     clusters have a ratio cut close to the best one known, by the rule of `KernelCPMMC` (see its
-    Notes). The starts are those of `CPMMC` and two clusterings of the nearest-neighbour graph.
-    Only "scale" does not start from a clustering of the graph with clusters of less than half of n
-    / n_clusters rows.
+    Notes). The starts are those of `CPMMC` and, with init="auto", two clusterings of the
+    nearest-neighbour graph.
 
     `decision_function` is in units of the margin.
 

@@ -290,8 +290,8 @@ def _score(
     """Return the mean over clusters, weighted by size, of each cluster's worst probability."""
     if isinstance(reg, bool) or not isinstance(reg, Real) or not 0 <= reg <= _HIGHEST_REG:
         raise ValueError(
-            f"reg must be a finite number of at least 0, got {shown(reg)}. The maximum is "
-            f"{_HIGHEST_REG:g}. Use 0.1, the default."
+            f"reg must be a number between 0 and {_HIGHEST_REG:g}, got {shown(reg)}. Use 0.1, the "
+            "default."
         )
     check_flag("cross_fit", cross_fit)
     if is_dask(X):

@@ -58,7 +58,7 @@ class SavedModel:
 def save_model(
     path: str | PathLike[str], model: Any, *, preparation: Any = None, force: bool = False
 ) -> None:
-    """Save a fitted estimator to a file that holds data, and no code.
+    """Save a fitted estimator to a file that holds data but no code.
 
     Parameters
     ----------

@@ -23,7 +23,9 @@ def strangers(outcome: Outcome) -> dict[str, Any] | None:
     p = novelty.p_values(outcome.X, outcome.labels)
     n_rejected = int(np.count_nonzero(p <= LEVEL))
     few = [j for j in outcome.clusters.tolist() if novelty.min_p_values[j] > LEVEL]
-    names = [f"{j} ({as_number(float(novelty.min_p_values[j]), 2)})" for j in few[:MAX_NAMED]]
+    names = [
+        f"cluster {j} ({as_number(float(novelty.min_p_values[j]), 2)})" for j in few[:MAX_NAMED]
+    ]
     if len(few) > MAX_NAMED:
         names.append(f"{as_count(len(few) - MAX_NAMED)} more")
     is_command = outcome.command.startswith("volmar ")

@@ -45,7 +45,7 @@ def save_report(
     model : clusterer, Pipeline or TableClusterer
         A fitted clusterer of volmar or of any library with scikit-learn's interface, or a fitted
         pipeline that ends in one.
-    data : DataFrame, pyarrow Table, array, sparse array, str or path
+    data : DataFrame, pyarrow Table, array, sparse array, str or path, optional
         The rows that the model was fitted to, or new rows, whose clusters are predicted. Columns
         of a DataFrame that the model does not use are described, too. If None, `model` must be a
         `TableClusterer`, which keeps its table.

@@ -89,8 +89,9 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         k-means on the standardised rows and on X. They are fitted to one half of a sample and
         ranked on the other half, by the bound without `reg` and by the valley of the density at
         the cut. "k-means" is k-means on X, as in the paper. An array contains the labels to start
-        from. A fitted clusterer of the same columns starts from the clusters that it predicts (one
-        more start for n_clusters > 2), and clusters that match keep its numbers.
+        from, for two clusters or multiway="pairwise". A fitted clusterer of the same columns
+        starts from the clusters that it predicts (one more start for n_clusters > 2), and clusters
+        that match keep its numbers.
     n_init : int, optional
         Number of directions compared by init="auto", or of restarts of k-means with
         init="k-means" or multiway="pairwise". If None, 16; with mode="paper" 1, as in the paper.
@@ -134,11 +135,11 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         moves to the nearby minimum of the density, provided that the valley is deeper there
         (`volmar.MinimumDensityHyperplane`). With more than two clusters each split is polished.
     alpha : float, default=0.05
-        Significance level of n_clusters="auto": the probability of at least one split too
-        many. Between 0.001 and 0.5; tests take longer for small values.
+        Significance level of n_clusters="auto": the probability of one or more false
+        splits. Between 0.001 and 0.5; tests take longer for small values.
     max_clusters : int, optional
         Maximum number of clusters for n_clusters="auto". The strongest splits are made first, and
-        a warning is given if others are left. If None, no limit.
+        a warning is issued if the limit prevents further ones. If None, there is no limit.
     metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine" scales rows to unit length before the fit (`coef_` refers to these), and treats
         sparse X of more than 1000 columns as text (idf, singular vectors). See the page
@@ -162,7 +163,7 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         Pairs of `cannot_link` that share a cluster. Only if `fit` was given such pairs.
     tree_ : SplitTree
         The splits, for more than two clusters or "auto" with multiway="recursive". Not set if
-        `fit` was given labels or links. Rows may have changed clusters since (see `labels_`).
+        `fit` was given labels or links. Rows may have moved after the splits (see `labels_`).
     coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
         Direction, scaled so that the means of the clusters are 1 apart; with more than two
         clusters their discriminants. Only for kernel="linear". Not set for multiway="pairwise",
@@ -188,7 +189,7 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
     gamma_ : float or None
         Kernel coefficient, None for kernels without one. Not set for one cluster.
     reg_ : float
-        The `reg` that was used; with more than two clusters by their discriminants or machines.
+        The `reg` that was used; for more than two clusters, that of the discriminants or machines.
     status_ : Status
         How the solver ended.
     objective_ : float
@@ -226,9 +227,9 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
     *Labels and links.* If `fit` is given labels of some rows or links between rows, clusters are
     first found without them, as `solver`, `multiway`, `scan` and `mode` specify. The start is
     these clusters, or the given labels spread over a graph of neighbours if those predict held-out
-    labels better. The bound of two clusters, or the discriminants of more, then alternates with
-    the labels as usual, but only among the labels that are allowed, with the same `reg_`. It ends
-    after one step if that predicts more held-out labels. With dask, `fit` takes labels (10,000 of
+    labels better. The hyperplane of two clusters, or the discriminants of more, and the labels are
+    then updated in turn as usual, but only allowed labels are used, and `reg_` is fixed. There is
+    only one step if that predicts more held-out labels. With dask, `fit` accepts labels (10,000 of
     them in a first sample) but no links.
 
     *EIG.* The relaxed labels of Theorem 3 are the leading left singular vector q of the
@@ -433,8 +434,9 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         )
         if n_second in (0, labels.size):
             raise ValueError(
-                "no hyperplane was found that leaves enough rows on both sides. Lower "
-                f"min_cluster_size={self.min_cluster_size}, or check that the rows differ."
+                "no hyperplane was found that leaves enough rows on both sides (a weight of "
+                f"{rows.min_weight:.3g}). Use a smaller min_cluster_size, or check that the rows "
+                "differ."
             )
         result = result.renumbered(order)
         self._set_result(result)
@@ -464,9 +466,8 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         if not is_joint or result.status is not Status.DEGENERATE:
             return super()._status_words(result)
         return (
-            "the next step would leave a cluster smaller than min_cluster_size="
-            f"{self.min_cluster_size}. The labels before that step are kept. Lower "
-            "min_cluster_size or n_clusters"
+            "the next step would make a cluster smaller than min_cluster_size. The labels before "
+            "that step are kept. Use a smaller min_cluster_size or n_clusters"
         )
 
     def _publish(self, rows: SeparationRows, result: MultiwaySeparationResult) -> None:

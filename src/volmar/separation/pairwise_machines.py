@@ -78,8 +78,9 @@ def machines_from_start(
         z, labels, k, solver.usual_reg, min_weight=rows.min_weight, **solver.steps
     )
     if not result.history:
+        given = "" if min_cluster_size is None else f"={min_cluster_size}"
         raise ValueError(
-            f"the first step leaves a cluster below min_cluster_size={min_cluster_size}. "
-            "Lower it, lower n_clusters, or give other labels as init."
+            f"the first step makes a cluster smaller than min_cluster_size{given}. Use a smaller "
+            "min_cluster_size or n_clusters, or give other labels as init."
         )
     return result

@@ -93,7 +93,7 @@ def solve_elliptope_triangles(
     balance : float, optional
         Bound b on the row sums of M. If None, there is no such constraint.
     row_balance : bool, default=False
-        Whether b bounds each row sum of M or their mean, as in `solve_elliptope_saddle`.
+        If True, b bounds each row sum of M; if False, their mean.
     tol : float, default=1e-6
         Relative gap at which to stop, as in `solve_elliptope_saddle`.
     max_iter : int, default=3000

@@ -100,8 +100,8 @@ def _label_column(where: str, frame: Any, id_name: str | None) -> Any:
         return others[0]
     known = ", ".join(map(str, others[:8])) + (", ..." if len(others) > 8 else "")
     raise TableError(
-        f"{where} has no column named label, and {len(others)} other columns ({known}). Rename "
-        "the column of the labels to label."
+        f"{where} has no column named label, only {len(others)} others ({known}). Rename the "
+        "column with the labels to label."
     )
 
 

@@ -68,9 +68,9 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         `volmar.evidence.split_test`).
     affinity : str, callable or Similarity, default="gaussian"
         Similarity of rows, as in `SoftLabelMVC`. The Gaussian similarity is positive
-        semi-definite. For others (mostly k-NN graphs), a multiple of the identity is added to make
-        them so, which changes neither M nor the labels. Affinities given by name have
-        :math:`W_{ii} = 1`, except k-NN graphs.
+        semi-definite. To others, such as most k-NN graphs, a multiple of the identity is added,
+        which changes neither M nor the labels. :math:`W_{ii}` is 1 for "gaussian" and 0 for the
+        graphs of neighbours.
     sigma : float or str, optional
         Width of the Gaussian similarity. If None, "mean/10" as in the paper.
     n_neighbors : int, optional
@@ -123,7 +123,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         Maximum number of iterations of the outer descent.
     alpha : float, default=0.05
         Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
-        of making any split too many. Small values make the tests slower. Not used otherwise.
+        of one or more false splits. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
         Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
         strongest splits are made first, and a warning is issued if further splits are left out.
@@ -135,8 +135,8 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row. Clusters are numbered by size, 0 is the largest.
     tree_ : SplitTree
-        The splits, for more than two clusters. The attributes of a single split are then those of
-        ``tree_.splits()[i].model``.
+        The splits, for more than two clusters or n_clusters="auto". The attributes of a single
+        split are then those of ``tree_.splits()[i].model``.
     alpha_ : ndarray of shape (n_samples,)
         Inner maximiser, the weight of each training row in the decision function.
     reg_ : float
@@ -149,8 +149,8 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         Objective of the relaxation.
     result_ : HardLabelResult
         Certified result. `gap` bounds the distance to the optimum by a dual point. `rank` and
-        `spread` measure how close M is to two clusters, `one_cluster` is whether M is a single
-        cluster, and `factor` is V with M = VV'.
+        `spread` measure how close M is to two clusters, `one_cluster` is True if M is a
+        single cluster, and `factor` is V with M = VV'.
     n_iter_ : int
         Number of iterations of the outer descent.
     n_features_in_ : int

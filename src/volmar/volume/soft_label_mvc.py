@@ -121,17 +121,18 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         multiplier and stopping rule, one candidate).
     multiway : {"joint", "recursive"}, default="joint"
         Search for more than two clusters. "joint" finds all clusters together, in the default mode
-        only; `reg`, `n_candidates` and `tol` then have no effect. "recursive" splits clusters in
-        two repeatedly, in any mode. Try it if the graph has more small components than clusters:
-        the eigenvectors at the start of "joint" then separate only those components.
+        only; `reg`, `n_candidates` and `tol` must then have their default values. "recursive"
+        splits clusters in two repeatedly, in any mode. Try it if the graph has more small
+        components than clusters: the eigenvectors at the start of "joint" then separate only those
+        components.
     tol : float, default=1e-6
         Stopping tolerance of the paper modes; accuracy of the norm of h in the default mode.
     max_iter : int, optional
-        Maximum number of steps. If None, 100 in the paper modes and 20 in the default mode, in
-        which 1 stops at the paper's labels.
+        Maximum number of steps. If None, 100 in the paper modes and 20 in the default mode. In
+        the default mode, 1 gives the paper's labels.
     alpha : float, default=0.05
         Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
-        of making any split too many. Small values make the tests slower. Not used otherwise.
+        of one or more false splits. Small values make the tests slower. Not used otherwise.
     max_clusters : int, optional
         Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
         strongest splits are made first, and a warning is issued if further splits are left out.
@@ -187,8 +188,8 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         Number of labels that differ between the start and the end.
     degenerate_ : bool
         Whether the start is arbitrary: the graph has more components than clusters, or the last
-        eigenvalue in use and the next (second and third, for two clusters) are tied. From 1,500
-        rows on, ties are looked for when this is first read.
+        eigenvalue in use and the next (second and third, for two clusters) are tied. With
+        1,500 rows or more, ties are checked only when this attribute is first read.
     objective_ : float
         Objective at `h_`. For more than two clusters jointly, the normalised cut of the labels.
     result_ : VolumeResult or MultiwayVolumeResult
@@ -200,8 +201,9 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         residuals. After a fit with labels, links or size limits, it is the problem for the labels
         found, with ``-2 y'h`` in place of ``-2 |h|_1``.
     tree_ : SplitTree
-        The splits, with ``multiway="recursive"`` and more than two clusters. `h_`, `field_`,
-        `eigenvalues_`, `balance_` and `n_moved_` are then attributes of the models of its nodes.
+        The splits, for more than two clusters with multiway="recursive", or n_clusters="auto".
+        `h_`, `field_`, `eigenvalues_`, `balance_` and `n_moved_` are then attributes of the models
+        of its nodes.
     n_iter_ : int
         Number of steps taken.
     row_map_ : RowMap

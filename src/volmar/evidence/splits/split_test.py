@@ -170,7 +170,7 @@ def split_test(
         partition into 2 to 10 clusters (30 %). This is the test of ``volmar.MSPC("auto")``.
     alpha : float, default=0.05
         Level of the test, at least 0.001. A smaller level needs more draws. The minimum p-value of
-        "dip" is 0.0003 up to 4,000 rows and 0.003 beyond 40,000.
+        "dip" is about 0.0004 up to 2,000 rows and 0.0015 with 50,000 rows.
     n_splits : int or None, default=None
         Number of times the rows are divided into halves. If None, 3, or 1 for 20,000 rows or more.
     test : {"humps", "dip"}, default="humps"
@@ -193,8 +193,8 @@ def split_test(
     a graph.
 
     Columns with few distinct values are dithered in the tests (`volmar.evidence.dithered`). A
-    single such column is no evidence, but several that agree are. Drop copies of rows first,
-    because copies of a row may fall into both halves.
+    single such column is no evidence, but several that agree are. Drop duplicate rows
+    first, because copies of a row may fall into both halves.
 
     If an estimator has an affine `decision_function`, `coef_` or two `cluster_centers_`, rows are
     scored by its hyperplane. Otherwise its split may be curved, and scores of a kernel or a graph
