@@ -283,9 +283,9 @@ def test_scores_do_not_follow_a_parameter_set_later(mixture):
 
 def test_a_minimum_share_of_any_type_refers_to_all_rows():
     X, _ = make_blobs(200, centers=3, imbalance=[0.6, 0.3, 0.1], random_state=0)
-    with pytest.warns(ConvergenceWarning, match="Lower min_cluster_size"):
+    with pytest.warns(ConvergenceWarning, match="Use a smaller min_cluster_size"):
         plain = MSPC(3, min_cluster_size=0.25, random_state=0).fit(X)
-    with pytest.warns(ConvergenceWarning, match="Lower min_cluster_size"):
+    with pytest.warns(ConvergenceWarning, match="Use a smaller min_cluster_size"):
         single = MSPC(3, min_cluster_size=np.float32(0.25), random_state=0).fit(X)
     assert np.bincount(single.labels_).min() >= 50
     np.testing.assert_array_equal(single.labels_, plain.labels_)

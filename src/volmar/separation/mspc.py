@@ -465,10 +465,10 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         is_joint = isinstance(result, MultiwaySeparationResult)
         if not is_joint or result.status is not Status.DEGENERATE:
             return super()._status_words(result)
-        return (
-            "the next step would make a cluster smaller than min_cluster_size. The labels before "
-            "that step are kept. Use a smaller min_cluster_size or n_clusters"
-        )
+        given = "" if self.min_cluster_size is None else f"={self.min_cluster_size}"
+        what = f"the next step would make a cluster smaller than min_cluster_size{given}"
+        remedy = "Use a smaller min_cluster_size or n_clusters"
+        return f"{what}. The labels before that step are kept. {remedy}"
 
     def _publish(self, rows: SeparationRows, result: MultiwaySeparationResult) -> None:
         self._publish_clusters(rows, result, rows.reg)
