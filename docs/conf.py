@@ -58,6 +58,8 @@ html_theme_options = {
     "header_links_before_dropdown": 6,
 }
 # Every other page is in one of the sections that `index` lists, which the sidebar shows.
-html_sidebars = {"index": [], "genindex": [], "search": []}
+# Sections of a single page have none.
+SINGLE = ("index", "quick_start", "contributing", "design", "genindex", "search")
+html_sidebars = {page: [] for page in SINGLE}
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
