@@ -16,7 +16,6 @@ from pathlib import Path
 from benchmarks.table import Table
 
 HERE = Path(__file__).resolve().parents[1]
-LONGEST = 500
 FLAGS = re.compile(r"\b(passes_are_dear|is_asking)\b|\btogether\(")
 BLOCK_TYPES = re.compile(r"isinstance\([^)]*\b(BlockTable|RowVector)\b")
 
@@ -129,7 +128,6 @@ def main():
     table.add("files, with --report", used_report)
     table.add("passes_are_dear, together, is_asking outside rows/", n_uses(FLAGS, outside))
     table.add("isinstance of block types outside rows/", n_uses(BLOCK_TYPES, outside))
-    table.add(f"Python files over {LONGEST} lines", sum(n_lines(path) > LONGEST for path in every))
     table.add(f"classes called {', '.join(watched)}", ", ".join(str(names[n]) for n in watched))
     print(table.render())
 

@@ -139,16 +139,6 @@ def test_the_citation_has_this_version():
     assert f"\nversion: {volmar.__version__}\n" in citation
 
 
-def test_no_python_file_is_over_500_lines():
-    lengths = {
-        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
-        for path in tracked_files()
-        if path.suffix == ".py"
-    }
-    assert len(lengths) > 300
-    assert not {name: n for name, n in lengths.items() if n > 500}
-
-
 def test_only_quick_reproductions_are_quick():
     for given, is_quick in (([], False), (["QUICK=1"], True)):
         command = [
