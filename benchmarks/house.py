@@ -113,7 +113,6 @@ def main():
     root = parser.parse_args().checkout.resolve()
     source = python_files(root, "src")
     outside = [path for path in source if "rows" not in path.relative_to(root).parts[:3]]
-    every = python_files(root, "src", "tests", "benchmarks", "reproduction", "examples")
     imported, used = touched(root)
     imported_report, used_report = touched(root, "--report", "PAGE")
     names = class_names(source)
