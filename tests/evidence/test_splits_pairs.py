@@ -313,7 +313,14 @@ def test_halves_of_a_blob_are_merged():
     assert new.tolist() == [0, 1, 2, 0]
     thin = merged_labels(sparse.csr_array(X), cut, rng)
     assert thin.tolist() == [0, 1, 2, 0]
-    assert merged_labels(X, cut, rng, apart=[(0, 3)]).tolist() == [0, 1, 2, 3]
+    asked = []
+
+    def never(one, other):
+        asked.append((one.tolist(), other.tolist()))
+        return False
+
+    assert merged_labels(X, cut, rng, may_merge=never).tolist() == [0, 1, 2, 3]
+    assert ([0], [3]) in asked
     # New numbers follow the order of the old ones.
     swapped = np.array([3, 1, 2, 0])[cut]
     assert merged_labels(X, swapped, rng).tolist() == [0, 1, 2, 0]

@@ -47,15 +47,6 @@ QUARTER = 2 * (POINTS[:, 0] > 0) + (POINTS[:, 1] > 0)
 # ---------------------------------------------------------------------- merged leaves
 
 
-def test_siblings_are_leaves_of_one_split():
-    assert quarters().siblings() == [(0, 1), (2, 3)]
-    tree = quarters()
-    tree.root.children[1].children = ()
-    tree.root.children[1].label = 2
-    assert tree.siblings() == [(0, 1)]
-    assert SplitTree(leaf(0)).siblings() == []
-
-
 @pytest.mark.parametrize("new", [[0, 1, 0, 2], [0, 1, 2, 1], [0, 1, 2, 3], [0, 0, 1, 2]])
 def test_merged_leaves_have_one_score(new):
     """The score of merged leaves is that of the nearest leaf."""
@@ -287,3 +278,49 @@ def test_wide_rows_end():
     model = MSPC("auto", random_state=0).fit(X)
     assert adjusted_rand_score(np.arange(120) < 60, model.labels_) == 1.0
     np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+# ------------------------------------------------------------ merging and confirmed splits
+
+
+def crabs_like(seed, n=50):
+    """Two species of two sexes: five lengths with a common size factor and small differences."""
+    rng = np.random.default_rng(seed)
+    species, sex = np.repeat([0, 1], 2 * n), np.tile(np.repeat([0, 1], n), 2)
+    size = rng.normal(0.0, 0.22, 4 * n)[:, None] * [1.0, 0.95, 1.05, 1.05, 1.1]
+    shape = np.outer(species - 0.5, [0.072, 0.0, -0.024, -0.06, 0.072])
+    shape += np.outer(sex - 0.5, [0.0, 0.072, -0.012, -0.012, -0.012])
+    lengths = np.log([15.5, 12.7, 32.0, 36.4, 14.0]) + size + shape
+    return np.exp(lengths + rng.normal(0.0, 0.022, lengths.shape)).round(1), species
+
+
+def test_merging_keeps_splits_that_held_out_rows_have_confirmed():
+    """A sex within one species has no valley towards the other species along the discriminants
+    of the three clusters, but along the split between the species."""
+    found = []
+    for seed in range(20):
+        X, species = crabs_like(seed)
+        labels = MSPC("auto", random_state=seed).fit(X).labels_
+        counts = [np.bincount(species[labels == label]).max() for label in np.unique(labels)]
+        found.append(sum(counts) / species.size)
+    assert np.sum(np.array(found) > 0.9) >= 19
+
+
+def unequal_groups(n, seed=0):
+    """A wide and a small group in two columns, both with long tails to one side."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random(n) < 0.3).astype(int)
+    X = np.exp(0.6 * rng.normal(size=(n, 2)))
+    X[:, 0] += 4.0 * y
+    return X, y
+
+
+@pytest.mark.parametrize("n", [20_000, 60_000, 200_000])
+def test_pieces_that_a_split_cut_off_are_merged_for_any_number_of_rows(n):
+    da = pytest.importorskip("dask.array")
+    X, y = unequal_groups(n)
+    model = MSPC("auto", random_state=0).fit(X)
+    assert len(model.tree_.leaves()) > model.tree_.n_leaves  # something was merged
+    assert adjusted_rand_score(y, model.labels_) > 0.95
+    blocks = MSPC("auto", random_state=0).fit(da.from_array(X, chunks=(n // 4, 2)))
+    assert adjusted_rand_score(y, np.asarray(blocks.labels_)) > 0.95

@@ -145,7 +145,7 @@ def test_merged_leaves_are_one_cluster(tmp_path):
     X, model = four_groups()
     tree = model.tree_
     assert tree.n_leaves == 4
-    apart = tree.siblings()
+    apart = [tuple(side.label for side in node.children) for node in tree.splits()]
     one, other = next(pair for pair in [(0, 2), (0, 3), (1, 3)] if pair not in apart)
     new = np.arange(4)
     new[other] = one

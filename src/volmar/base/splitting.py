@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,11 @@ from volmar.evidence import (
     HeldOutTest,
     LinearCells,
     held_out_test,
+    hump_test,
     make_split,
-    merged_labels,
 )
+from volmar.evidence.dither import column_resolutions, dithered_scores
+from volmar.evidence.splits.merging import merged_labels
 from volmar.rows import Plane
 from volmar.rows.cells import Side
 from volmar.solvers import Result
@@ -62,8 +64,12 @@ class ScoredSide:
 
     def __call__(self, X: Any) -> NDArray[np.bool_]:
         """Return whether validated rows, dense or CSR, are on the second side."""
-        scores = getattr(self.model, "_scores", None) or self.model.decision_function
-        return scores(X) > 0
+        return scores_of(self.model)(X) > 0
+
+
+def scores_of(model: Any) -> Callable[[Any], NDArray]:
+    """Return the function that maps validated rows, dense or CSR, to the scores of a split."""
+    return getattr(model, "_scores", None) or model.decision_function
 
 
 def side_of(model: Any) -> Side:
@@ -138,6 +144,8 @@ def _is_near(labels: NDArray, sides: NDArray) -> bool:
 def merge_leaves(tree: SplitTree, X: Any, weights: NDArray | None, labels: NDArray) -> None:
     """Merge leaves of the tree that have no valley between them, by giving them one label.
 
+    Held-out rows have confirmed every split. Leaves on its two sides are merged only if their rows
+    show that its valley is elsewhere (`contradicts_split`), so that it cuts through a mode here.
     Only leaves that look like a single group are merged: the middle of several undetected groups
     has no valley towards its neighbours. `labels` are the leaves of the rows of X. X may be a
     sample; leaves without rows in it are not merged.
@@ -145,15 +153,30 @@ def merge_leaves(tree: SplitTree, X: Any, weights: NDArray | None, labels: NDArr
     leaves = tree.leaves()
     if len(leaves) < 3:
         return
-    apart = set(tree.siblings())
-    for one, other in combinations(leaves, 2):
-        if min(one.p_value, other.p_value) <= ONE_GROUP:
-            apart.add((int(one.label or 0), int(other.label or 0)))
-    counted = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights > 0)
-    seen, codes = np.unique(labels[counted], return_inverse=True)
-    place = {int(label): i for i, label in enumerate(seen)}
-    known = {(place[i], place[j]) for i, j in apart if i in place and j in place}
-    found = merged_labels(X[counted], codes, np.random.default_rng(0), apart=known)
+    if weights is not None:
+        X, labels = X[np.flatnonzero(weights > 0)], labels[weights > 0]
+    rng, resolutions = np.random.default_rng(0), column_resolutions(X)
+    seen, codes = np.unique(labels, return_inverse=True)
+    is_one_group = np.array([not leaf.p_value <= ONE_GROUP for leaf in leaves])[seen]
+    sides = {
+        id(split): [{leaf.label for leaf in SplitTree(side).leaves()} for side in split.children]
+        for split in tree.splits()
+    }
+
+    def may_merge(*clusters: NDArray) -> bool:
+        one, other = (set(seen[cluster].tolist()) for cluster in clusters)
+        if not is_one_group[np.concatenate(clusters)].all():
+            return False
+        pair = X[np.flatnonzero(np.isin(labels, list(one | other)))]
+        for split in tree.splits():
+            left, right = sides[id(split)]
+            if (one & left and other & right) or (one & right and other & left):
+                scores = dithered_scores(scores_of(split.model), pair, resolutions, rng)
+                if hump_test(scores, rng).p_value <= ONE_GROUP:
+                    return False
+        return True
+
+    found = merged_labels(X, codes, rng, may_merge=may_merge)
     new = np.full(len(leaves), -1)
     new[seen] = found
     new[new < 0] = found.max() + 1 + np.arange(len(leaves) - seen.size)

@@ -180,14 +180,6 @@ class SplitTree:
                 parts.setdefault(leaf.label, []).append(leaf)
         return {label: leaves for label, leaves in parts.items() if len(leaves) > 1}
 
-    def siblings(self) -> list[tuple[int, int]]:
-        """Return pairs of labels whose leaves are the two sides of the same split."""
-        return [
-            (first.label, second.label)
-            for first, second in (node.children for node in self.splits())
-            if first.label is not None and second.label is not None
-        ]
-
     def relabel(self, labels: NDArray) -> None:
         """Replace the label of each leaf by ``labels[label]``."""
         for leaf in self.leaves():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ def merged_labels(
     labels: NDArray,
     rng: np.random.Generator,
     *,
-    apart: Collection[tuple[int, int]] = (),
+    may_merge: Callable[[NDArray, NDArray], bool] = lambda one, other: True,  # noqa: ARG005
 ) -> NDArray[np.int64]:
     """Return a new label for each cluster; clusters without a valley between them share one.
 
@@ -45,8 +45,8 @@ def merged_labels(
         Cluster of each row, from 0 to k - 1.
     rng : Generator
         Random generator that samples rows.
-    apart : collection of (int, int), default=()
-        Pairs of clusters, the smaller number first, that are known to be separated.
+    may_merge : callable
+        Function of the old labels of two clusters that returns whether they may be merged.
 
     Returns
     -------
@@ -61,34 +61,23 @@ def merged_labels(
         X, labels = X[chosen], labels[chosen]
     rows = searched_rows(X, rng)
     while len(np.unique(new)) > 2:
-        pair = _least_separated(rows.T, rows.noisy, new[labels], _known(apart, new))
-        if pair is None:
+        for i, j in _without_valley(rows.T, rows.noisy, new[labels]):
+            if may_merge(np.flatnonzero(new == i), np.flatnonzero(new == j)):
+                new[new == j] = i
+                break
+        else:
             break
-        new[new == pair[1]] = pair[0]
     return np.unique(new, return_inverse=True)[1].astype(np.int64)
 
 
-def _known(apart: Collection[tuple[int, int]], new: NDArray) -> set[tuple[int, int]]:
-    found = {(int(new[i]), int(new[j])) for i, j in apart}
-    return found | {pair[::-1] for pair in found}
-
-
-def _least_separated(
-    T: NDArray,
-    noisy: NDArray,
-    labels: NDArray,
-    apart: set[tuple[int, int]],
-) -> tuple[int, int] | None:
-    """Return the pair of clusters with the shallowest valley; None if no valley is negligible."""
+def _without_valley(T: NDArray, noisy: NDArray, labels: NDArray) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of clusters with a negligible valley, the shallowest first."""
     names, codes = np.unique(labels, return_inverse=True)
     found = pairwise_valleys(T, noisy, codes, names.size)
     needed = np.maximum(MIN_ROWS, SHARE * np.bincount(codes))
     for (i, j), inside, valley in sorted(found, key=lambda one: one[2].depth):
         if valley.depth > FLAT:
-            return None
-        if (int(names[i]), int(names[j])) in apart:
-            continue
+            return
         here = np.bincount(codes[inside], minlength=names.size)
         if here[i] >= needed[i] and here[j] >= needed[j]:
-            return int(names[i]), int(names[j])
-    return None
+            yield int(names[i]), int(names[j])
