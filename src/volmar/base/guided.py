@@ -80,15 +80,17 @@ class GuidedMixin:
             `MSPC`, `CPMMC`, `SKMMC`, and `KernelCPMMC` with method="nystroem" also accept dask
             arrays and DataFrames, because they need only sums over rows.
         y : array of shape (n_samples,), optional
-            Known labels of some rows, integers or strings, with -1 (or None) for all other rows.
-            Labelled rows keep their labels, and the clusters are named after them (`classes_`). A
-            `y` without any -1 is ignored, as by all clusterers of scikit-learn.
+            Known labels of some rows, integers or strings, with -1 for all other rows. None, NaN,
+            NaT, pandas.NA, blank or masked entries and the text "-1" are read as -1. Labelled rows
+            keep their labels, and the clusters are named after them (`classes_`). A `y` without
+            unknown labels is ignored, as by all clusterers of scikit-learn.
         sample_weight : array of shape (n_samples,), optional
             Weight of each row. A weight of 2 is the same as repeating the row. If the largest
             weight is above 2**32 or below 2**-32, all weights are divided by a power of two
             (`objective_` is then in that unit). Weights below 2**-100 of the largest count as 0.
         must_link : array of shape (n_samples,), optional
-            Group ids. Rows with the same id are put in the same cluster. -1 means no group.
+            Group ids. Rows with the same id are put in the same cluster. Rows with -1, or another
+            of the unknown values of `y`, are in no group.
         cannot_link : array of shape (n_pairs, 2), optional
             Pairs of row numbers that should be in different clusters. The pairs for which this is
             not possible are in `broken_links_`.
@@ -160,7 +162,8 @@ class GuidedMixin:
             super()._set_lazy_labels(X, known)  # type: ignore[misc]
         elif known is not None and is_dask_series(known.y):
             predicted = lazily(self, "predict", X)
-            self.labels_ = predicted.where(known.y == -1, known.y)
+            given = known.y.fillna(-1).astype(np.int64)
+            self.labels_ = predicted.where(given == -1, given)
 
     @property
     def _keeps_minimum(self) -> bool:
@@ -390,11 +393,13 @@ class GuidedUnweightedMixin(GuidedMixin):
         X : array of shape (n_samples, n_features) or (n_samples, n_samples)
             Rows, dense or CSR. With affinity="precomputed", the similarities of all pairs of rows.
         y : array of shape (n_samples,), optional
-            Known labels of some rows, integers or strings, with -1 (or None) for all other rows.
-            Labelled rows keep their labels, and the clusters are named after them (`classes_`). A
-            `y` without any -1 is ignored, as by all clusterers of scikit-learn.
+            Known labels of some rows, integers or strings, with -1 for all other rows. None, NaN,
+            NaT, pandas.NA, blank or masked entries and the text "-1" are read as -1. Labelled rows
+            keep their labels, and the clusters are named after them (`classes_`). A `y` without
+            unknown labels is ignored, as by all clusterers of scikit-learn.
         must_link : array of shape (n_samples,), optional
-            Group ids. Rows with the same id are put in the same cluster. -1 means no group.
+            Group ids. Rows with the same id are put in the same cluster. Rows with -1, or another
+            of the unknown values of `y`, are in no group.
         cannot_link : array of shape (n_pairs, 2), optional
             Pairs of row numbers that should be in different clusters. The pairs for which this is
             not possible are in `broken_links_`.
