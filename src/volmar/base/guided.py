@@ -223,6 +223,12 @@ class GuidedMixin:
         k = None if isinstance(self.n_clusters, str) else int(self.n_clusters)
         if k is not None:
             names_of_clusters(names, k)  # refuses more classes than clusters
+            most = names.size + int(np.count_nonzero(known.unit_seeds < 0))
+            if most < k:
+                raise ValueError(
+                    f"n_clusters={k} clusters cannot be formed: y and must_link leave at most "
+                    f"{most} clusters. Lower n_clusters, or change y or must_link."
+                )
             known = self._limited(replace(known, k=k), names, unit)
         free = self._fit_free(X, weights)
         start = free.labels_
@@ -230,6 +236,12 @@ class GuidedMixin:
             k = int(start.max()) + 1
             if names.size:
                 start, k = leaf_labels(start, known.seeds, names.size)
+            if known.units is not None:  # which may join all rows of a cluster to others
+                joined = replace(known, k=k).largest(np.eye(k)[start], fills=False)
+                start = np.unique(joined, return_inverse=True)[1]
+                k = int(start.max()) + 1
+                if k == 1:
+                    free = self._fit_free(X, weights, n_clusters=1)
             needed = n_clusters_needed(self._sizes()[1], _total(known) * unit)
             if needed > k:
                 k = needed
@@ -245,12 +257,13 @@ class GuidedMixin:
         once = graph is not None and self._prefers_first(weights, free, graph, known, seed)
         model = free
         if k > 1:
-            model = self._guided_fit(X, weights, free, start, known, once=once)
-        if model is None:
-            raise ValueError(
-                f"{type(self).__name__} could not find {k} clusters that agree with y, the links "
-                "and the size limits. Check them, or use another number of clusters."
-            )
+            try:
+                model = self._guided_fit(X, weights, free, start, known, once=once)
+            except ValueError as error:
+                raise ValueError(
+                    f"{type(self).__name__} could not find {k} clusters that agree with y, the "
+                    f"links and the size limits: {error}"
+                ) from error
         self._take_over(model)  # type: ignore[attr-defined]
         placed = model._placed_rows(X, known)
         if placed.offsets.any():
@@ -280,8 +293,9 @@ class GuidedMixin:
         for fold, rest in held_out_folds(few.seeds, seed):
             start, others = graph.labels_in_sample(rest, guide.k), few.without_seeds(fold)
             for once in (False, True):
-                model = self._guided_fit(rows, given, free, start, others, once=once)
-                if model is None:
+                try:
+                    model = self._guided_fit(rows, given, free, start, others, once=once)
+                except EmptyClusterError:
                     return False
                 scores = _columns(model._finite_scores(rows[fold]), guide.k)
                 found.append(np.argmax(scores, axis=1))
@@ -328,13 +342,13 @@ class GuidedMixin:
         *,
         once: bool = False,
     ) -> Any:
-        """Return a copy fitted from labels under a guide; None if a cluster becomes empty.
+        """Return a copy fitted from labels under a guide.
 
         With `once` the fit ends after its first step.
         """
         labels = guide.place(_start_gains(X, free, start, guide)).labels
         if np.unique(labels).size < guide.k:
-            return None
+            raise EmptyClusterError(guide.k)
         params = self._guided_params(free)  # type: ignore[attr-defined]
         model = self._without_limits().set_params(n_clusters=guide.k, init=labels, **params)
         model._guide = guide
@@ -343,10 +357,7 @@ class GuidedMixin:
         model.n_features_in_ = X.shape[1]
         model._begin_at(start, free)
         model._reuse(free)
-        try:
-            model._fit_once(X, weights)
-        except EmptyClusterError:
-            return None
+        model._fit_once(X, weights)
         return model
 
     # ------------------------------------------------------------------ for the subclass
