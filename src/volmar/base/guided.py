@@ -124,6 +124,8 @@ class GuidedMixin:
         seeds = check_seeds(known.y, n)
         units = check_must_link(known.must_link, n)
         apart = check_cannot_link(known.cannot_link, n)
+        if known.cannot_link is not None:
+            self.broken_links_ = apart[:0]
         if seeds is None and units is None and not apart.size and not self._is_limited():
             return False
         no_names = Seeds(np.empty(0, dtype=np.int64), np.full(n, -1, dtype=np.int64))
