@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from volmar.guidance.conflicts import ConflictGraph, conflict_graph
 from volmar.guidance.placing import place_units
@@ -160,7 +161,7 @@ class Guide:
         .. math:: \max_c \sum_i w_i g_{i c(i)}
 
         Size limits take precedence over cannot-link pairs. With must-link groups no cluster is
-        left empty: the group with the smallest loss of gain moves to an empty one.
+        left empty: groups move to empty ones, with the smallest loss of gain.
 
         Parameters
         ----------
@@ -229,12 +230,25 @@ class Guide:
         return (self._filled(of_units, sums) if fills else of_units)[self.units]
 
     def _filled(self, labels: NDArray, gains: NDArray) -> NDArray:
-        """Move free units to empty clusters, each with the smallest loss of its total gain."""
-        counted = self.unit_sizes > 0
-        for cluster in np.flatnonzero(np.bincount(labels[counted], minlength=self.k) == 0):
-            sizes = np.bincount(labels[counted], minlength=self.k)
-            free = np.flatnonzero(counted & (self.unit_seeds < 0) & (sizes[labels] > 1))
-            if free.size:
-                loss = gains[free, labels[free]] - gains[free, cluster]
-                labels[free[np.argmin(loss)]] = cluster
+        """Move free units to empty clusters, with the smallest loss of their total gains.
+
+        Each cluster without a known unit gets one unit of its own, by an assignment problem. With
+        pairs or limits, units move to empty clusters only, which breaks no pair.
+        """
+        free = np.flatnonzero((self.unit_seeds < 0) & (self.unit_sizes > 0))
+        open_ = np.setdiff1d(np.arange(self.k), self.unit_seeds)
+        is_empty = ~np.isin(open_, labels[free])
+        if not is_empty.any():
+            return labels
+        own = labels[free][:, None]
+        loss = np.where(
+            own == open_, 0.0, np.take_along_axis(gains[free], own, 1) - gains[free][:, open_]
+        )
+        if self.limits is not None or self.conflicts is not None:
+            loss[(own != open_) & ~is_empty] = np.inf
+        try:
+            units, clusters = linear_sum_assignment(loss)
+        except ValueError:  # no unit may move, or the gains are infinite
+            return labels
+        labels[free[units]] = open_[clusters]
         return labels
