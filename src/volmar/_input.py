@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, validate_data
 
-from volmar._checks import check_magnitude
+from volmar._checks import check_magnitude, shown
 
 __all__ = [
     "FLOATS",
@@ -22,6 +22,7 @@ __all__ = [
     "check_rows",
     "checking",
     "kind_of_classes",
+    "known_values",
     "refuse_masked",
 ]
 
@@ -41,6 +42,11 @@ _NOT_NUMBERS = (
     "The DType",
     "Complex data",
 )
+
+# Text of an unknown value: NumPy writes -1 this way if it stands beside strings.
+_UNKNOWN = ("", "-1", "-1.0")
+# Text that NumPy and pandas write for a missing value. It may also be the name of a class.
+_CONVERTED = ("nan", "NaN", "NaT", "None", "<NA>")
 
 
 def check_rows(
@@ -107,6 +113,72 @@ def refuse_masked(values: Any, name: str) -> None:
             f"Fill the entries with {name}.filled(...), or pass a table with missing values to "
             "TableClusterer(missing=...)."
         )
+
+
+def known_values(values: Any, name: str, n_samples: int) -> tuple[NDArray, NDArray[np.bool_]]:
+    """Return one value per row as an array, and which of the values are known.
+
+    Unknown are -1 (also as text), None, NaN, NaT, pandas.NA, blank text and masked entries. A
+    value for which this cannot be decided is refused.
+
+    Examples
+    --------
+    >>> from volmar._input import known_values
+    >>> known_values(["a", -1, None, "", "b"], "y", 5)[1].tolist()
+    [True, False, False, False, True]
+    """
+    if isinstance(values, (list, tuple)):
+        # NumPy would convert -1 and NaN to text beside a string.
+        given = np.fromiter(values, dtype=object, count=len(values))
+    else:
+        given = np.asarray(values)
+    if given.shape != (n_samples,):
+        raise ValueError(
+            f"{name} must hold one value per row, shape ({n_samples},), got shape {given.shape}. "
+            "Use -1 or None for rows whose value is unknown."
+        )
+    kind = given.dtype.kind
+    if kind == "u" and given.size and given.max() == np.iinfo(given.dtype).max:
+        raise ValueError(
+            f"{name} has dtype {given.dtype} and the value {given.max()}, which -1 becomes in "
+            f"this dtype. Give {name} in a signed dtype, with -1 for rows whose value is unknown."
+        )
+    if kind in "biufc":
+        known = (given == given) & (given != -1)  # noqa: PLR0124 -- NaN
+    elif kind in "mM":
+        known = ~np.isnat(given)
+    else:
+        known = np.fromiter(
+            (_is_known(value, name, row) for row, value in enumerate(given.tolist())),
+            dtype=bool,
+            count=n_samples,
+        )
+    return given, known & ~np.ma.getmaskarray(values) if np.ma.isMA(values) else known
+
+
+def _is_known(value: Any, name: str, row: int) -> bool:
+    if value is None or value is np.ma.masked:
+        return False
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError(
+            f"{name} must hold one integer or string per row, got {shown(value)} in row {row}. "
+            "Use -1 or None for rows whose value is unknown."
+        ) from None
+    if isinstance(value, (str, bytes)):
+        text = value if isinstance(value, str) else value.decode(errors="replace")
+        if text in _CONVERTED:
+            raise ValueError(
+                f"{name} has the text {text!r} in row {row}, which may be a missing value that "
+                "was converted to text. Use None for rows whose value is unknown, and other "
+                "names for the rest."
+            )
+        return text.strip() not in _UNKNOWN
+    try:
+        return bool(value == value != -1)  # noqa: PLR0124 -- NaN and NaT
+    except TypeError:  # pandas.NA is neither equal nor different
+        return False
 
 
 def _options(accept_sparse: bool, min_rows: int) -> dict[str, Any]:

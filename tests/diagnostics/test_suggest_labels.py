@@ -155,7 +155,7 @@ def test_copies_are_suggested_once(rows):
 def test_wrong_input_is_refused(model, rows):
     with pytest.raises(ValueError, match="n must be at least 1"):
         suggest_labels(model, rows, 0)
-    with pytest.raises(ValueError, match=r"y must have one entry per row, shape \(600,\)"):
+    with pytest.raises(ValueError, match=r"y must hold one value per row, shape \(600,\)"):
         suggest_labels(model, rows, 3, y=[1, 2])
     with pytest.raises(TypeError, match="model must be a fitted clusterer with predict, got MSPC"):
         suggest_labels(MSPC, rows)

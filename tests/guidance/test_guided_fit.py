@@ -1,9 +1,12 @@
 """Fits with labels of some rows, and links between rows."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
+from sklearn.exceptions import ConvergenceWarning
 
 from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC, KernelKMeans, SoftLabelMVC
 from volmar.guidance.guide import Guide
@@ -100,6 +103,63 @@ def test_linked_rows_are_in_one_cluster(model, blobs, k):
     assert np.unique(labels).size == k
 
 
+@pytest.mark.parametrize(("n_groups", "k"), [(2, 2), (3, 3), (3, 2), (5, 3), (4, 4)])
+def test_few_groups_are_kept(model, n_groups, k):
+    """Groups that both clusters of the unguided fit share; n_clusters groups leave no choice."""
+    X = make_blobs(120, 3, centers=2, random_state=1)[0]
+    groups = np.arange(120) % n_groups
+    X[:, 2] += 12.0 * groups  # every method can separate them
+    free = clone(model).set_params(n_clusters=2).fit(X[:, :2]).labels_
+    assert all(np.unique(free[groups == group]).size == 2 for group in range(n_groups))
+    labels = model.set_params(n_clusters=k).fit(X, must_link=groups).labels_
+    assert np.unique(labels).size == k
+    assert all(np.unique(labels[groups == group]).size == 1 for group in range(n_groups))
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_groups_without_structure_are_kept_or_refused_with_the_reason(model, k):
+    """A hyperplane with a margin does not exist between random halves, but their names do."""
+    X = make_blobs(200, 3, centers=2, random_state=1)[0]
+    groups = np.arange(200) * k // 200
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if isinstance(model, CPMMC):
+            with pytest.raises(ValueError, match=r"links and the size limits: no (hyper|margin)"):
+                model.set_params(n_clusters=k).fit(X, must_link=groups)
+            return
+        if isinstance(model, KernelCPMMC) and k > 2:
+            model.set_params(multiway="recursive")
+        labels = model.set_params(n_clusters=k).fit(X, must_link=groups).labels_
+    assert np.unique(np.column_stack([labels, groups]), axis=0).shape[0] == k
+
+
+def test_too_many_clusters_for_the_groups_are_refused(model, blobs):
+    X, _ = blobs
+    model.set_params(n_clusters=3)
+    with pytest.raises(ValueError, match=r"n_clusters=3 .* must_link leave at most 2 clusters"):
+        model.fit(X, must_link=np.arange(150) % 2)
+    y = np.zeros(150, dtype=int)
+    y[0] = -1
+    with pytest.raises(ValueError, match=r"n_clusters=3 .* y and must_link leave at most 2"):
+        model.fit(X, y)
+    everything = model.set_params(n_clusters="auto").fit(X, must_link=np.zeros(150)).labels_
+    np.testing.assert_array_equal(everything, np.zeros(150))
+
+
+@pytest.mark.parametrize("pairs", [[], np.empty((0, 2), dtype=int)])
+def test_no_pairs_have_no_broken_links(model, blobs, pairs, tmp_path):
+    X, y = blobs
+    model.set_params(n_clusters=3)
+    free = clone(model).fit(X)
+    assert not hasattr(free, "broken_links_")
+    for given in ({}, {"y": some_labels(y, 9)}, {"must_link": np.where(y == 0, 4, -1)}):
+        found = clone(model).fit(X, cannot_link=pairs, **given)
+        assert found.broken_links_.shape == (0, 2)
+        np.testing.assert_array_equal(found.labels_, clone(model).fit(X, **given).labels_)
+        save_model(tmp_path / "model.volmar", found, force=True)
+        assert load_model(tmp_path / "model.volmar").model.broken_links_.shape == (0, 2)
+
+
 def test_contradictions_name_the_rows(model, blobs):
     X, _ = blobs
     y = np.full(150, -1)
@@ -117,9 +177,9 @@ def test_contradictions_name_the_rows(model, blobs):
         model.set_params(n_clusters=2).fit(X, y)
     with pytest.raises(ValueError, match="cannot_link has row 150"):
         model.fit(X, cannot_link=[[0, 150]])
-    with pytest.raises(ValueError, match="must_link must hold one group id per row"):
+    with pytest.raises(ValueError, match="must_link must hold one value per row"):
         model.fit(X, must_link=[1, 2])
-    with pytest.raises(ValueError, match="y must hold one label per row"):
+    with pytest.raises(ValueError, match="y must hold one value per row"):
         model.fit(X, [-1, 0])
 
 
@@ -139,7 +199,7 @@ def test_wrong_seeds_do_no_harm_beyond_their_rows(model):
 
 
 def test_the_place_of_units_is_the_best():
-    """By trying all labels of seven rows in three units."""
+    """By trying all labels of seven rows in three units that leave no cluster empty."""
     rng = np.random.default_rng(0)
     units = np.array([0, 1, 0, 2, 1, 0, 2])
     weights = rng.uniform(0.5, 2.0, 7)
@@ -151,7 +211,7 @@ def test_the_place_of_units_is_the_best():
     best = max(
         (sum(weights[i] * gains[i, c[units[i]]] for i in range(7)), c)
         for c in np.ndindex(3, 3, 3)
-        if c[1] == 2
+        if c[1] == 2 and len(set(c)) == 3
     )[1]
     np.testing.assert_array_equal(found, np.array(best)[units])
 

@@ -108,3 +108,64 @@ def test_a_report_suggests_no_row_that_has_a_label(table):
     rows = model.outcome().suggestions.rows
     assert rows.size
     assert (rows % 3 == 0).all()
+
+
+def names_of(model):
+    return np.array(model.cluster_names_)[model.labels_]
+
+
+@pytest.mark.parametrize("n_clusters", [3, 4, "auto"])
+@pytest.mark.parametrize("missing", ["impute", "drop", "indicator"])
+@pytest.mark.parametrize("clusterer", ["MSPC", METHOD])
+def test_the_name_of_every_kept_row_is_its_label(table, n_clusters, missing, clusterer):
+    table.loc[[0, 1, 2, 10, 17, 18, 50, 63, 119], "b"] = np.nan
+    model = TableClusterer(
+        n_clusters,
+        clusterer=clusterer,
+        seeds="known",
+        drop=["truth", "household"],
+        missing=missing,
+    ).fit(table)
+    kept = model.labels_ >= 0
+    assert kept.all() == (missing != "drop")
+    kept &= table["known"].notna().to_numpy()
+    assert (names_of(model)[kept] == table["known"][kept]).all()
+    assert model.cluster_names_[:3] == ["bad", "good", "odd"]
+
+
+DROPPED = {
+    "all": (["bad", "good", "odd"], "with the label 'bad' or 'good' or 'odd' have missing"),
+    "one": (["good"], "with the label 'good' have missing"),
+    "two": (["bad", "odd"], "with the label 'bad' or 'odd' have missing"),
+    "unlabelled": ([None], "without a label have missing"),
+}
+
+
+@pytest.mark.parametrize("n_clusters", [3, 4, "auto"])
+@pytest.mark.parametrize(("lost", "message"), DROPPED.values(), ids=DROPPED)
+def test_labels_whose_rows_are_all_dropped_are_reported(
+    table, n_clusters, lost, message, tmp_path
+):
+    """The other names must not move to the clusters of these labels."""
+    table.loc[table["known"].isin(lost), "b"] = np.nan
+    for clusterer in ("MSPC", METHOD):
+        model = TableClusterer(
+            n_clusters, clusterer=clusterer, seeds="known", drop=["truth"], missing="drop"
+        )
+        with pytest.raises(TableError, match=message):
+            model.fit(table)
+        model.set_params(missing="impute").fit(table)
+        kept = table["known"].notna().to_numpy()
+        assert (names_of(model)[kept] == table["known"][kept]).all()
+    path, out = tmp_path / "t.csv", tmp_path / "labels.csv"
+    table.to_csv(path, index=False)
+    result = invoke(
+        "cluster", str(path), "-k", str(n_clusters), "--seeds", "known", "--drop", "truth",
+        "--missing", "drop", "-o", str(out),
+    )  # fmt: skip
+    assert result.exit_code == 2
+    text = " ".join(result.output.split())
+    assert message in text
+    assert "given in --seeds" in text
+    assert "Use --missing impute" in text
+    assert not out.exists()

@@ -51,7 +51,7 @@ def wrong_seeds(labels, rows, k=2):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("k", [2, 3])
 def test_allowed_labels_have_the_lowest_hinge(rng, k, weighted):
-    """By trying all labels of seven rows in five units, one of them with a seed."""
+    """By trying all labels of seven rows in five units, one with a seed, and no empty cluster."""
     rho = 0.8
     for _ in range(10):
         weights = rng.uniform(0.5, 2.0, 7) if weighted else None
@@ -78,7 +78,8 @@ def test_allowed_labels_have_the_lowest_hinge(rng, k, weighted):
             return np.average(np.maximum(lack, 0.0), weights=p)
 
         allowed = [np.array(c)[UNITS] for c in itertools.product(range(k), repeat=5)]
-        best = min(hinge(labels) for labels in allowed if labels[4] == k - 1)
+        full = [labels for labels in allowed if np.unique(labels).size == k]
+        best = min(hinge(labels) for labels in full if labels[4] == k - 1)
         assert hinge(found) == pytest.approx(best, abs=1e-12)
         assert found[4] == k - 1
         assert all(np.unique(found[unit == UNITS]).size == 1 for unit in range(5))

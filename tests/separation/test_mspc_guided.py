@@ -218,7 +218,7 @@ def test_a_cluster_that_no_row_would_be_in():
     X = np.array([[0.0], [4.0], [4.0], [0.0], [2.0], [2.0]])
     model._guide = Guide(3, np.full(6, -1))
     model.n_features_in_ = 1
-    with pytest.raises(EmptyClusterError, match="fewer than n_clusters=3"):
+    with pytest.raises(EmptyClusterError, match="n_clusters=3"):
         model._fit_once(X, None)
 
 

@@ -262,3 +262,20 @@ def test_a_saved_model_goes_on(k, tmp_path):
     model.partial_fit(X[200:])
     np.testing.assert_array_equal(loaded.coef_, model.coef_)
     assert loaded.n_samples_seen_ == 300
+
+
+def test_labels_of_some_rows_are_refused():
+    X, truth = blobs(300, 3)
+    model = MSPC(3, random_state=0).partial_fit(X, truth)
+    np.testing.assert_array_equal(model.labels_, MSPC(3, random_state=0).fit(X).labels_)
+    before = model.labels_.copy()
+    some = np.where(truth == 0, 5, -1)
+    for y in (some, np.where(some < 0, np.nan, some), [None if one < 0 else "a" for one in some]):
+        for one in (model, MSPC(3)):
+            with pytest.raises(ValueError, match="y holds labels of some rows"):
+                one.partial_fit(X, y)
+    with pytest.raises(ValueError, match="y must hold one value per row"):
+        model.partial_fit(X, truth[1:])
+    assert model.n_samples_seen_ == 300
+    np.testing.assert_array_equal(model.labels_, before)
+    assert model.partial_fit(X, truth).n_samples_seen_ == 600

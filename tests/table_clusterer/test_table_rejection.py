@@ -80,7 +80,7 @@ def test_rows_to_label(fitted, frames):
     y = np.full(len(frames[0]), -1)
     y[rows] = 1
     assert not set(rows) & set(fitted.suggest_labels(6, y=y))
-    with pytest.raises(ValueError, match="y must have one entry per row of the table"):
+    with pytest.raises(ValueError, match="y must hold one value per row"):
         fitted.suggest_labels(6, y=[1])
     gaps = frames[0].copy()
     dropped = TableClusterer(2, missing="drop").fit(gaps)

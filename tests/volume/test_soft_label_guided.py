@@ -134,9 +134,14 @@ def test_a_cluster_that_would_be_left_keeps_its_linked_rows():
     guide = Guide(3, np.full(5, -1), units)
     old = np.array([0, 2, 2, 1, 1])
     x = np.eye(3)[[0, 0, 0, 1, 1]]
-    new, n_held = reassigned(x, old, allowed=Allowed(lambda x: guide.place(x).labels))
+    allowed = Allowed(lambda x: guide.largest(x, fills=False))
+    new, n_held = reassigned(x, old, allowed=allowed)
     np.testing.assert_array_equal(new, [0, 2, 2, 1, 1])
     assert n_held == 1
+    # A placement leaves no cluster empty, so that none is held.
+    new, n_held = reassigned(x, old, allowed=Allowed(lambda x: guide.place(x).labels))
+    assert np.unique(new).size == 3
+    assert n_held == 0
 
 
 def test_the_certificate_is_that_of_the_labels_found():

@@ -80,15 +80,17 @@ class GuidedMixin:
             `MSPC`, `CPMMC`, `SKMMC`, and `KernelCPMMC` with method="nystroem" also accept dask
             arrays and DataFrames, because they need only sums over rows.
         y : array of shape (n_samples,), optional
-            Known labels of some rows, integers or strings, with -1 (or None) for all other rows.
-            Labelled rows keep their labels, and the clusters are named after them (`classes_`). A
-            `y` without any -1 is ignored, as by all clusterers of scikit-learn.
+            Known labels of some rows, integers or strings, with -1 for all other rows. None, NaN,
+            NaT, pandas.NA, blank or masked entries and the text "-1" are read as -1. Labelled rows
+            keep their labels, and the clusters are named after them (`classes_`). A `y` without
+            unknown labels is ignored, as by all clusterers of scikit-learn.
         sample_weight : array of shape (n_samples,), optional
             Weight of each row. A weight of 2 is the same as repeating the row. If the largest
             weight is above 2**32 or below 2**-32, all weights are divided by a power of two
             (`objective_` is then in that unit). Weights below 2**-100 of the largest count as 0.
         must_link : array of shape (n_samples,), optional
-            Group ids. Rows with the same id are put in the same cluster. -1 means no group.
+            Group ids. Rows with the same id are put in the same cluster. Rows with -1, or another
+            of the unknown values of `y`, are in no group.
         cannot_link : array of shape (n_pairs, 2), optional
             Pairs of row numbers that should be in different clusters. The pairs for which this is
             not possible are in `broken_links_`.
@@ -122,6 +124,8 @@ class GuidedMixin:
         seeds = check_seeds(known.y, n)
         units = check_must_link(known.must_link, n)
         apart = check_cannot_link(known.cannot_link, n)
+        if known.cannot_link is not None:
+            self.broken_links_ = apart[:0]
         if seeds is None and units is None and not apart.size and not self._is_limited():
             return False
         no_names = Seeds(np.empty(0, dtype=np.int64), np.full(n, -1, dtype=np.int64))
@@ -160,7 +164,8 @@ class GuidedMixin:
             super()._set_lazy_labels(X, known)  # type: ignore[misc]
         elif known is not None and is_dask_series(known.y):
             predicted = lazily(self, "predict", X)
-            self.labels_ = predicted.where(known.y == -1, known.y)
+            given = known.y.fillna(-1).astype(np.int64)
+            self.labels_ = predicted.where(given == -1, given)
 
     @property
     def _keeps_minimum(self) -> bool:
@@ -220,6 +225,12 @@ class GuidedMixin:
         k = None if isinstance(self.n_clusters, str) else int(self.n_clusters)
         if k is not None:
             names_of_clusters(names, k)  # refuses more classes than clusters
+            most = names.size + int(np.count_nonzero(known.unit_seeds < 0))
+            if most < k:
+                raise ValueError(
+                    f"n_clusters={k} clusters cannot be formed: y and must_link leave at most "
+                    f"{most} clusters. Lower n_clusters, or change y or must_link."
+                )
             known = self._limited(replace(known, k=k), names, unit)
         free = self._fit_free(X, weights)
         start = free.labels_
@@ -227,6 +238,12 @@ class GuidedMixin:
             k = int(start.max()) + 1
             if names.size:
                 start, k = leaf_labels(start, known.seeds, names.size)
+            if known.units is not None:  # which may join all rows of a cluster to others
+                joined = replace(known, k=k).largest(np.eye(k)[start], fills=False)
+                start = np.unique(joined, return_inverse=True)[1]
+                k = int(start.max()) + 1
+                if k == 1:
+                    free = self._fit_free(X, weights, n_clusters=1)
             needed = n_clusters_needed(self._sizes()[1], _total(known) * unit)
             if needed > k:
                 k = needed
@@ -242,12 +259,13 @@ class GuidedMixin:
         once = graph is not None and self._prefers_first(weights, free, graph, known, seed)
         model = free
         if k > 1:
-            model = self._guided_fit(X, weights, free, start, known, once=once)
-        if model is None:
-            raise ValueError(
-                f"{type(self).__name__} could not find {k} clusters that agree with y, the links "
-                "and the size limits. Check them, or use another number of clusters."
-            )
+            try:
+                model = self._guided_fit(X, weights, free, start, known, once=once)
+            except ValueError as error:
+                raise ValueError(
+                    f"{type(self).__name__} could not find {k} clusters that agree with y, the "
+                    f"links and the size limits: {error}"
+                ) from error
         self._take_over(model)  # type: ignore[attr-defined]
         placed = model._placed_rows(X, known)
         if placed.offsets.any():
@@ -277,8 +295,9 @@ class GuidedMixin:
         for fold, rest in held_out_folds(few.seeds, seed):
             start, others = graph.labels_in_sample(rest, guide.k), few.without_seeds(fold)
             for once in (False, True):
-                model = self._guided_fit(rows, given, free, start, others, once=once)
-                if model is None:
+                try:
+                    model = self._guided_fit(rows, given, free, start, others, once=once)
+                except EmptyClusterError:
                     return False
                 scores = _columns(model._finite_scores(rows[fold]), guide.k)
                 found.append(np.argmax(scores, axis=1))
@@ -325,13 +344,13 @@ class GuidedMixin:
         *,
         once: bool = False,
     ) -> Any:
-        """Return a copy fitted from labels under a guide; None if a cluster becomes empty.
+        """Return a copy fitted from labels under a guide.
 
         With `once` the fit ends after its first step.
         """
         labels = guide.place(_start_gains(X, free, start, guide)).labels
         if np.unique(labels).size < guide.k:
-            return None
+            raise EmptyClusterError(guide.k)
         params = self._guided_params(free)  # type: ignore[attr-defined]
         model = self._without_limits().set_params(n_clusters=guide.k, init=labels, **params)
         model._guide = guide
@@ -340,10 +359,7 @@ class GuidedMixin:
         model.n_features_in_ = X.shape[1]
         model._begin_at(start, free)
         model._reuse(free)
-        try:
-            model._fit_once(X, weights)
-        except EmptyClusterError:
-            return None
+        model._fit_once(X, weights)
         return model
 
     # ------------------------------------------------------------------ for the subclass
@@ -390,11 +406,13 @@ class GuidedUnweightedMixin(GuidedMixin):
         X : array of shape (n_samples, n_features) or (n_samples, n_samples)
             Rows, dense or CSR. With affinity="precomputed", the similarities of all pairs of rows.
         y : array of shape (n_samples,), optional
-            Known labels of some rows, integers or strings, with -1 (or None) for all other rows.
-            Labelled rows keep their labels, and the clusters are named after them (`classes_`). A
-            `y` without any -1 is ignored, as by all clusterers of scikit-learn.
+            Known labels of some rows, integers or strings, with -1 for all other rows. None, NaN,
+            NaT, pandas.NA, blank or masked entries and the text "-1" are read as -1. Labelled rows
+            keep their labels, and the clusters are named after them (`classes_`). A `y` without
+            unknown labels is ignored, as by all clusterers of scikit-learn.
         must_link : array of shape (n_samples,), optional
-            Group ids. Rows with the same id are put in the same cluster. -1 means no group.
+            Group ids. Rows with the same id are put in the same cluster. Rows with -1, or another
+            of the unknown values of `y`, are in no group.
         cannot_link : array of shape (n_pairs, 2), optional
             Pairs of row numbers that should be in different clusters. The pairs for which this is
             not possible are in `broken_links_`.

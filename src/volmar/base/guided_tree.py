@@ -121,11 +121,6 @@ def _split(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         split = model._guided_fit(inside, w, free, start_sides, two)
-    if split is None:
-        raise ValueError(
-            f"a part of {rows.size} rows cannot be split into {clusters.size} clusters that agree "
-            "with y, the links and the size limits. Check them, or lower n_clusters."
-        )
     after = split._placed_rows(inside, two)
     split._offsets = after.offsets if after.offsets.any() else None
     split.labels_ = after.labels

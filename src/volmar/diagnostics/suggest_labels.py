@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import check_count, check_random_state
 from volmar._clones import refuse_pairwise, seeded
-from volmar._input import check_matrix
+from volmar._input import check_matrix, known_values
 from volmar.evidence.novelty.scatter import WIDE, Sketch
 from volmar.metrics import matched_labels
 from volmar.rows import draw_from_collection, is_dask
@@ -185,13 +185,7 @@ def label_suggestions(
 def _known(y: ArrayLike | None, n: int) -> NDArray[np.bool_]:
     if y is None:
         return np.zeros(n, dtype=bool)
-    given = np.asarray(y)
-    if given.shape != (n,):
-        raise ValueError(
-            f"y must have one entry per row, shape ({n},), with -1 for unlabelled rows, got shape "
-            f"{given.shape}."
-        )
-    return np.asarray(given != -1, dtype=bool)
+    return known_values(y, "y", n)[1]
 
 
 def _margins(X: Any, labels: NDArray, scores: Any) -> tuple[NDArray[np.float64], NDArray]:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from volmar.guidance.conflicts import ConflictGraph, conflict_graph
 from volmar.guidance.placing import place_units
@@ -39,8 +40,8 @@ class EmptyClusterError(ValueError):
 
     def __init__(self, k: int):
         super().__init__(
-            f"the start labels lead to fewer than n_clusters={k} clusters that agree with y, the "
-            "links and the size limits. Lower n_clusters, or give labels of rows of each cluster."
+            f"one of n_clusters={k} clusters has no rows. Lower n_clusters, or give labels of "
+            "rows of each cluster."
         )
 
 
@@ -159,7 +160,8 @@ class Guide:
 
         .. math:: \max_c \sum_i w_i g_{i c(i)}
 
-        Size limits take precedence over cannot-link pairs.
+        Size limits take precedence over cannot-link pairs. With must-link groups no cluster is
+        left empty: groups move to empty ones, with the smallest loss of gain.
 
         Parameters
         ----------
@@ -171,16 +173,19 @@ class Guide:
         """
         limits, conflicts = self.limits, self.conflicts
         if limits is None and conflicts is None:
-            return Placement(self._largest(gains), np.zeros(self.k), _no_pairs())
+            return Placement(self.largest(gains), np.zeros(self.k), _no_pairs())
         found = place_units(
             self._unit_gains(gains), self.unit_sizes, self.unit_seeds, limits, conflicts, offsets
         )
-        labels = found.labels if self.units is None else found.labels[self.units]
+        labels = found.labels
+        if self.units is not None:
+            totals = self._unit_gains(gains) * self.unit_sizes[:, None]
+            labels = self._filled(labels, totals)[self.units]
         broken = self.apart[labels[self.apart[:, 0]] == labels[self.apart[:, 1]]]
         excess = 0.0
         if limits is not None:
             total = float(self.unit_sizes.sum())
-            excess = limits.excess(np.bincount(found.labels, self.unit_sizes, self.k))
+            excess = limits.excess(np.bincount(labels, self.weights, self.k))
             excess = excess if excess > 1e-9 * total else 0.0
         return Placement(labels, found.offsets, broken, found.gap, excess)
 
@@ -208,17 +213,42 @@ class Guide:
         gains[:, 1] = f
         return self.place(gains, offsets)
 
-    def _largest(self, gains: NDArray) -> NDArray:
-        """Return labels by the largest gain, with seeds and units respected."""
+    def largest(self, gains: NDArray, *, fills: bool = True) -> NDArray:
+        """Return labels by the largest gain, with seeds and units respected.
+
+        Without `fills`, units may leave clusters empty.
+        """
         if self.units is None:
             labels = np.argmax(gains, axis=1)
             return np.where(self.seeds >= 0, self.seeds, labels)
-        n_units = int(self.units.max()) + 1
         weighted = gains if self.weights is None else gains * self.weights[:, None]
         sums = np.stack(
-            [np.bincount(self.units, column, minlength=n_units) for column in weighted.T], axis=1
+            [np.bincount(self.units, column, minlength=self.n_units) for column in weighted.T],
+            axis=1,
         )
-        known = self.seeds >= 0
-        of_units = np.argmax(sums, axis=1)
-        of_units[self.units[known]] = self.seeds[known]
-        return of_units[self.units]
+        of_units = np.where(self.unit_seeds >= 0, self.unit_seeds, np.argmax(sums, axis=1))
+        return (self._filled(of_units, sums) if fills else of_units)[self.units]
+
+    def _filled(self, labels: NDArray, gains: NDArray) -> NDArray:
+        """Move free units to empty clusters, with the smallest loss of their total gains.
+
+        Each cluster without a known unit gets one unit of its own, by an assignment problem. With
+        pairs or limits, units move to empty clusters only, which breaks no pair.
+        """
+        free = np.flatnonzero((self.unit_seeds < 0) & (self.unit_sizes > 0))
+        open_ = np.setdiff1d(np.arange(self.k), self.unit_seeds)
+        is_empty = ~np.isin(open_, labels[free])
+        if not is_empty.any():
+            return labels
+        own = labels[free][:, None]
+        loss = np.where(
+            own == open_, 0.0, np.take_along_axis(gains[free], own, 1) - gains[free][:, open_]
+        )
+        if self.limits is not None or self.conflicts is not None:
+            loss[(own != open_) & ~is_empty] = np.inf
+        try:
+            units, clusters = linear_sum_assignment(loss)
+        except ValueError:  # no unit may move, or the gains are infinite
+            return labels
+        labels[free[units]] = open_[clusters]
+        return labels

@@ -8,13 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
+from volmar._input import known_values
+
 __all__ = ["check_cannot_link", "check_contradictions", "check_must_link"]
 
 
 def check_must_link(must_link: Any, n_samples: int) -> NDArray | None:
     """Return the number of each row's unit, from 0, or None if no rows are linked.
 
-    Rows with the same id are linked. -1, None and NaN mean no id.
+    Rows with the same id are linked. `volmar._input.known_values` decides which rows have none.
 
     Examples
     --------
@@ -25,22 +27,13 @@ def check_must_link(must_link: Any, n_samples: int) -> NDArray | None:
     """
     if must_link is None:
         return None
-    ids = np.asarray(must_link)
-    if ids.shape != (n_samples,):
-        raise ValueError(
-            f"must_link must hold one group id per row, shape ({n_samples},), got shape "
-            f"{ids.shape}. Use -1 for rows that are in no group."
-        )
+    ids, is_grouped = known_values(must_link, "must_link", n_samples)
     numbers: dict[Any, int] = {}
     units = np.empty(n_samples, dtype=np.int64)
     n_units = 0
     for row, value in enumerate(ids.tolist()):
-        is_none = value is None or value == -1 or value != value  # noqa: PLR0124 -- NaN
-        unit = numbers.get(value, n_units) if not is_none else n_units
-        if unit == n_units:
-            n_units += 1
-            if not is_none:
-                numbers[value] = unit
+        unit = numbers.setdefault(value, n_units) if is_grouped[row] else n_units
+        n_units += unit == n_units
         units[row] = unit
     return units if n_units < n_samples else None
 

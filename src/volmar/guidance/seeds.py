@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar._checks import shown
+from volmar._input import known_values
 from volmar.rows import as_beside, is_dask, row_wise
 
 __all__ = ["Seeds", "check_block_seeds", "check_seeds", "names_of_clusters"]
@@ -26,7 +29,7 @@ class Seeds(NamedTuple):
 def check_seeds(y: Any, n_samples: int) -> Seeds | None:
     """Return the known labels in `y`, or None if `y` does not hold partial labels.
 
-    Unknown labels are -1 and, in object arrays, None and NaN. A `y` without unknown labels is
+    `volmar._input.known_values` decides which labels are unknown. A `y` without unknown labels is
     ignored: scikit-learn passes true classes in this way to score a clustering (`GridSearchCV`).
 
     Examples
@@ -38,90 +41,91 @@ def check_seeds(y: Any, n_samples: int) -> Seeds | None:
     """
     if y is None:
         return None
-    given = np.asarray(y)
-    if given.shape != (n_samples,):
-        if given.ndim == 1 or given.size == n_samples:
-            raise ValueError(
-                f"y must hold one label per row, shape ({n_samples},), got shape {given.shape}."
-            )
-        return None
-    if given.dtype.kind in "fc":
-        if not np.isfinite(given).all() or (given != np.round(given)).any():
-            return None  # a regression target
-        given = given.astype(np.int64)
-    known = _is_known(given)
+    given, known = known_values(y, "y", n_samples)
     if known.all() or not known.any():
         return None
-    names, numbers = _numbered(given[known])
+    labels = _as_labels(given[known])
+    if labels is None:
+        fraction = next(value for value in given[known].tolist() if not _is_whole(value))
+        text = (
+            f"y holds the number {fraction}, and labels must be whole numbers or strings. Use "
+            "integers or strings, with -1 for rows without a label."
+        )
+        if not all(isinstance(value, Real) and value == -1 for value in given[~known].tolist()):
+            raise ValueError(text)
+        # It may be a regression target with a value of -1, which a pipeline passes to all steps.
+        warnings.warn(f"y is ignored: {text}", UserWarning, stacklevel=2)
+        return None
+    names, numbers = np.unique(labels, return_inverse=True)
     seeds = np.full(n_samples, -1, dtype=np.int64)
     seeds[known] = numbers
     return Seeds(names, seeds)
+
+
+def _as_labels(known: NDArray) -> NDArray | None:
+    """Return labels as strings or int64, or None for numbers with fractions."""
+    values = known.tolist()
+    if known.dtype.kind not in "mM":  # a list of these may hold integers
+        if all(isinstance(value, str) for value in values):
+            return np.array(values)
+        if all(isinstance(value, Real) and not isinstance(value, bool) for value in values):
+            if not all(map(_is_whole, values)):
+                return None
+            whole = [int(value) for value in values]
+            if wrong := [value for value in whole if not -(2**63) <= value < 2**63]:
+                raise ValueError(
+                    f"y has the label {shown(wrong[0])}, an integer of more than 64 bits. Use "
+                    "smaller integers, or strings."
+                )
+            return np.array(whole, dtype=np.int64)
+    found = sorted({type(value).__name__ for value in known})
+    raise TypeError(
+        f"y holds labels of type {' and '.join(found)}. Give all labels as integers, or all as "
+        "strings, with -1 or None for rows without a label."
+    )
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, Integral) or float(number).is_integer()
 
 
 def check_block_seeds(y: Any, X: Any) -> Seeds | None:
     """Return the known labels of a dask collection, or None if `y` does not hold partial labels.
 
     The numbers are a lazy vector. A `y` in memory is checked by `check_seeds`. A dask `y` must
-    hold integers, with -1 for unknown labels.
+    hold numbers, with -1 or NaN for unknown labels.
     """
     if y is None:
         return None
     if not is_dask(y):
         seeds = check_seeds(y, X.shape[0])
         return None if seeds is None else Seeds(seeds.names, as_beside(X, seeds.numbers, "y"))
-    given = as_beside(X, y, "y")
-    if given.dtype.kind not in "iuf":
+    dtype = getattr(y, "dtype", np.dtype(int))
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "iuf":
         raise TypeError(
-            f"y must hold integers if it is a dask collection, got dtype {given.dtype}. Replace "
-            "labels by integers, with -1 for rows without a label, or give y as an array in "
-            "memory."
+            f"y must hold integers if it is a dask collection, got dtype {dtype}. Replace labels "
+            "by integers, with -1 for rows without a label, or give y as an array in memory."
         )
+    given = as_beside(X, y, "y")
+    if given.dtype.kind == "f":
+        given = row_wise(_without_nan, given)
     values = given.distinct()[0]
-    is_whole = values.dtype.kind != "f" or (
-        np.isfinite(values).all() and (values == np.round(values)).all()
-    )
-    if not is_whole or -1 not in values or values.size < 2:
+    seeds = check_seeds(values, values.size)
+    if seeds is None:
         return None
     if values.size > MAX_LABELS:
         raise ValueError(
             f"y has more than {MAX_LABELS} different labels. Use -1 for rows without a label."
         )
-    names = values[values != -1].astype(np.int64)
-    return Seeds(names, row_wise(_numbers_in_blocks, given, names))
+    return Seeds(seeds.names, row_wise(_numbers_in_blocks, given, values, seeds.numbers))
 
 
-def _numbers_in_blocks(given: NDArray, names: NDArray) -> NDArray:
-    return np.where(given == -1, -1, np.searchsorted(names, given)).astype(np.int64)
+def _without_nan(given: NDArray) -> NDArray:
+    return np.where(np.isnan(given), -1.0, given)
 
 
-def _is_known(given: NDArray) -> NDArray:
-    if given.dtype.kind in "iu":
-        return given != -1
-    if given.dtype.kind == "O":
-        return np.array([not _is_unknown(value) for value in given], dtype=bool)
-    return np.ones(given.size, dtype=bool)
-
-
-def _is_unknown(value: Any) -> bool:
-    is_nan = isinstance(value, float | np.floating) and np.isnan(value)
-    return value is None or is_nan or (not isinstance(value, str) and value == -1)
-
-
-def _numbered(labels: NDArray) -> tuple[NDArray, NDArray]:
-    try:
-        if labels.dtype.kind == "O":
-            kinds = {type(value) for value in labels}
-            if kinds and all(issubclass(kind, str) for kind in kinds):
-                labels = labels.astype(str)
-            elif kinds and all(issubclass(kind, int | np.integer) for kind in kinds):
-                labels = labels.astype(np.int64)
-        return np.unique(labels, return_inverse=True)
-    except TypeError as error:
-        kinds_found = sorted({type(value).__name__ for value in labels})
-        raise TypeError(
-            f"y holds labels of types that cannot be compared ({', '.join(kinds_found)}). Give "
-            "all labels as integers, or all as strings. Use -1 for rows without a label."
-        ) from error
+def _numbers_in_blocks(given: NDArray, values: NDArray, numbers: NDArray) -> NDArray:
+    return numbers[np.searchsorted(values, given)]
 
 
 def names_of_clusters(names: NDArray, k: int) -> NDArray:
@@ -148,7 +152,12 @@ def names_of_clusters(names: NDArray, k: int) -> NDArray:
         return names
     if names.dtype.kind in "iu":
         first = max(int(names.max()) + 1, 0)
-        return np.concatenate([names, np.arange(first, first + n_new)]).astype(np.int64)
+        if first + n_new > 2**63:
+            raise ValueError(
+                f"y has the label {names.max()}, after which there are no integers of 64 bits for "
+                f"the other {n_new} clusters. Use smaller integers, or strings."
+            )
+        return np.concatenate([names, first + np.arange(n_new)])
     taken, number = set(names.tolist()), 0
     new: list[str] = []
     while len(new) < n_new:

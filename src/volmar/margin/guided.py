@@ -65,12 +65,6 @@ class GuidedMarginMixin(GuidedMixin):
             params["multiway"] = "recursive"
         return params
 
-    def _guided_fit(self, *args: Any, **options: Any) -> Any:
-        try:
-            return super()._guided_fit(*args, **options)
-        except ValueError:  # no margin with these labels
-            return None
-
     def _begin_at(self, start: NDArray, free: Any) -> None:
         if free is None:
             return

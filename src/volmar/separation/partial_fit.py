@@ -17,6 +17,7 @@ from volmar._weights import check_sample_weight
 from volmar.base.blocks import refuse_blocks
 from volmar.base.outcome import check_fitted_values, forget, quiet
 from volmar.base.warn import warn_user
+from volmar.guidance.seeds import check_seeds
 from volmar.rows import Moments, as_rows, is_dask, standardized
 from volmar.separation.batch_moments import (
     BatchMoments,
@@ -55,7 +56,7 @@ class BatchSeparation(SeparationTree):
     def partial_fit(
         self,
         X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
+        y: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Update the clusters with a batch of rows.
@@ -75,8 +76,9 @@ class BatchSeparation(SeparationTree):
         ----------
         X : array of shape (n_samples, n_features)
             Batch of rows in memory, dense or CSR. Later batches may have a single row.
-        y : ignored
-            Present for compatibility with scikit-learn.
+        y : array of shape (n_samples,), optional
+            Ignored if all labels are known, as in `fit`. Labels of some rows are refused, because
+            only `fit` can use them.
         sample_weight : array of shape (n_samples,), optional
             Weight of each row; weight 2 is the same as a duplicated row.
 
@@ -100,6 +102,11 @@ class BatchSeparation(SeparationTree):
         (900, (300,), 3)
         """
         self._check_batches(X)
+        if y is not None and np.ndim(X) == 2 and check_seeds(y, np.shape(X)[0]) is not None:
+            raise ValueError(
+                "y holds labels of some rows, which partial_fit cannot use. Use fit with y, or "
+                "leave y out."
+            )
         if hasattr(self, "batch_moments_"):
             self._add_batch(X, sample_weight)
             return self

@@ -78,7 +78,8 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         Maximum number of clusters with ``n_clusters="auto"``. If None, there is no limit.
     seeds : str, default=None
         Column with the labels of some rows, empty (or -1) for all others. It is not a feature.
-        Labelled rows are in the cluster of that name, see `cluster_names_`.
+        Labelled rows are in the cluster of that name, see `cluster_names_`. With
+        ``missing="drop"``, rows with each label and rows without a label must remain.
     must_link : str, default=None
         Column with group ids. Rows with the same id are in one cluster, rows without an id are not
         constrained. It is not a feature.
@@ -294,7 +295,7 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
             )
         # Noise closes the gaps that the preparation creates: for the fit, not for the labels.
         X = rows.dithered(seed)
-        guide = known.of_rows(rows.kept)
+        guide = known.of_rows(rows.kept, self.seeds)
         with warnings.catch_warnings(record=True, action="always") as caught:
             with times.stage("looking for groups") as tell:
                 is_in_blocks = False

@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar._checks import shown
+from volmar._input import known_values
 from volmar.tables import TableError
 from volmar.tables.columns import as_columns
 
 __all__ = ["KnownColumns", "known_columns"]
-
-# Values that stand for "unknown", besides empty fields.
-UNKNOWN = ("-1", "-1.0")
 
 
 class KnownColumns(NamedTuple):
@@ -24,8 +22,22 @@ class KnownColumns(NamedTuple):
     names: tuple[str, ...] = ()
     groups: NDArray | None = None
 
-    def of_rows(self, kept: NDArray | None) -> dict[str, NDArray]:
-        """Return the arguments of `fit` for the kept rows."""
+    def of_rows(self, kept: NDArray | None, column: str | None) -> dict[str, NDArray]:
+        """Return the arguments of `fit` for the kept rows, given the name of the seeds column.
+
+        An error is raised if no row of a class, or no row without a label, is kept. The names
+        would otherwise belong to other clusters.
+        """
+        if kept is not None and self.seeds is not None:
+            numbers = np.unique(self.seeds)
+            gone = numbers[~np.isin(numbers, self.seeds[kept])]
+            if gone.size:
+                lost = " or ".join(shown(self.names[number]) for number in gone if number >= 0)
+                raise TableError(
+                    f"Column {shown(column)}, given in seeds=: all rows "
+                    f"{f'with the label {lost}' if lost else 'without a label'} have missing "
+                    "values and are dropped. Use missing='impute', or label other rows."
+                )
         given = {"y": self.seeds, "must_link": self.groups}
         return {
             name: value if kept is None else value[kept]
@@ -35,33 +47,37 @@ class KnownColumns(NamedTuple):
 
 
 def known_columns(table: Any, seeds: str | None, must_link: str | None) -> KnownColumns:
-    """Read the columns of classes and groups. Empty fields and -1 are unknown."""
-    if seeds is None and must_link is None:
-        return KnownColumns()
-    columns = as_columns(table)
-    names: tuple[str, ...] = ()
+    """Read the columns of classes and groups. `known_values` decides which fields are unknown."""
     numbers = groups = None
+    names: tuple[str, ...] = ()
     if seeds is not None:
-        (place,) = columns.find([seeds], "seeds=")
-        codes, words = columns.categories(place)
-        known = [word for word in words if word not in UNKNOWN]
-        codes = np.array([*(known.index(word) if word in known else -1 for word in words), -1])[
-            codes
-        ]
-        if not known:
+        numbers, names = _codes(table, seeds, "seeds=")
+        if not names:
             raise TableError(
                 f"Column {shown(seeds)}, given in seeds=, has no labels: all rows are empty or "
                 "-1. Label some rows, or leave out seeds."
             )
-        if (codes >= 0).all():
+        if (numbers >= 0).all():
             raise TableError(
                 f"Column {shown(seeds)}, given in seeds=, has a label in every row, so no rows "
                 "are left to cluster. Leave the labels of unknown rows empty."
             )
-        numbers, names = codes, tuple(known)
     if must_link is not None:
-        (place,) = columns.find([must_link], "must_link=")
-        codes, words = columns.categories(place)
-        is_none = np.array([*(word in UNKNOWN for word in words), True])
-        groups = np.where(is_none[codes], -1, codes)
+        groups = _codes(table, must_link, "must_link=")[0]
     return KnownColumns(numbers, names, groups)
+
+
+def _codes(table: Any, column: str, argument: str) -> tuple[NDArray, tuple[str, ...]]:
+    """Return the number of each row's value, -1 if unknown, and the known values as text."""
+    columns = as_columns(table)
+    (place,) = columns.find([column], argument)
+    codes, words = columns.categories(place)
+    try:
+        known = known_values(columns.values(place), f"Column {shown(column)}", codes.size)[1]
+    except ValueError as error:
+        raise TableError(f"{error}") from error
+    known &= codes >= 0
+    used, numbers = np.unique(codes[known], return_inverse=True)
+    found = np.full(codes.size, -1)
+    found[known] = numbers
+    return found, tuple(words[code] for code in used)

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._files import refuse_input
+from volmar._input import known_values
 from volmar._version import __version__
 from volmar.report.outcome import Evidence, Outcome
 from volmar.report.stages import Progress, StageTimes
@@ -89,13 +90,7 @@ class TableReports(BaseEstimator):
         kept = np.arange(rows.X.shape[0]) if rows.kept is None else np.flatnonzero(rows.kept)
         if y is not None:
             n_rows = rows.X.shape[0] if rows.kept is None else len(rows.kept)
-            y = np.asarray(y)
-            if y.shape != (n_rows,):
-                raise ValueError(
-                    f"y must have one entry per row of the table, shape ({n_rows},), with -1 for "
-                    f"unknown labels, got shape {y.shape}."
-                )
-            y = y[kept]
+            y = np.where(known_values(y, "y", n_rows)[1], 0, -1)[kept]
         found = suggest_labels(self.model_, rows.X, n, y=y, random_state=self._fit_seed)
         return kept[found].astype(np.int64)
 
