@@ -187,6 +187,8 @@ class Outcome:
         Tests of the borders, from `volmar.evidence.label_test`; drawn by `save_pictures`.
     novelty : ClusterNovelty, optional
         Calibrated p-values of rows in the clusters, from `volmar.evidence.calibrate_novelty`.
+    outlying : ndarray of bool, shape (n,), optional
+        Rows that belong to no cluster whatever `X` is, from `PreparedTable`.
     suggestions : LabelSuggestions, optional
         Rows to label first, from `volmar.diagnostics.label_suggestions`.
     seeds : ndarray of shape (n,), optional
@@ -231,6 +233,7 @@ class Outcome:
     numbers: NumberComparison | None = None
     joins: LabelTestResult | None = None
     novelty: ClusterNovelty | None = None
+    outlying: NDArray | None = None
     suggestions: LabelSuggestions | None = None
     seeds: NDArray | None = None
 

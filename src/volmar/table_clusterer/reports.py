@@ -309,6 +309,7 @@ class TableReports(BaseEstimator):
             categorical=tuple(prepared.texts_),
             category_features=prepared.category_features_,
             novelty=getattr(self, "novelty_", None),
+            outlying=rows.outlying,
         )
 
 
