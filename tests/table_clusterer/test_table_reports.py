@@ -2,11 +2,12 @@
 
 import json
 import pickle
+import sys
 import warnings
 
 import numpy as np
 import pytest
-from sklearn.cluster import DBSCAN, HDBSCAN, KMeans
+from sklearn.cluster import DBSCAN, HDBSCAN, AgglomerativeClustering, KMeans
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -160,6 +161,37 @@ def test_a_report_of_any_clusterer(table, tmp_path):
     assert "person 7" in page.read_text(encoding="utf-8")
     save_report(page, MSPC(2, random_state=0).fit(frame.to_numpy()), frame.to_numpy(), force=True)
     assert "x1" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("clusterer", [MSPC(2, random_state=0), KMeans(2, n_init=1)])
+def test_a_report_of_new_rows_has_their_predicted_clusters(clusterer, monkeypatch):
+    """Also if they are as many as those of the fit: other rows, and the same in another order."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    X[:200, 0] += 9.0
+    model = clusterer.fit(X)
+    shown = []
+    module = sys.modules["volmar.report.save_report"]
+    monkeypatch.setattr(module, "write_report", lambda outcome, *_, **__: shown.append(outcome))
+    for rows in (X, X[::-1], pd.DataFrame(X[::-1], columns=["a", "b"])):
+        save_report("page.html", model, rows)
+        labels = shown[-1].labels
+        np.testing.assert_array_equal(labels, model.predict(np.asarray(rows)))
+        high = int(np.asarray(rows)[labels == 1, 0].mean() > 4.5)
+        inside = shown[-1].description.inside
+        assert inside[high].max() > 8.0 > inside[1 - high].max()
+    one_group = rng.normal(size=(300, 2))
+    save_report("page.html", model, one_group)
+    np.testing.assert_array_equal(shown[-1].labels, model.predict(one_group))
+    assert shown[-1].k == 1
+    assert not any("cannot predict" in note for one in shown for note in one.notes)
+
+
+def test_a_model_without_predict_says_so(tmp_path):
+    X, _ = make_blobs(100, random_state=0)
+    save_report(tmp_path / "page.html", AgglomerativeClustering(2).fit(X), X)
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "AgglomerativeClustering cannot predict" in html
 
 
 def test_noise_is_left_out_of_a_report(table, tmp_path):
