@@ -146,8 +146,6 @@ class Outcome:
         stability, to find real differences and to compare other numbers of clusters.
     fit_rows : array of shape (n, d), optional
         Rows that `clusterer` is fitted to; `X` by default.
-    fit_seconds : float
-        Duration of the fit. Diagnostics that need many fits are skipped if it is long.
     n_found : int
         Number of clusters that was requested or found; 1 if no split is supported. The page warns
         if fewer clusters have rows. By default the number of clusters in `labels`.
@@ -214,7 +212,6 @@ class Outcome:
     model: Any = None
     clusterer: Any = None
     fit_rows: Any = None
-    fit_seconds: float = 0.0
     n_found: int = 0
     evidence: list[Evidence] = field(default_factory=list)
     quality: list[LabelScore] = field(default_factory=list)

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from volmar.report.cluster_page import write_report
 from volmar.report.drivers import dense
 from volmar.report.evidence import evidence_of
-from volmar.report.judging import MAX_ROWS, judged
+from volmar.report.judging import judged
 from volmar.report.outcome import Outcome
 from volmar.report.stages import Progress, StageTimes
 from volmar.tables import LoadedTable, as_pandas
@@ -156,7 +156,6 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
         model=estimator if n_found > 1 else None,
         method=type(estimator).__name__,
         clusterer=again,
-        fit_seconds=_fit_seconds(again, X) if n_found > 1 else 0.0,
         evidence=evidence,
         columns=shown,
         column_names=column_names,
@@ -236,16 +235,3 @@ def _scores(estimator: Any, X: Any, labels: NDArray) -> tuple[NDArray, bool]:
     # The squared norm of a row is left out: it is the same for all clusters.
     scores = 2 * scaled @ means.T - (means**2).sum(axis=1)
     return (scores[:, 1] - scores[:, 0] if clusters.size == 2 else scores), False
-
-
-def _fit_seconds(estimator: Any, X: Any) -> float:
-    """Return the duration of a fit, or infinity if the rows are too many to measure it."""
-    if X.shape[0] > MAX_ROWS:
-        return float("inf")
-    times = StageTimes()
-    try:
-        with times.stage("fit"), warnings.catch_warnings(action="ignore"):
-            clone(estimator).fit(X)
-    except ValueError:
-        return float("inf")
-    return times.work["fit"]
