@@ -56,6 +56,14 @@ def test_same_source(folder):
     assert "no change" in run("score", folder / "m.volmar", folder / "again.csv").stdout
 
 
+def test_one_row(folder):
+    table(5, n=1).to_csv(folder / "one.csv", index=False)
+    out = run("score", folder / "m.volmar", folder / "one.csv").output
+    assert "no change" in out
+    assert "too few rows to compare columns" in " ".join(out.split())
+    assert "nan" not in out
+
+
 def test_folder_block_by_block(folder):
     pytest.importorskip("dask.dataframe")
     parts = folder / "parts"

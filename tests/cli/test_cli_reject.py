@@ -47,6 +47,20 @@ def test_strangers_get_minus_one_and_p_values(model, newcomers, tmp_path):
     np.testing.assert_allclose(saved.novelty_score(frame), found.p_value)
 
 
+def test_outliers_and_rows_without_values(model, newcomers, tmp_path):
+    frame = pandas.read_csv(newcomers)
+    frame.loc[:4, "height"] = 1e9
+    frame.loc[10:12, frame.columns != "name"] = np.nan
+    frame.to_csv(newcomers, index=False)
+    result = invoke("predict", model, newcomers, "--reject", "0.01", "-o", tmp_path / "l.csv")
+    assert result.exit_code == 0, result.output
+    found = pandas.read_csv(tmp_path / "l.csv")
+    assert (found.label[[0, 1, 2, 3, 4, 10, 11, 12]] == -1).all()
+    text = " ".join(result.stderr.split())
+    assert "warning: 3 of 50 rows have no value" in text
+    assert "with --reject 0.01" in text
+
+
 def test_without_the_option_nothing_changes(model, newcomers, tmp_path):
     result = invoke("predict", model, newcomers, "-o", tmp_path / "l.csv")
     assert result.exit_code == 0, result.output

@@ -147,6 +147,79 @@ def test_level_is_kept_without_drift():
     assert n_alarms <= 13
 
 
+def skewed(rng, n):
+    return (
+        np.rint(3 * CENTERS[rng.choice(3, n)])
+        + np.c_[rng.exponential(size=(n, 3)), rng.uniform(size=(n, 2)) < 0.02]
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 10, 20, 50])
+@pytest.mark.parametrize("source", [draw, skewed])
+def test_level_is_kept_with_few_new_rows(source, n):
+    """At most 10 alarms in 80 at the level 0.05: more have a probability below 0.003."""
+    n_alarms = 0
+    for seed in range(80):
+        rng = np.random.default_rng(seed)
+        X, Z = source(rng, 300), source(rng, n)
+        report = drift(KMeans(3, n_init=1, random_state=0).fit(X), Z, X)
+        n_alarms += report.has_drifted
+        if n < 5:
+            assert "too few rows to compare columns" in report.notes[0]
+    assert n_alarms <= 10
+
+
+@pytest.mark.parametrize("n", [1, 5, 20])
+def test_table_of_few_new_rows_keeps_the_level(fitted, n):
+    assert sum(fitted.drift(people(seed, n)).has_drifted for seed in range(1, 61)) <= 8
+
+
+def test_tests_of_few_rows_are_exact():
+    """The p-value of a share below a decile of the old distances is that of all orders of rows."""
+    rng = np.random.default_rng(0)
+    zeros, p = np.zeros(40, dtype=int), []
+    for _ in range(400):
+        X, Z = rng.normal(size=(40, 2)), rng.normal(size=(4, 2))
+        old = DriftSummary.of_rows(X, zeros, 1, ["a", "b"])
+        new = DriftSummary.of_rows(Z, zeros[:4], 1, ["a", "b"], reference=old)
+        p.append(compare_summaries(old, new).distances[0].p_value)
+    p = np.array(p)
+    for level in (0.02, 0.05, 0.1, 0.2):
+        assert (p <= level).mean() <= level + 3 * np.sqrt(level / 400)
+    # Four rows far outside are noticed.
+    far = DriftSummary.of_rows(np.full((4, 2), 50.0), zeros[:4], 1, ["a", "b"], reference=old)
+    assert compare_summaries(old, far).has_drifted
+
+
+def test_rare_values_are_tested_exactly():
+    """Three values that are unknown in 500 old rows are a change; one rare value is none."""
+    assert homogeneity(np.array([300, 200, 0]), np.array([10, 7, 3])) < 0.001
+    assert homogeneity(np.array([300, 195, 5]), np.array([10, 9, 1])) > 0.1
+    # With two values it is Fisher's test by both tails.
+    p = stats.fisher_exact([[3, 37], [4, 6]], alternative="less").pvalue
+    assert homogeneity(np.array([3, 37]), np.array([4, 6])) == pytest.approx(2 * p)
+
+
+@pytest.mark.parametrize(("n", "least"), [(20, 12), (50, 38), (200, 40)])
+def test_a_shift_is_found_with_few_rows(n, least):
+    """A shift of one standard deviation in one of five columns, in 40 tables."""
+    n_found = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X, Z = draw(rng, 400), draw(rng, n)
+        Z[:, 2] += 1.0
+        n_found += drift(KMeans(3, n_init=1, init=CENTERS).fit(X), Z, X).has_drifted
+    assert n_found >= least
+
+
+def test_a_cluster_without_new_rows_has_no_distance():
+    X = np.repeat([[0.0, 1.0], [5.0, 1.0]], 20, axis=0)
+    report = drift(KMeans(2, n_init=1, random_state=0).fit(X), X[:1], X)
+    assert not report.has_drifted
+    assert "nan" not in str(report)
+    assert "nan" not in report._repr_html_()
+
+
 def test_few_rows_and_many_columns_keep_the_level():
     n_alarms = 0
     for seed in range(100):
@@ -203,7 +276,7 @@ def test_rows_of_one_value_and_clusters_without_rows():
     assert min(one.n_new for one in half.shares) == 0
     json.dumps(half.to_dict(), allow_nan=False)
     few = drift(model, X[:2], X)
-    assert "columns are not compared" in few.notes[0]
+    assert "too few rows to compare columns" in few.notes[0]
 
 
 def test_report_shows_itself():

@@ -39,7 +39,7 @@ CALLS = {
     label_test: {"X": X, "labels": LABELS, "n_splits": 1, "alpha": 0.05, "min_cluster_size": 20},
     split_test: {"X": X, "n_splits": 1, "alpha": 0.05},
     column_profiles: {"X": X, "labels": LABELS, "n_levels": 3, "max_rows": 50},
-    compare_numbers: {"X": X, "numbers": [2], "n_resamples": 1, "max_seconds": 5.0},
+    compare_numbers: {"X": X, "numbers": [2], "n_resamples": 1},
     describe_clusters: {"X": X, "labels_or_model": LABELS, "q": 0.05, "n_typical": 1},
     stability: {"X": X, "estimator": MSPC(random_state=0), "n_resamples": 2, "share": 0.8},
     stability_report: {"Q": Q, "tol": 1e-9, "max_rows_for_si": 5, "max_work": 1e6},
@@ -138,7 +138,7 @@ def test_wrong_vectors_are_named(call, name, kind):
     arguments(
         {
             *("alpha", "n_splits", "min_cluster_size", "n_levels", "max_rows", "n_resamples"),
-            *("max_seconds", "q", "n_typical", "share", "tol", "max_rows_for_si", "max_work"),
+            *("q", "n_typical", "share", "tol", "max_rows_for_si", "max_work"),
             *("reg", "eta", "n_revealed", "delta", "n_draws"),
         }
     ),

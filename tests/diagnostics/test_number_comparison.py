@@ -1,6 +1,6 @@
 """Comparison of numbers of clusters: results, flows of rows, and plots."""
 
-import time
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from volmar import MSPC
 from volmar.datasets import make_blobs
-from volmar.diagnostics import compare_numbers
+from volmar.diagnostics import NumberOfClusters, compare_numbers
 from volmar.diagnostics.alluvium import alluvium
 from volmar.metrics import separation_score
 
@@ -127,26 +127,34 @@ def test_many_rows_are_a_sample():
     assert found.found[1].n_supported == 3
 
 
-class SlowKMeans(KMeans):
-    def fit(self, X, y=None, sample_weight=None):
-        time.sleep(0.05)
-        return super().fit(X, y, sample_weight)
+@pytest.mark.parametrize(
+    ("name", "shape", "size"),
+    [
+        ("SDPMMC", (600, 2), 250),  # cubic in the number of rows
+        ("LGMMC", (600, 2), 600),
+        ("KMeans", (600, 5000), 250),  # 10 million entries x clusters, for 8 clusters
+        ("KMeans", (600, 2), 600),
+    ],
+)
+def test_slow_methods_and_wide_rows_are_compared_on_fewer_rows(name, shape, size, monkeypatch):
+    """The work is limited by the rows, not by the clock: every number is compared."""
 
+    class Quick(KMeans):
+        pass
 
-def test_the_time_limit_stops_before_the_next_number(three):
-    calls = []
-    found = compare_numbers(
-        three,
-        SlowKMeans(n_init=1),
-        range(2, 9),
-        max_seconds=0.01,
-        progress=lambda done, wanted: calls.append((done, wanted)),
-        random_state=0,
+    Quick.__name__ = name
+    X = np.random.default_rng(0).normal(size=shape)
+    monkeypatch.setattr(
+        sys.modules["volmar.diagnostics.compare_numbers"],
+        "_one_number",
+        lambda rows, model, k, *_: NumberOfClusters(
+            k, np.array([len(rows)]), None, np.nan, np.nan, np.nan, np.nan, np.zeros(len(rows))
+        ),
     )
-    assert found.numbers == [2]
-    assert found.skipped == [3, 4, 5, 6, 7, 8]
-    assert "Skipped" in found.note
-    assert calls == [(1, 7)]
+    found = compare_numbers(X, Quick(n_init=1), random_state=0)
+    assert found.rows.size == size
+    assert found.numbers == list(range(2, 9))
+    assert not found.skipped
 
 
 def test_few_rows():
@@ -168,7 +176,6 @@ def test_few_rows():
         ({"numbers": []}, ValueError, "no number between 2"),
         ({"max_rows": 2}, ValueError, "max_rows must be"),
         ({"n_resamples": 0}, ValueError, "n_resamples must be"),
-        ({"max_seconds": 0}, ValueError, "max_seconds must be"),
         ({"X": np.ones((3, 2))}, ValueError, "minimum of 4 is required"),
         ({"X": np.full((9, 2), np.nan)}, ValueError, "X contains NaN"),
         (

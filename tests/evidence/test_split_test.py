@@ -467,3 +467,8 @@ def test_one_cluster_is_no_split():
     X[3] = 30.0
     single = AgglomerativeClustering(2, linkage="single")
     assert not split_test(X, single, n_splits=1, random_state=0).is_real
+
+
+def test_an_estimator_that_finds_only_noise_is_named(noise):
+    with pytest.raises(ValueError, match=r"estimator DBSCAN labelled all .* -1"):
+        split_test(noise, DBSCAN(eps=1e-9, min_samples=2), random_state=0)

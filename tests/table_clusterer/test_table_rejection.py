@@ -46,6 +46,49 @@ def test_ordinary_rows_stay_and_strangers_go(fitted, frames):
     assert (fitted.predict(strange) >= 0).all()
 
 
+@pytest.mark.parametrize("scale", ["auto", "standard"])
+@pytest.mark.parametrize("missing", ["impute", "indicator"])
+def test_a_value_farther_out_is_never_more_ordinary(frames, scale, missing):
+    model = TableClusterer(2, scale=scale, missing=missing).fit(frames[0])
+    new = frames[1].dropna()
+    for sign in (1, -1):
+        before = np.ones(len(new))
+        for far in (170.0, 300.0, 1e3, 1e4, 1e6, 1e12, 1e150, np.inf):
+            p = model.novelty_score(new.assign(height=sign * far))
+            if far > 200:  # beyond both clusters
+                assert (p <= before).all(), far
+                assert (model.predict(new.assign(height=sign * far), reject=0.02) == -1).all()
+                before = p
+
+
+def test_outliers_of_a_column_of_logs():
+    rng = np.random.default_rng(0)
+    frame = people(rng).assign(income=np.exp(rng.normal(3, 1, 300)))
+    model = TableClusterer(2).fit(frame)
+    assert "log(income)" in model.preparation_.feature_names_
+    new = people(rng, 50)
+    for far in (-1e300, -5.0, 1e-12, 1e12, 1e300, np.inf):
+        assert (model.predict(new.assign(income=far), reject=0.02) == -1).all(), far
+
+
+def test_outlying_rows_have_the_smallest_p_value(fitted, frames):
+    far = frames[1].assign(height=1e6)
+    assert set(fitted.novelty_score(far)) == {fitted.novelty_.min_p_values.min()}
+
+
+@pytest.mark.parametrize("missing", ["impute", "indicator"])
+def test_rows_without_values_are_warned_of(frames, missing):
+    model = TableClusterer(2, missing=missing).fit(frames[0])
+    new = frames[1].copy()
+    new.loc[[3, 5], ["height", "weight"]] = np.nan
+    for call in (model.predict, model.confidence, model.decision_function, model.novelty_score):
+        with pytest.warns(UserWarning, match="2 of 300 rows have no value"):
+            call(new)
+    with pytest.warns(UserWarning, match="reject"):
+        labels = model.predict(new, reject=0.02)
+    assert (labels[[3, 5]] == -1).all()
+
+
 def test_rows_without_labels_have_no_p_value(frames):
     dropped = TableClusterer(2, missing="drop").fit(frames[0])
     gone = frames[1].weight.isna().to_numpy()

@@ -2,11 +2,13 @@
 
 import json
 import pickle
+import sys
+import time
 import warnings
 
 import numpy as np
 import pytest
-from sklearn.cluster import DBSCAN, HDBSCAN, KMeans
+from sklearn.cluster import DBSCAN, HDBSCAN, AgglomerativeClustering, KMeans
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -69,19 +71,29 @@ def test_the_report_is_a_page(fitted, table, tmp_path):
 
 
 def test_what_the_report_shows(fitted, table, monkeypatch):
-    monkeypatch.setattr(judging, "LONG_FIT", 1e9)
     outcome = fitted.outcome()
     assert [one.n_clusters for one in outcome.numbers.found][:2] == [2, 3]
     assert outcome.used == [True, True, True]
     assert outcome.column_names == ["height", "weight", "age"]
     assert {one.kind for one in outcome.evidence} == {"p-value", "stability"}
     assert outcome.description.columns is not None
-    monkeypatch.setattr(judging, "LONG_FIT", 0.0)
-    monkeypatch.setattr(judging, "MAX_SECONDS", 0.0)
-    slow = fitted.outcome()
-    assert slow.numbers is None
-    assert {one.kind for one in slow.evidence} == {"p-value"}
-    assert "takes too long" in slow.description.note
+    monkeypatch.setattr(judging, "repeatable_rows", lambda *_: 50)
+    large = fitted.outcome()
+    assert {one.kind for one in large.evidence} == {"p-value"}
+    assert large.suggestions is None
+
+
+def test_a_report_does_not_depend_on_the_clock(fitted, monkeypatch):
+    """Everything but the run times is the same if each look at the clock is an hour later."""
+    usual = fitted.outcome()
+    hours = iter(range(0, 10**9, 3600))
+    for clock in ("perf_counter", "process_time", "monotonic", "time"):
+        monkeypatch.setattr(time, clock, lambda: float(next(hours)))
+    busy = fitted.outcome()
+    assert str(busy.numbers) == str(usual.numbers)
+    assert busy.evidence == usual.evidence
+    assert str(busy.description) == str(usual.description)
+    np.testing.assert_array_equal(busy.suggestions.rows, usual.suggestions.rows)
 
 
 def test_pictures(fitted, tmp_path):
@@ -160,6 +172,37 @@ def test_a_report_of_any_clusterer(table, tmp_path):
     assert "person 7" in page.read_text(encoding="utf-8")
     save_report(page, MSPC(2, random_state=0).fit(frame.to_numpy()), frame.to_numpy(), force=True)
     assert "x1" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("clusterer", [MSPC(2, random_state=0), KMeans(2, n_init=1)])
+def test_a_report_of_new_rows_has_their_predicted_clusters(clusterer, monkeypatch):
+    """Also if they are as many as those of the fit: other rows, and the same in another order."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    X[:200, 0] += 9.0
+    model = clusterer.fit(X)
+    shown = []
+    module = sys.modules["volmar.report.save_report"]
+    monkeypatch.setattr(module, "write_report", lambda outcome, *_, **__: shown.append(outcome))
+    for rows in (X, X[::-1], pd.DataFrame(X[::-1], columns=["a", "b"])):
+        save_report("page.html", model, rows)
+        labels = shown[-1].labels
+        np.testing.assert_array_equal(labels, model.predict(np.asarray(rows)))
+        high = int(np.asarray(rows)[labels == 1, 0].mean() > 4.5)
+        inside = shown[-1].description.inside
+        assert inside[high].max() > 8.0 > inside[1 - high].max()
+    one_group = rng.normal(size=(300, 2))
+    save_report("page.html", model, one_group)
+    np.testing.assert_array_equal(shown[-1].labels, model.predict(one_group))
+    assert shown[-1].k == 1
+    assert not any("cannot predict" in note for one in shown for note in one.notes)
+
+
+def test_a_model_without_predict_says_so(tmp_path):
+    X, _ = make_blobs(100, random_state=0)
+    save_report(tmp_path / "page.html", AgglomerativeClustering(2).fit(X), X)
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "AgglomerativeClustering cannot predict" in html
 
 
 def test_noise_is_left_out_of_a_report(table, tmp_path):

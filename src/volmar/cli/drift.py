@@ -66,6 +66,8 @@ def print_drift(name: str, report: DriftReport) -> None:
 
 
 def _table(report: DriftReport) -> Table:
+    from volmar.diagnostics.drift_report import as_distance
+
     table = narrow_table()
     table.add_column("cluster", no_wrap=True)
     for title in ("rows before", "now", "share before", "now", "distance before", "now"):
@@ -77,7 +79,7 @@ def _table(report: DriftReport) -> Table:
             f"{share.n_new:,}",
             f"{share.old:.1%}",
             f"{share.new:.1%}",
-            f"{distance.old:.2f}",
-            f"{distance.new:.2f}",
+            as_distance(distance.old),
+            as_distance(distance.new),
         )
     return table

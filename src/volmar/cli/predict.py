@@ -65,7 +65,7 @@ def predict_file(
                 labels, scores, confidence = _labelled(saved, rows)
                 p_values = None
                 if reject is not None:
-                    p_values = _p_values(saved.model, rows.X, labels)
+                    p_values = _p_values(saved.model, rows, labels)
                     labels = np.where(p_values <= reject, -1, labels)
                 if out is not None:
                     if write is None:
@@ -83,13 +83,14 @@ def predict_file(
                     write(ids, named(saved.model, labels), scores, confidence, p_values)
                 counts.append(np.bincount(labels[labels >= 0]))
                 n_rejected += int(np.count_nonzero(labels < 0))
-                notes += rows.notes
+                notes += [f"note: {note}" for note in rows.notes]
+                notes += [f"warning: {text}" for text in rows.warnings]
                 before += table.data.shape[0]
             tell(number, len(blocks))
         if not before:
             raise TableError(f"{name} has no rows. Give a table with rows.")
     for note in _once(notes):
-        say(f"note: {note}")
+        say(note)
     sizes = [sum(of_blocks) for of_blocks in zip_longest(*counts, fillvalue=0)]
     names = named(saved.model, np.arange(len(sizes)))
     listed = ", ".join(
@@ -138,10 +139,10 @@ def _labelled(saved: Any, rows: PreparedTable) -> tuple[NDArray, NDArray, NDArra
     return saved.model.predict(rows.X), saved.model.decision_function(rows.X), None
 
 
-def _p_values(model: Any, X: Any, labels: NDArray) -> NDArray:
+def _p_values(model: Any, rows: PreparedTable, labels: NDArray) -> NDArray:
     if hasattr(model, "novelty_prepared"):
-        return model.novelty_prepared(X, labels)
-    return model.novelty_score(X)
+        return model.novelty_prepared(rows, labels)
+    return model.novelty_score(rows.X)
 
 
 def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> PreparedTable:
@@ -149,6 +150,7 @@ def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> PreparedTabl
     from volmar.tables import PreparedTable
     from volmar.tables.columns import as_columns
     from volmar.tables.kinds import ColumnKind
+    from volmar.tables.missing import without_infinite
 
     if saved.preparation is not None:
         return saved.preparation.prepare(table)
@@ -165,7 +167,7 @@ def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> PreparedTabl
         X = columns.data[:, columns.find(names, "the model")]
     else:
         places = columns.find(names, "the model")
-        X = columns.numbers(places, [ColumnKind("numeric")] * len(places), [])
+        X = without_infinite(columns.numbers(places, [ColumnKind("numeric")] * len(places), []))[0]
     kept = np.ones(columns.n_rows, dtype=bool)
     return PreparedTable(X, ids, id_column or "row", names, kept, list(columns.notes))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -12,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import adjusted_rand_score, silhouette_score
 
-from volmar._checks import check_count, check_number, check_random_state
-from volmar._clones import fitted_labels, refuse_pairwise, seeded
+from volmar._checks import check_count, check_random_state
+from volmar._clones import fitted_labels, refuse_pairwise, repeatable_rows, seeded
 from volmar._input import check_matrix
 from volmar.evidence.labels.label_test import label_test
 from volmar.metrics import separation_score
@@ -22,8 +21,6 @@ __all__ = ["NumberComparison", "NumberOfClusters", "compare_numbers"]
 
 # Maximum number of rows of a resample, and maximum number of rows for silhouettes.
 MAX_RESAMPLED, MAX_SILHOUETTES = 1000, 1000
-# Time in seconds after which no further number is tried.
-MAX_SECONDS = 20.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,17 +77,14 @@ class NumberComparison:
         Number of rows of X.
     method : str
         Name of the clusterer.
-    seconds : float
-        Run time in seconds.
     skipped : list of int
-        Numbers that were skipped, because the time limit was reached or the fit failed.
+        Numbers that were skipped, because the fit failed.
     """
 
     found: list[NumberOfClusters] = field(repr=False)
     rows: NDArray = field(repr=False)
     n_all: int
     method: str
-    seconds: float
     skipped: list[int]
 
     @property
@@ -116,13 +110,13 @@ class NumberComparison:
 
     @property
     def note(self) -> str:
-        """Summary of the method, the rows and the time."""
+        """Summary of the method and the rows."""
         n = self.rows.size
         of = f"{n:,} rows" if n == self.n_all else f"a sample of {n:,} of {self.n_all:,} rows"
-        text = f"Made by {self.method} from {of}, in {self.seconds:.1f} s."
+        text = f"Made by {self.method} from {of}."
         if self.skipped:
             listed = ", ".join(str(one) for one in self.skipped)
-            text += f" Skipped, because of the time limit or because the fit failed: {listed}."
+            text += f" Skipped, because the fit failed: {listed}."
         return text
 
     def __str__(self) -> str:
@@ -154,7 +148,6 @@ def compare_numbers(
     *,
     max_rows: int = 5000,
     n_resamples: int = 2,
-    max_seconds: float = MAX_SECONDS,
     progress: Callable[[int, int], None] | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> NumberComparison:
@@ -175,11 +168,11 @@ def compare_numbers(
     numbers : iterable of int, default=range(2, 9)
         Numbers of clusters. Those above half the number of rows are left out.
     max_rows : int, default=5000
-        Maximum number of rows that are clustered. If there are more, a random sample is used.
+        Maximum number of rows that are clustered. If there are more, a random sample is used. It
+        is smaller for methods whose time is not linear in the number of rows, and with very many
+        columns.
     n_resamples : int, default=2
         Number of random halves, of at most 1,000 rows, that are clustered again for each number.
-    max_seconds : float, default=20
-        Time limit in seconds, after which no further number is tried. A fit is not interrupted.
     progress : callable, optional
         Called with (done, total) after each number.
     random_state : int, RandomState or None, default=None
@@ -212,7 +205,6 @@ def compare_numbers(
     """
     check_count("max_rows", max_rows, low=4)
     check_count("n_resamples", n_resamples)
-    check_number("max_seconds", max_seconds, low=0.0, open_low=True)
     rows: Any = check_matrix(X, min_rows=4)
     rng = check_random_state(random_state)
     if estimator is None:
@@ -221,19 +213,17 @@ def compare_numbers(
         estimator = MSPC()
     refuse_pairwise(estimator)
     model = seeded(estimator, int(rng.randint(2**31 - 1)))
-    n = rows.shape[0]
+    n, d = rows.shape
+    wanted = _checked_numbers(numbers, min(n, max_rows))
+    max_rows = min(max_rows, max(repeatable_rows(model, d, wanted[-1]), 2 * wanted[-1]))
     chosen = np.arange(n)
     if n > max_rows:
         chosen = np.sort(rng.choice(n, max_rows, replace=False))
         rows = rows[chosen]
-    wanted = _checked_numbers(numbers, chosen.size)
     parameter = _count_parameter(model)
-    start = time.perf_counter()
     found: list[NumberOfClusters] = []
     error: ValueError | None = None
     for done, k in enumerate(wanted):
-        if found and time.perf_counter() - start > max_seconds:
-            break
         try:
             found.append(
                 _one_number(rows, model.set_params(**{parameter: k}), k, n_resamples, rng)
@@ -252,7 +242,6 @@ def compare_numbers(
         chosen,
         n,
         type(_last(estimator)).__name__,
-        time.perf_counter() - start,
         [k for k in wanted if k not in tried],
     )
 

@@ -42,7 +42,8 @@ class DistanceChange:
     """Median distance of the rows of a cluster from its centre, before and now.
 
     A distance is the root mean square over the columns, in units of their standard deviations
-    within the old clusters. `p_value` is corrected for the number of clusters.
+    within the old clusters; it is NaN without rows. `p_value` is corrected for the number of
+    clusters.
     """
 
     cluster: int
@@ -115,7 +116,7 @@ class DriftReport:
     shares : list of ShareChange
         Change of the share of each cluster.
     shares_p_value : float
-        P-value of the chi-squared test that the shares are equal.
+        P-value of the test that the shares are equal; NaN for a single cluster.
     distances : list of DistanceChange
         Change of the distances in each cluster.
     columns : list of ColumnShift
@@ -149,9 +150,9 @@ class DriftReport:
 
     @property
     def p_value(self) -> float:
-        """Corrected p-value of the most significant change."""
+        """Corrected p-value of the most significant change; 1 if nothing could be tested."""
         smallest = self._smallest
-        return min(1.0, len(smallest) * min(smallest, default=1.0))
+        return min(1.0, max(len(smallest), 1) * min(smallest, default=1.0))
 
     @property
     def has_drifted(self) -> bool:
@@ -248,7 +249,7 @@ class DriftReport:
         for share, distance in zip(self.shares, self.distances, strict=True):
             lines.append(
                 f"{share.cluster:>7} {share.n_old:>12,} {share.n_new:>7,} {share.old:>14.1%} "
-                f"{share.new:>7.1%}  {distance.old:.2f} → {distance.new:.2f}"
+                f"{share.new:>7.1%}  {as_distance(distance.old)} → {as_distance(distance.new)}"
             )
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
@@ -269,7 +270,7 @@ class DriftReport:
                 one.n_new,
                 f"{one.old:.1%}",
                 f"{one.new:.1%}",
-                f"{distance.old:.2f} → {distance.new:.2f}",
+                f"{as_distance(distance.old)} → {as_distance(distance.new)}",
             ]
             for one, distance in zip(self.shares, self.distances, strict=True)
         ]
@@ -277,6 +278,11 @@ class DriftReport:
 
 
 # ---------------------------------------------------------------------- text
+
+
+def as_distance(value: float) -> str:
+    """Return the text of a median distance; "-" for a cluster without rows."""
+    return "-" if np.isnan(value) else f"{value:.2f}"
 
 
 def _listed(lines: Iterable[str]) -> list[str]:

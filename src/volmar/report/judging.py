@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import silhouette_score
 
+from volmar._clones import repeatable_rows
 from volmar.diagnostics import (
     ClusterDescription,
     LabelSuggestions,
@@ -27,15 +28,10 @@ from volmar.report.stages import StageTimes
 
 __all__ = ["best_split_of", "described", "judged", "quality_scores", "with_joins"]
 
-# Number of resamples for stability, and limits in seconds per fit and in rows.
-N_RESAMPLES, LONG_FIT = 10, 3.0
-MAX_ROWS = 20_000
+# Number of resamples for stability.
+N_RESAMPLES = 10
 # Numbers of rows, subsets and halvings for the test of which differences are real.
 N_AGAIN, N_SUBSETS, N_HALVINGS = 10_000, 8, 5
-# The best split in two without evidence is fitted if the fit took at most this many seconds.
-QUICK_SEARCH = 5.0
-# Maximum numbers of rows and seconds for the comparison of numbers of clusters.
-N_COMPARED, MAX_SECONDS = 5000, 10.0
 # Number of rows that are suggested for labelling.
 N_SUGGESTED = 10
 # Maximum number of rows for the silhouette, which needs all pairs of rows.
@@ -50,17 +46,14 @@ def judged(outcome: Outcome, times: StageTimes) -> Outcome:
     with times.stage("judging"):
         quality = quality_scores(outcome.X, outcome.labels)
     if outcome.k > 1:
-        is_quick = outcome.clusterer is not None and outcome.fit_seconds < LONG_FIT
-        if is_quick and n <= MAX_ROWS:
+        if n <= _most_repeated(outcome):
             with times.stage("resampling") as tell:
                 evidence += _stability(outcome, tell)
-        if is_quick:
             with times.stage("finding rows to label"):
                 suggestions = _suggestions(outcome)
         with times.stage("describing") as tell:
             description = described(outcome, tell)
-    spent = outcome.fit_seconds * min(1.0, N_COMPARED / n)
-    if outcome.clusterer is not None and spent < MAX_SECONDS:
+    if outcome.clusterer is not None:
         with times.stage("comparing numbers") as tell:
             numbers = _numbers(outcome, tell)
     return replace(
@@ -72,6 +65,13 @@ def judged(outcome: Outcome, times: StageTimes) -> Outcome:
         suggestions=suggestions,
         seconds={**outcome.seconds, **times.seconds},
     )
+
+
+def _most_repeated(outcome: Outcome) -> int:
+    """Return the maximum number of rows of fits that are repeated; 0 without a clusterer."""
+    if outcome.clusterer is None:
+        return 0
+    return repeatable_rows(outcome.clusterer, outcome.fit_rows.shape[1], outcome.k)
 
 
 def with_joins(outcome: Outcome, times: StageTimes) -> Outcome:
@@ -112,8 +112,6 @@ def _numbers(outcome: Outcome, tell: Any) -> NumberComparison | None:
             return compare_numbers(
                 outcome.fit_rows,
                 clone(outcome.clusterer),
-                max_rows=N_COMPARED,
-                max_seconds=MAX_SECONDS,
                 progress=tell,
                 random_state=outcome.seed,
             )
@@ -179,18 +177,14 @@ def _stability(outcome: Outcome, tell: Any) -> list[Evidence]:
 
 
 def described(outcome: Outcome, tell: Any = None) -> ClusterDescription:
-    """Return the differences between the clusters in the columns of the source.
-
-    Which differences are real is tested if a fit is fast enough to be repeated.
-    """
-    # All fits together use each row once for sign flips, and `N_HALVINGS` times for mirrors.
-    is_quick = outcome.fit_seconds * min(1.0, N_AGAIN / len(outcome.labels)) < LONG_FIT
+    """Return the differences between the clusters in the columns of the source."""
     in_own_units = outcome.columns is not None
     options: dict[str, Any] = {
         "model_input": outcome.fit_rows,
         "feature_names": outcome.column_names if in_own_units else outcome.feature_names,
         "ids": outcome.ids,
-        "max_rows": N_AGAIN,
+        # All fits together use each row once for sign flips, and `N_HALVINGS` times for mirrors.
+        "max_rows": max(min(N_AGAIN, _most_repeated(outcome)), 2),
         "n_subsets": N_SUBSETS,
         "n_halvings": N_HALVINGS,
         "progress": tell,
@@ -199,24 +193,20 @@ def described(outcome: Outcome, tell: Any = None) -> ClusterDescription:
     shown = outcome.columns if in_own_units else outcome.X
     with warnings.catch_warnings(action="ignore"):
         try:
-            again = outcome.clusterer if is_quick else None
-            result = describe_clusters(shown, outcome.labels, estimator=again, **options)
+            result = describe_clusters(
+                shown, outcome.labels, estimator=outcome.clusterer, **options
+            )
         except ValueError:  # the method takes no subset of so few rows
             result = describe_clusters(shown, outcome.labels, **options)
     if not in_own_units and outcome.offsets is not None and outcome.scales is not None:
         result = result.in_units(outcome.offsets, outcome.scales)
-    if not is_quick:
-        note = "It was not tested which differences are real: this method takes too long."
-        result = replace(result, note=note)
     return result
 
 
 def best_split_of(outcome: Outcome, times: StageTimes, command: str) -> BestSplit | None:
-    """Return the best split in two of a single cluster, or None if it takes too long."""
+    """Return the best split in two of a single cluster, or None if there are too many rows."""
     X, rows = outcome.X, outcome.fit_rows
-    if outcome.k > 1 or outcome.clusterer is None:
-        return None
-    if outcome.fit_seconds > QUICK_SEARCH or X.shape[0] > MAX_ROWS:
+    if outcome.k > 1 or X.shape[0] > _most_repeated(outcome):
         return None
     model = clone(outcome.clusterer).set_params(n_clusters=2)
     with times.stage("splitting in two"), warnings.catch_warnings(action="ignore"):

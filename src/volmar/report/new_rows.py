@@ -20,7 +20,7 @@ def strangers(outcome: Outcome) -> dict[str, Any] | None:
     novelty = outcome.novelty
     if novelty is None:
         return None
-    p = novelty.p_values(outcome.X, outcome.labels)
+    p = novelty.p_values(outcome.X, outcome.labels, outcome.outlying)
     n_rejected = int(np.count_nonzero(p <= LEVEL))
     few = [j for j in outcome.clusters.tolist() if novelty.min_p_values[j] > LEVEL]
     names = [

@@ -146,8 +146,6 @@ class Outcome:
         stability, to find real differences and to compare other numbers of clusters.
     fit_rows : array of shape (n, d), optional
         Rows that `clusterer` is fitted to; `X` by default.
-    fit_seconds : float
-        Duration of the fit. Diagnostics that need many fits are skipped if it is long.
     n_found : int
         Number of clusters that was requested or found; 1 if no split is supported. The page warns
         if fewer clusters have rows. By default the number of clusters in `labels`.
@@ -187,6 +185,8 @@ class Outcome:
         Tests of the borders, from `volmar.evidence.label_test`; drawn by `save_pictures`.
     novelty : ClusterNovelty, optional
         Calibrated p-values of rows in the clusters, from `volmar.evidence.calibrate_novelty`.
+    outlying : ndarray of bool, shape (n,), optional
+        Rows that belong to no cluster whatever `X` is, from `PreparedTable`.
     suggestions : LabelSuggestions, optional
         Rows to label first, from `volmar.diagnostics.label_suggestions`.
     seeds : ndarray of shape (n,), optional
@@ -212,7 +212,6 @@ class Outcome:
     model: Any = None
     clusterer: Any = None
     fit_rows: Any = None
-    fit_seconds: float = 0.0
     n_found: int = 0
     evidence: list[Evidence] = field(default_factory=list)
     quality: list[LabelScore] = field(default_factory=list)
@@ -231,6 +230,7 @@ class Outcome:
     numbers: NumberComparison | None = None
     joins: LabelTestResult | None = None
     novelty: ClusterNovelty | None = None
+    outlying: NDArray | None = None
     suggestions: LabelSuggestions | None = None
     seeds: NDArray | None = None
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from volmar.report.cluster_page import write_report
 from volmar.report.drivers import dense
 from volmar.report.evidence import evidence_of
-from volmar.report.judging import MAX_ROWS, judged
+from volmar.report.judging import judged
 from volmar.report.outcome import Outcome
 from volmar.report.stages import Progress, StageTimes
 from volmar.tables import LoadedTable, as_pandas
@@ -46,9 +46,10 @@ def save_report(
         A fitted clusterer of volmar or of any library with scikit-learn's interface, or a fitted
         pipeline that ends in one.
     data : DataFrame, pyarrow Table, array, sparse array, str or path, optional
-        The rows that the model was fitted to, or new rows, whose clusters are predicted. Columns
-        of a DataFrame that the model does not use are described, too. If None, `model` must be a
-        `TableClusterer`, which keeps its table.
+        Rows, whose clusters are predicted. A model without `predict` needs the rows that it was
+        fitted to, in the same order; only their number is checked. Columns of a DataFrame that the
+        model does not use are described, too. If None, `model` must be a `TableClusterer`, which
+        keeps its table.
     title : str, optional
         Heading of the page.
     force : bool, default=False
@@ -61,7 +62,8 @@ def save_report(
     Notes
     -----
     For a method without `decision_function`, scores are distances to the means of the clusters.
-    Rows labelled -1 (noise) are left out. The page has a note in both cases.
+    Rows labelled -1 (noise) are left out. The page has a note in these cases, and if the clusters
+    are not predicted.
 
     Examples
     --------
@@ -98,8 +100,13 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
     X, names = _model_rows(model, shown)
     steps = getattr(model, "steps", None)
     estimator = _without_names(steps[-1][1] if steps else model)
-    labels = _labels(estimator, X)
+    labels, is_predicted = _labels(estimator, X)
     notes = []
+    if not is_predicted:
+        notes.append(
+            f"{type(estimator).__name__} cannot predict: the clusters are those of the rows of "
+            "its fit, which must be these rows in the same order"
+        )
     kept = np.flatnonzero(labels != -1)
     if kept.size == 0:
         raise ValueError(
@@ -149,7 +156,6 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
         model=estimator if n_found > 1 else None,
         method=type(estimator).__name__,
         clusterer=again,
-        fit_seconds=_fit_seconds(again, X) if n_found > 1 else 0.0,
         evidence=evidence,
         columns=shown,
         column_names=column_names,
@@ -196,12 +202,14 @@ def _numbered(X: Any) -> list[str]:
     return [f"x{j}" for j in range(X.shape[1])]
 
 
-def _labels(estimator: Any, X: Any) -> NDArray:
+def _labels(estimator: Any, X: Any) -> tuple[NDArray, bool]:
+    """Return the clusters of the rows, and whether they are predicted."""
+    # A model does not keep its rows: only `predict` knows whether these are the same ones.
+    if hasattr(estimator, "predict"):
+        return np.asarray(estimator.predict(X)), True
     labels = getattr(estimator, "labels_", None)
     if labels is not None and len(labels) == X.shape[0]:
-        return np.asarray(labels)
-    if hasattr(estimator, "predict"):
-        return np.asarray(estimator.predict(X))
+        return np.asarray(labels), False
     if labels is None:
         raise TypeError(
             f"model {type(estimator).__name__} has neither labels_ nor predict. Pass a fitted "
@@ -227,16 +235,3 @@ def _scores(estimator: Any, X: Any, labels: NDArray) -> tuple[NDArray, bool]:
     # The squared norm of a row is left out: it is the same for all clusters.
     scores = 2 * scaled @ means.T - (means**2).sum(axis=1)
     return (scores[:, 1] - scores[:, 0] if clusters.size == 2 else scores), False
-
-
-def _fit_seconds(estimator: Any, X: Any) -> float:
-    """Return the duration of a fit, or infinity if the rows are too many to measure it."""
-    if X.shape[0] > MAX_ROWS:
-        return float("inf")
-    times = StageTimes()
-    try:
-        with times.stage("fit"), warnings.catch_warnings(action="ignore"):
-            clone(estimator).fit(X)
-    except ValueError:
-        return float("inf")
-    return times.work["fit"]

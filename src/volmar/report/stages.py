@@ -15,14 +15,12 @@ class StageTimes:
     """Seconds by stage, in the order of the stages.
 
     `progress` is called as ``progress(stage, done, total)``: with (0, 0) when a stage begins, and
-    after each step if the steps are counted. `work` is like `seconds`, but does not count time in
-    which other programs used the processor.
+    after each step if the steps are counted.
     """
 
     def __init__(self, progress: Progress | None = None):
         self.progress = progress
         self.seconds: dict[str, float] = {}
-        self.work: dict[str, float] = {}
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Callable[[int, int], None]]:
@@ -33,12 +31,9 @@ class StageTimes:
                 self.progress(name, done, total)
 
         tell(0, 0)
-        start = time.perf_counter(), time.process_time()
+        start = time.perf_counter()
         try:
             yield tell
         finally:
-            spent = time.perf_counter() - start[0]
-            # With several threads, CPU time may exceed wall time.
-            work = min(spent, time.process_time() - start[1])
+            spent = time.perf_counter() - start
             self.seconds[name] = self.seconds.get(name, 0.0) + spent
-            self.work[name] = self.work.get(name, 0.0) + work

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
+from volmar._clones import MOST_FITTED
 from volmar.metrics import LabelScore, label_free_scores
 from volmar.report.drivers import sampled
 from volmar.report.stages import Progress
@@ -22,22 +23,6 @@ __all__ = ["DEFAULT_METHODS", "Comparison", "MethodRun", "compare_methods", "spe
 
 # One method of each family, and k-means as the usual baseline.
 DEFAULT_METHODS = ("MSPC", "CPMMC", "SoftLabelMVC", "KMeans")
-# Maximum number of rows to fit, for methods whose time is not linear in it. Other rows are
-# predicted. The time of semidefinite programs is cubic in the number of rows. The time of kernel
-# matrices, and of neighbours in many columns, is quadratic.
-MOST_FITTED = {
-    "GMMC": 1000,
-    "SDPMMC": 500,
-    "HardLabelMVC": 1000,
-    "KernelKMeans": 5000,
-    "KernelCPMMC": 5000,
-    "IterSVR": 5000,
-    "LGMMC": 5000,
-    "SoftLabelMVC": 10_000,
-    "NormalizedCut": 10_000,
-    "NormalizedSpectralClustering": 10_000,
-    "SMIC": 10_000,
-}
 _PIECE = 20_000  # number of rows that are predicted at once
 
 

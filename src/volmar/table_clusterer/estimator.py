@@ -328,7 +328,6 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         self.seconds_ = times.seconds
         self._table, self._prepared, self._fit_seed = table, rows, seed
         self._seeds = guide.get("y")
-        self._fit_work = times.work["looking for groups"]
         self._label(np.asarray(labels))
         self.drift_summary_ = self._summary(rows, np.asarray(labels), table)
         self._calibrate(rows.X, np.asarray(labels), seed)
@@ -360,7 +359,7 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
     def _forget(self) -> None:
         """Delete fitted attributes, so that a failed or interrupted fit leaves none."""
         fitted = [name for name in vars(self) if name.endswith("_") and name[0] != "_"]
-        for name in [*fitted, *_OF_THE_DATA, "_fit_seed", "_fit_work"]:
+        for name in [*fitted, *_OF_THE_DATA, "_fit_seed"]:
             if hasattr(self, name):
                 delattr(self, name)
 
@@ -474,7 +473,10 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
 
     def _new_rows(self, data: Any) -> PreparedTable:
         check_is_fitted(self)
-        return self.preparation_.prepare(check_table(self, data, reset=False))
+        rows = self.preparation_.prepare(check_table(self, data, reset=False))
+        for text in rows.warnings:
+            warnings.warn(text, UserWarning, stacklevel=3)
+        return rows
 
     def _rows(self, data: Any = None) -> PreparedTable:
         """Return the prepared rows of the fit, or of `data` if it is given."""

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from volmar.base.prediction import check_reject, rejected, warn_of_few_rows
 from volmar.evidence import ClusterNovelty, calibrate_novelty
+from volmar.tables import PreparedTable
 
 __all__ = ["TableRejection", "check_rejection", "spread"]
 
@@ -44,7 +45,7 @@ class TableRejection:
         labels = np.asarray(self.model_.predict(rows.X)).astype(np.int64)
         if reject is not None:
             check_rejection(self, reject)
-            labels = rejected(labels, self.novelty_prepared(rows.X, labels), reject)
+            labels = rejected(labels, self.novelty_prepared(rows, labels), reject)
         return spread(labels, rows.kept, -1).astype(np.int64)
 
     def novelty_score(self, data: Any) -> NDArray[np.float64]:
@@ -64,20 +65,21 @@ class TableRejection:
 
         Notes
         -----
-        P-values are computed from the prepared rows. With ``scale="auto"``, an outlier in a single
-        column (more than ten times as far from the median as nearly all other values) is treated
-        as missing and filled in, and does not lower the p-value. ``scale="standard"`` keeps it.
+        P-values are computed from the prepared rows. A row without any values has the smallest
+        p-value of all clusters. So has a row with an infinite value, or with ``scale="auto"`` an
+        outlier in any column (more than ten times as far from the median as nearly all other
+        values): the cluster is found from its other values, but the row is not an ordinary one.
         """
         rows = self._new_rows(data)
         labels = np.asarray(self.model_.predict(rows.X)).astype(np.int64)
-        return spread(self.novelty_prepared(rows.X, labels), rows.kept, np.nan)
+        return spread(self.novelty_prepared(rows, labels), rows.kept, np.nan)
 
-    def novelty_prepared(self, X: Any, labels: NDArray) -> NDArray[np.float64]:
+    def novelty_prepared(self, rows: PreparedTable, labels: NDArray) -> NDArray[np.float64]:
         """Return the p-values of prepared rows in given clusters.
 
         Parameters
         ----------
-        X : array of shape (n, d)
+        rows : PreparedTable
             Rows prepared by `preparation_`, for example from a block of a table.
         labels : ndarray of int, shape (n,)
             Cluster of each row.
@@ -87,7 +89,8 @@ class TableRejection:
         ndarray of shape (n,)
             P-values, as returned by `novelty_score`.
         """
-        return self._calibrated().p_values(X, labels)
+        novelty = self._calibrated()
+        return novelty.p_values(rows.X, labels, rows.outlying)
 
     def _calibrate(self, X: Any, labels: NDArray, seed: int) -> None:
         k = max(self.n_clusters_, int(labels.max(initial=0)) + 1)

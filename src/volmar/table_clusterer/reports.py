@@ -44,7 +44,6 @@ class TableReports(BaseEstimator):
     model_: Any
     _table: Any
     _fit_seed: int
-    _fit_work: float
     _rows: Any
     _scores_of: Any
     _new_clusterer: Any
@@ -290,7 +289,6 @@ class TableReports(BaseEstimator):
             model=self.model_ if is_split else None,
             clusterer=self._new_clusterer(self._fit_seed, self.n_clusters_),
             fit_rows=rows.dithered(self._fit_seed),
-            fit_seconds=self._fit_work,
             n_found=self.n_clusters_,
             evidence=self.evidence_,
             warnings=self.warnings_,
@@ -304,6 +302,7 @@ class TableReports(BaseEstimator):
             categorical=tuple(prepared.texts_),
             category_features=prepared.category_features_,
             novelty=getattr(self, "novelty_", None),
+            outlying=rows.outlying,
         )
 
 

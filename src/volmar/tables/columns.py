@@ -104,20 +104,11 @@ class Columns:
     def numbers(
         self, places: list[int], kinds: list[ColumnKind], notes: list[str]
     ) -> NDArray[np.float64]:
-        """Return columns as float64, with NaN for missing and infinite values.
+        """Return columns as float64, with NaN for missing values.
 
         Ordinal values become ranks, and dates decimal years. Other values that are not numbers
         become missing, with a note. The result may share memory with the table.
         """
-        X = self._as_block(places, kinds, notes)
-        if X.size == 0 or np.isfinite(X.sum()):
-            return X
-        infinite = np.isinf(X)
-        return np.where(infinite, np.nan, X) if infinite.any() else X
-
-    def _as_block(
-        self, places: list[int], kinds: list[ColumnKind], notes: list[str]
-    ) -> NDArray[np.float64]:
         every = places == list(range(len(self.names)))
         if not self.is_frame:
             for j, kind in zip(places, kinds, strict=True):

@@ -15,7 +15,7 @@ from volmar.tables.columns import Columns, fitted_places
 from volmar.tables.errors import TableError, quoted_names, shown
 from volmar.tables.fills import Filled
 from volmar.tables.kinds import ColumnKind
-from volmar.tables.missing import without_missing, without_missing_sparse
+from volmar.tables.missing import without_infinite, without_missing, without_missing_sparse
 from volmar.tables.number_features import NumberFeatures
 from volmar.tables.prepared_table import PreparedTable
 
@@ -28,12 +28,13 @@ beyond_float64 = np.errstate(over="ignore", invalid="ignore")
 
 @dataclass
 class KeptRows:
-    """The kept rows before scaling: numbers, codes of categories, and filled-in values."""
+    """The kept rows before scaling: numbers, codes, filled-in values and the outlying rows."""
 
     numbers: Any
     codes: list[NDArray[np.intp]]
     kept: NDArray[np.bool_]
     filled: Filled | None = None
+    outlying: NDArray[np.bool_] | None = None
 
 
 class FittedColumns:
@@ -95,7 +96,7 @@ class FittedColumns:
         return names
 
     @beyond_float64
-    def _new_rows(self, table: Columns, notes: list[str]) -> KeptRows:
+    def _new_rows(self, table: Columns, notes: list[str], warnings: list[str]) -> KeptRows:
         if table.is_sparse:
             table = table.padded(self.names_in_)
         places = fitted_places(table, self.numbers_, self.names_in_)
@@ -105,13 +106,25 @@ class FittedColumns:
                 table, table.csr(places), self.numbers_, self.missing, notes, fitted=True
             )
             return KeptRows(X, [], kept)
-        X = table.numbers(places, self.number_kinds_, notes)
+        X, infinite = without_infinite(table.numbers(places, self.number_kinds_, notes))
         codes = [self._new_codes(table, name, notes) for name in self.texts_]
+        place = set(self.names_in_)
         X, codes, kept = without_missing(table, self.used_, X, codes, self.missing, notes)
-        filled = None
+        # The indicators "x is missing" of missing="indicator" are no columns of the table.
+        own = [code < 0 for name, code in zip(self.texts_, codes, strict=True) if name in place]
+        empty = np.logical_and.reduce([np.isnan(X).all(axis=1), *own])
+        if n_empty := int(np.count_nonzero(empty)):
+            warnings.append(
+                f"{n_empty:,} of {table.n_rows:,} rows have no value in any column of the model. "
+                "They are in the cluster of the medians of the columns. Leave these rows out, or "
+                "reject them with reject=0.01."
+            )
+        # A row without values, or with a value too far out to be used, is not an ordinary row.
+        outlying, filled = empty | infinite[kept], None
         if features is not None:
-            X, filled = features.complete(X, notes)
-        return KeptRows(X, codes, kept, filled)
+            X, filled, far = features.complete(X, notes)
+            outlying |= far
+        return KeptRows(X, codes, kept, filled, outlying)
 
     def _new_codes(self, table: Columns, name: str, notes: list[str]) -> NDArray[np.intp]:
         """Return the fitted codes: -1 for missing, the number of categories for a new value."""
@@ -154,6 +167,7 @@ class FittedColumns:
             notes,
             warnings,
             partial(self._dithered, filled=rows.filled) if has_noise else None,
+            rows.outlying,
         )
 
     def _refuse_infinite(self, source: str, X: Any) -> None:

@@ -11,11 +11,25 @@ from volmar.tables.columns import Columns
 from volmar.tables.errors import TableError
 from volmar.tables.notes import missing_refused, note_missing
 
-__all__ = ["fits_dense", "note_dropped", "without_missing", "without_missing_sparse"]
+__all__ = [
+    "fits_dense",
+    "note_dropped",
+    "without_infinite",
+    "without_missing",
+    "without_missing_sparse",
+]
 
 _LARGEST_DENSE = 1 << 30  # maximum size in bytes of a sparse table that is made dense
 
 Codes = list[NDArray[np.intp]]
+
+
+def without_infinite(X: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return X with NaN for infinite values, and the mask of the rows that had one."""
+    if X.size == 0 or np.isfinite(X.sum()):
+        return X, np.zeros(len(X), dtype=bool)
+    infinite = np.isinf(X)
+    return np.where(infinite, np.nan, X) if infinite.any() else X, infinite.any(axis=1)
 
 
 def without_missing(

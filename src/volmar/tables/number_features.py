@@ -90,11 +90,15 @@ class NumberFeatures:
     offsets: Array
     scales: Array
 
-    def complete(self, X: Array, notes: list[str]) -> tuple[Array, Filled | None]:
-        """Return columns with shortened tails, and filled-in values if there are `fills`."""
+    def complete(
+        self, X: Array, notes: list[str]
+    ) -> tuple[Array, Filled | None, NDArray[np.bool_]]:
+        """Return columns with shortened tails, filled-in values, and the mask of outlying rows."""
+        outlying = np.zeros(len(X), dtype=bool)
         if self.tails is not None:
-            X = _shortened(self.tails, X, notes, fills=self.fills is not None)
-        return (X, None) if self.fills is None else self.fills.fill(X)
+            X, outlying = _shortened(self.tails, X, notes, fills=self.fills is not None)
+        X, filled = (X, None) if self.fills is None else self.fills.fill(X)
+        return X, filled, outlying
 
     def is_log(self, k: int) -> bool:
         """Return whether the log of column k is taken."""
@@ -133,12 +137,13 @@ class NumberFeatures:
 
 def learn_features(
     source: str, names: list[str], X: Array, *, scale: str, fills: bool, notes: list[str]
-) -> tuple[NumberFeatures, Array, Filled | None]:
-    """Return the fitted transformation, the completed columns, and the filled-in values.
+) -> tuple[NumberFeatures, Array, Filled | None, NDArray[np.bool_]]:
+    """Return the fitted transformation, and the columns as completed by it.
 
     `scale` is "standard", "minmax", "none" or "auto", which is "standard" with shortened tails.
     Lines about logs and outliers are appended to `notes`.
     """
+    outlying = np.zeros(len(X), dtype=bool)
     tails = find_tails(X) if scale == "auto" else None
     if tails is not None:
         if logs := [name for k, name in enumerate(names) if np.isfinite(tails.shifts[k])]:
@@ -146,21 +151,24 @@ def learn_features(
                 f"columns with a long tail were put on a log scale: {quoted_names(logs)} "
                 "(scale='standard' keeps their scale)"
             )
-        X = _shortened(tails, X, notes, fills=fills)
+        X, outlying = _shortened(tails, X, notes, fills=fills)
     learnt, filled = None, None
     if fills:
         learnt = learn_fills(X)
         X, filled = learnt.fill(X)
     offsets, scales = column_moments(X).offsets_and_scales(source, names, scale)
-    return NumberFeatures(tails, learnt, offsets, scales), X, filled
+    return NumberFeatures(tails, learnt, offsets, scales), X, filled, outlying
 
 
-def _shortened(tails: Tails, X: Array, notes: list[str], *, fills: bool) -> Array:
-    X, n_far = tails.shorten(X, fills=fills)
+def _shortened(
+    tails: Tails, X: Array, notes: list[str], *, fills: bool
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Return columns with shortened tails, and the mask of the rows with an outlier."""
+    X, n_far, outlying = tails.shorten(X, fills=fills)
     if n_far:
         notes.append(
             f"{n_far:,} outlier{'s were' if n_far > 1 else ' was'} "
             + ("treated as missing" if fills else "set to the limit")
             + " (ten times as far from the median as the 5th or 95th percentile)"
         )
-    return X
+    return X, outlying

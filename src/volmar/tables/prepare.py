@@ -31,7 +31,12 @@ from volmar.tables.informative import (
     range_of,
 )
 from volmar.tables.kinds import ColumnKind, check_kinds
-from volmar.tables.missing import fits_dense, without_missing, without_missing_sparse
+from volmar.tables.missing import (
+    fits_dense,
+    without_infinite,
+    without_missing,
+    without_missing_sparse,
+)
 from volmar.tables.notes import all_alike, note_huge, note_kinds, note_left_out
 from volmar.tables.number_features import NumberFeatures, learn_features
 from volmar.tables.prepared_table import PreparedTable
@@ -235,7 +240,8 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         columns = as_columns(table)
         notes = list(columns.notes)
-        return self._finish(columns, self._new_rows(columns, notes), notes, [])
+        warnings: list[str] = []
+        return self._finish(columns, self._new_rows(columns, notes, warnings), notes, warnings)
 
     def fit_prepare(self, table: Any) -> PreparedTable:
         """Fit to a table, and return its features with the notes of the fit.
@@ -381,7 +387,7 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
     ) -> KeptRows:
         # 1. Numeric columns, without constant columns, copies, and columns with few values.
         words: list[str] = []
-        X = table.numbers(places, kinds, words)
+        X = without_infinite(table.numbers(places, kinds, words))[0]
         if words and self.missing == "error":
             raise TableError(
                 f"{table.source}: {words[0]}. missing='error' does not allow missing values. "
@@ -413,10 +419,10 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         if not kept.all():
             X = self._drop_constant(X, notes)
         # 4. Tails, fills and scales.
-        self.number_features_, X, filled = learn_features(
+        self.number_features_, X, filled, outlying = learn_features(
             table.source, self.numbers_, X, scale=self.scale, fills=fills, notes=notes
         )
-        return KeptRows(X, codes, kept, filled)
+        return KeptRows(X, codes, kept, filled, outlying)
 
     def _find_scores(self, coded: list[CodedColumn], notes: list[str]) -> list[NDArray[np.intp]]:
         """Find the scores in which categories agree, and return the codes of the used columns."""

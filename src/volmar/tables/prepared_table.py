@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["PreparedTable"]
 
@@ -36,6 +37,9 @@ class PreparedTable:
     noise : callable or None
         Takes X and a `Generator`, and returns the rows of `dithered`. None if these are X. For
         blocks, it returns a dask array that has the same noise each time it is computed.
+    outlying : ndarray of bool or None
+        Mask of the kept rows that belong to no cluster whatever the rest of X is: a value was too
+        far out to be used, or there is no value at all. None if not known.
     """
 
     X: Any
@@ -46,6 +50,7 @@ class PreparedTable:
     notes: list[str]
     warnings: list[str] = field(default_factory=list)
     noise: Callable[[Any, np.random.Generator], Any] | None = None
+    outlying: NDArray[np.bool_] | None = None
 
     def dithered(self, seed: int = 0) -> Any:
         """Return the rows to which a clusterer should be fitted.

@@ -54,8 +54,8 @@ class Tails:
         X[:, places] = np.log(np.exp(X[:, places]) + noise)
         return X
 
-    def shorten(self, X: Array, *, fills: bool) -> tuple[Array, int]:
-        """Return columns with shortened tails, and the number of outliers.
+    def shorten(self, X: Array, *, fills: bool) -> tuple[Array, int, NDArray[np.bool_]]:
+        """Return columns with shortened tails, the number of outliers, and the outlying rows.
 
         With `fills`, outliers become missing. Otherwise they are set to the limits, where many of
         them would look like a group. X is not changed.
@@ -63,13 +63,15 @@ class Tails:
         logs = np.flatnonzero(np.isfinite(self.shifts))
         has_limits = np.isfinite(self.lows).any() or np.isfinite(self.highs).any()
         if not logs.size and not has_limits:
-            return X, 0
+            return X, 0, np.zeros(len(X), dtype=bool)
+        below = (X[:, logs] + self.shifts[logs] <= np.exp(self.lows[logs])).any(axis=1)
         X = X.copy()
         # A new value may be below the fitted minimum, where the log may not exist.
         X[:, logs] = np.log(np.maximum(X[:, logs], self.leasts[logs]) + self.shifts[logs])
         near = np.clip(X, self.lows, self.highs)  # NaN stays NaN
         is_far = (near != X) & ~np.isnan(X)
-        return np.where(is_far, np.nan, X) if fills else near, int(np.count_nonzero(is_far))
+        found = np.where(is_far, np.nan, X) if fills else near
+        return found, int(np.count_nonzero(is_far)), is_far.any(axis=1) | below
 
 
 def find_tails(X: Array) -> Tails:

@@ -76,7 +76,9 @@ class ClusterNovelty:
         """Return the number of clusters and of calibration rows."""
         return f"ClusterNovelty(n_clusters={self.n_clusters}, n_rows={int(self.n_rows.sum())})"
 
-    def p_values(self, X: Any, labels: ArrayLike) -> NDArray[np.float64]:
+    def p_values(
+        self, X: Any, labels: ArrayLike, outlying: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float64]:
         """Return the p-value of each row in its cluster; small for a novel row.
 
         Parameters
@@ -86,6 +88,9 @@ class ClusterNovelty:
         labels : array of int, shape (n,)
             Cluster of each row, predicted by the model that was calibrated. A row labelled -1 has
             the p-value 0.
+        outlying : ndarray of bool, shape (n,), optional
+            Rows that are farther out than X shows, such as those of which an extreme value was
+            filled in. They have the smallest p-value of all clusters.
 
         Returns
         -------
@@ -110,6 +115,8 @@ class ClusterNovelty:
             counts = np.append(self.counts[kept], 0.0)
             place = np.searchsorted(self.distances[kept], found[codes == j], side="left")
             values[codes == j] = (1.0 + counts[place]) / (1.0 + self.n_rows[j])
+        if outlying is not None:
+            values[outlying[inside]] = self.min_p_values.min()
         out[inside] = values
         return out
 

@@ -53,6 +53,11 @@ def fitted_border(
         raise ValueError(
             f"estimator {name} found {found.size} clusters, but a split has two. Use n_clusters=2."
         )
+    if found.size == 0:
+        raise ValueError(
+            f"estimator {name} labelled all {labels.size} rows of a half -1 (noise), so there is "
+            "no split to test. Change its parameters."
+        )
     members = np.flatnonzero(labels >= 0)
     sides = labels[members] == (found[-1] if found.size == 2 else -1)
     # Dithering makes sparse rows dense, so only the rows that are kept are dithered.
