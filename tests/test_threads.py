@@ -270,3 +270,42 @@ def test_parts_of_a_tree_in_several_jobs(backend):
         np.testing.assert_array_equal(one.labels_, two.labels_)
         assert str(one.tree_) == str(two.tree_)
         assert one.objective_ == two.objective_
+
+
+# ---------------------------------------------------------------------- fits on threads of the user
+
+
+def in_threads(call, items):
+    """Return the results of calls that run at the same time, one thread per item."""
+    items, interval = list(items), sys.getswitchinterval()
+    found, together = [None] * len(items), threading.Barrier(len(items))
+
+    def run(i):
+        together.wait(10)
+        try:
+            found[i] = call(items[i])
+        except BaseException as error:
+            found[i] = error
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(items))]
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    return found
+
+
+def test_one_model_fitted_on_two_threads_at_once():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 3)) + 8 * rng.standard_normal((4, 3))[rng.integers(4, size=300)]
+    alone = volmar.MSPC(4, random_state=0).fit(X)
+    shared = volmar.MSPC(4, random_state=0)
+    for _ in range(8):
+        found = in_threads(lambda rows: shared.fit(rows).predict(X), [X, X])
+        for labels in found:
+            np.testing.assert_array_equal(labels, alone.labels_)
+    assert sorted(vars(shared)) == sorted(vars(alone))

@@ -35,7 +35,7 @@ from volmar.base.one_cluster import OneCluster
 from volmar.base.outcome import fresh_fit
 from volmar.base.prediction import NoveltyMixin
 from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
-from volmar.base.row_map import check_row_map, column_names, row_map, through_row_map
+from volmar.base.row_map import check_row_map, column_names, mapped_rows, through_row_map
 from volmar.base.splitting import (
     confirmed_split,
     fit_in_two,
@@ -208,12 +208,13 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
     def _fit(
         self, X: Any, sample_weight: ArrayLike | None = None, known: Knowledge | None = None
     ) -> Self:
-        vars(self).pop("_offsets", None)  # left by the previous fit
-        with fresh_fit(self, X), warm_start(self, X, sample_weight):
-            self._fit_rows(X, sample_weight, known)
-            if is_dask_frame(X):
-                # Labels for X.assign: the blocks of X as an array may differ from its partitions.
-                self._set_lazy_labels(X, known)
+        with fresh_fit(self, X) as fitted:
+            vars(fitted).pop("_offsets", None)  # left by the previous fit
+            with warm_start(fitted, X, sample_weight):
+                fitted._fit_rows(X, sample_weight, known)
+        if is_dask_frame(X):
+            # Labels for X.assign: the blocks of X as an array may differ from its partitions.
+            self._set_lazy_labels(X, known)
         return self
 
     def _status_words(self, result: Any) -> str:
@@ -243,8 +244,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             )
         if not auto:
             check_n_clusters(self.n_clusters, n_samples)
-        with row_map(self, X, sample_weight) as rows:
-            self._fit_mapped(rows, sample_weight, known)
+        self._fit_mapped(mapped_rows(self, X, sample_weight), sample_weight, known)
 
     def _fit_mapped(self, X: Any, sample_weight: Any, known: Knowledge | None) -> None:
         """Find the clusters of validated rows, after `metric` and `views` were applied."""
@@ -395,7 +395,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             "_ends_first",
         }
         for name, value in vars(model).items():
-            if name not in own and not name.startswith(("_skl_callback", "_callback")):
+            if name not in own:
                 setattr(self, name, value)
 
     def _set_lazy_labels(self, X: Any, known: Knowledge | None = None) -> None:  # noqa: ARG002

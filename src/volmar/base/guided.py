@@ -206,9 +206,11 @@ class GuidedMixin:
         """Return a copy fitted without labels, links and limits."""
         free = self._without_limits().set_params(**params)
         free.n_features_in_ = X.shape[1]
+        before = free.get_params(deep=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             free._fit_rows(X, weights)
+        vars(free).update(before)  # a fit may change the parameters of its copy
         return free
 
     def _fit_guided(

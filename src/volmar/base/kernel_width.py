@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
@@ -150,8 +149,8 @@ class GammaWidth:
     def _fit_once(self, X: Any, weights: Any) -> None:
         self._cut, self.gamma_ = 0.0, None
         if not self._chooses_width():
-            with self._set_for_now(**self._previous_width(X, weights)):
-                super()._fit_once(X, weights)  # type: ignore[misc]
+            vars(self).update(self._previous_width(X, weights))
+            super()._fit_once(X, weights)  # type: ignore[misc]
             return
         widest = float(self._resolved_gamma(X, weights))  # type: ignore[arg-type]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -175,8 +174,8 @@ class GammaWidth:
                 params["init"] = _labels_of(best.fitted.model, X)
             elif best.start is not None:
                 params["init"] = best.start
-        with self._set_for_now(**params):
-            super()._fit_once(X, weights)  # type: ignore[misc]
+        vars(self).update(params)
+        super()._fit_once(X, weights)  # type: ignore[misc]
 
     def _guided_params(self, free: Any, /) -> dict[str, Any]:
         gamma = getattr(free, "gamma_", None)
@@ -209,17 +208,6 @@ class GammaWidth:
             if str(warning.message) == repeated:
                 continue
             warn_user(str(warning.message), warning.category)
-
-    @contextmanager
-    def _set_for_now(self, **params: Any) -> Iterator[None]:
-        before = {name: value for name, value in vars(self).items() if name in params}
-        vars(self).update(params)
-        try:
-            yield
-        finally:
-            for name in params:
-                del vars(self)[name]
-            vars(self).update(before)
 
     def _best_trial(
         self, rows: Any, weights: NDArray | None, widest: float, seed: int

@@ -57,17 +57,22 @@ def quiet() -> np.errstate:
 
 
 @contextmanager
-def fresh_fit(estimator: Any, X: Any) -> Iterator[None]:
-    """Delete the previous fit, run a new one inside the context, and check it.
+def fresh_fit(estimator: Any, X: Any) -> Iterator[Any]:
+    """Yield a copy of an estimator to be fitted, check the copy, and publish its fit at once.
 
-    Values that are not finite raise an error, and a status other than CONVERGED causes a warning.
-    A fit that fails or is interrupted leaves no fitted attributes.
+    The fit may change parameters of the copy and set flags on it. The estimator keeps those of the
+    user at any time, for callbacks and for other threads. Values that are not finite raise an
+    error, and a status other than CONVERGED causes a warning. A fit that fails or is interrupted
+    leaves no fitted attributes.
     """
-    forget(estimator)
+    fitted = object.__new__(type(estimator))
+    vars(fitted).update(vars(estimator), _user_model=estimator)
+    forget(fitted)
     try:
         with quiet():
-            yield
-        check_fitted_values(estimator, X)
+            yield fitted
+        check_fitted_values(fitted, X)
+        _publish(estimator, fitted)
         message = status_message(estimator)
         if message:
             warn_user(message, ConvergenceWarning)
@@ -85,7 +90,23 @@ def fresh_fit(estimator: Any, X: Any) -> Iterator[None]:
 def forget(estimator: Any) -> None:
     """Delete the fitted attributes of an estimator."""
     for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
-        delattr(estimator, name)
+        vars(estimator).pop(name, None)
+
+
+def _publish(estimator: Any, fitted: Any) -> None:
+    """Give an estimator the attributes of its fitted copy, except parameters and flags."""
+    params = estimator.get_params(deep=False)
+
+    def of(model: Any, *, is_own: bool) -> dict[str, Any]:
+        names = [one for one in vars(model) if (one in params or one.startswith(OWN)) == is_own]
+        return {name: vars(model)[name] for name in names}
+
+    # A single assignment: another thread sees the previous fit or this one, never a mixture.
+    estimator.__dict__ = of(fitted, is_own=False) | of(estimator, is_own=True)
+
+
+# Beginnings of names of attributes that belong to an estimator or to a fit, not to its result.
+OWN = ("_user_model", "_previous", "_keeps_sizes", "_skl_callback", "_callback", "_parent_callback")
 
 
 # Remedy for values that are not finite.

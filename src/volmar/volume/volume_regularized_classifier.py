@@ -191,8 +191,8 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         self
         """
         self._check_parameters()
-        with fresh_fit(self, X):
-            self._fit(X, y)
+        with fresh_fit(self, X) as fitted:
+            fitted._fit(X, y)
         return self
 
     def _fit(self, X: Any, y: Any) -> None:
