@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
@@ -12,10 +11,10 @@ from numpy.typing import NDArray
 
 from volmar._checks import check_random_state
 from volmar._clones import silent_clone
+from volmar._warn import UserMessage, collecting, warn_user
 from volmar.base.callbacks import fit_steps
 from volmar.base.kernel import used_gamma
 from volmar.base.outcome import status_message
-from volmar.base.warn import warn_user
 from volmar.graphs.copies import distinct_rows
 from volmar.graphs.cut_graph import CutGraph
 from volmar.rows import drawn_rows, take_rows
@@ -43,7 +42,7 @@ class Fitted(NamedTuple):
     """A fitted clusterer and the warnings of its fit."""
 
     model: Any
-    warnings: list[warnings.WarningMessage]
+    messages: list[UserMessage]
 
 
 class Trial(NamedTuple):
@@ -204,10 +203,9 @@ class GammaWidth:
         for _ in fit_steps(self, X, 1):
             self._take_over(fitted.model)  # type: ignore[attr-defined]
         repeated = status_message(fitted.model)  # this fit gives the same warning itself
-        for warning in fitted.warnings:
-            if str(warning.message) == repeated:
-                continue
-            warn_user(str(warning.message), warning.category)
+        for message in fitted.messages:
+            if message.text != repeated:
+                warn_user(*message)
 
     def _best_trial(
         self, rows: Any, weights: NDArray | None, widest: float, seed: int
@@ -246,12 +244,11 @@ class GammaWidth:
             )
             self._hand_on(model)._keeps_sizes = width != widest
             try:
-                with warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("always")
+                with collecting() as messages:
                     model.fit(rows, sample_weight=weights)
             except ValueError:  # no clusters at this width, or from this start
                 return None
-            return Fitted(model, caught)
+            return Fitted(model, messages)
 
         return first_good(widths, starts, fit, cut, lowest=lowest)
 

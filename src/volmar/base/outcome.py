@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar._checks import is_finite, is_number, shown
-from volmar.base.warn import warn_user
+from volmar._warn import warn_user
 from volmar.solvers import Status
 
 __all__ = [
@@ -106,7 +106,14 @@ def _publish(estimator: Any, fitted: Any) -> None:
 
 
 # Beginnings of names of attributes that belong to an estimator or to a fit, not to its result.
-OWN = ("_user_model", "_previous", "_keeps_sizes", "_skl_callback", "_callback", "_parent_callback")
+OWN = (
+    "_user_model",
+    "_previous",
+    "_keeps_sizes",
+    "_skl_callback",
+    "_callback",
+    "_parent_callback",
+)
 
 
 # Remedy for values that are not finite.

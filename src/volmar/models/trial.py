@@ -6,7 +6,6 @@ they fit together: the usual methods score some rows, and a model that fails is 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import MethodType
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
+from volmar._warn import collecting
 from volmar.base.row_map import through_row_map
 from volmar.tables import Preparation
 
@@ -46,8 +46,7 @@ def trial_fault(model: Any, preparation: Any, n_bytes: int) -> str | None:
     n_bytes : int
         Size of the file, which limits the size of the rows that are created here.
     """
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with collecting(), np.errstate(all="ignore"):
         try:
             return _fault(model, preparation, n_bytes)
         except MemoryError:
