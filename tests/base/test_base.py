@@ -192,6 +192,28 @@ def test_two_columns_become_a_sign():
     scores = np.array([[1.0, 3.0], [2.0, 0.5]])
     np.testing.assert_array_equal(two_column_scores(scores), [2.0, -1.5])
     assert two_column_scores(np.ones((4, 3))).shape == (4, 3)
+    np.testing.assert_array_equal(two_column_scores(np.ones((4, 1))), np.zeros(4))
+
+
+@pytest.mark.parametrize("name", volmar.CLUSTERERS)
+def test_scores_of_one_cluster_are_one_column(name, rng):
+    X = rng.standard_normal((20, 2))
+    model = getattr(volmar, name)(1, random_state=0).fit(X)
+    assert model.decision_function(X).shape == (20,)
+    np.testing.assert_array_equal(model.predict(X), np.zeros(20))
+
+
+@pytest.mark.parametrize("name", volmar.CLUSTERERS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_clusters_do_not_depend_on_the_order_in_memory_or_a_common_unit(name):
+    for seed in (0, 1):
+        rng = np.random.default_rng(seed)
+        groups = 2.0 * rng.standard_normal((3, 4))[rng.integers(3, size=60)]
+        X = groups + rng.standard_normal((60, 4)) * rng.uniform(0.5, 2.0, 4)
+        one = getattr(volmar, name)(random_state=0).fit(X)
+        for same in (np.asfortranarray(X), 64.0 * X, np.asfortranarray(X / 1024.0)):
+            labels = getattr(volmar, name)(random_state=0).fit(same).labels_
+            np.testing.assert_array_equal(labels, one.labels_)
 
 
 @pytest.mark.parametrize(

@@ -448,8 +448,14 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             if not self._takes_blocks or self._is_pairwise():
                 refuse_blocks(type(self).__name__)
             return check_blocks(self, X, reset=reset)
-        sparse, minimum = self._accepts_sparse, 2 if reset else 1
-        rows = check_rows(X, estimator=self, reset=reset, accept_sparse=sparse, min_rows=minimum)
+        takes_sparse, minimum = self._accepts_sparse, 2 if reset else 1
+        rows = check_rows(
+            X, estimator=self, reset=reset, accept_sparse=takes_sparse, min_rows=minimum
+        )
+        if not self._takes_blocks and not sparse.issparse(rows):
+            # The last digits of distances depend on the order of X in memory, and methods of all
+            # pairs of rows amplify them. Methods for many rows would not gain by the copy.
+            rows = np.ascontiguousarray(rows)
         return rows if reset else through_row_map(self, rows)
 
     def __getstate__(self):
@@ -496,5 +502,5 @@ class WeightedClusterer(Clusterer):
 
 
 def two_column_scores(scores: NDArray) -> NDArray:
-    """Return scores (n, 2) as one signed column, positive for cluster 1; others unchanged."""
-    return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+    """Return scores of at most two clusters as one signed column, positive for cluster 1."""
+    return scores[:, -1] - scores[:, 0] if scores.shape[1] <= 2 else scores

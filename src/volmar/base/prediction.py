@@ -52,10 +52,10 @@ class NoveltyMixin:
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_clusters)
-            With two clusters, scores are positive for cluster 1. With more clusters, a row belongs
-            to the cluster with its largest score. For a dask array, the result is a lazy dask
-            array in the same blocks. For a dask DataFrame, it is a Series or DataFrame with the
-            same index.
+            With two clusters, scores are positive for cluster 1, and with one they are 0. With
+            more clusters, a row belongs to the cluster with its largest score. For a dask array,
+            the result is a lazy dask array in the same blocks. For a dask DataFrame, it is a
+            Series or DataFrame with the same index.
         """
         if is_dask(X):
             check_is_fitted(self, "result_")
