@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from traceback import walk_tb
 from types import MappingProxyType
 from typing import Any
 
@@ -78,6 +79,8 @@ def fresh_fit(estimator: Any, X: Any) -> Iterator[Any]:
             warn_user(message, ConvergenceWarning)
     except (ArithmeticError, np.linalg.LinAlgError) as error:
         forget(estimator)
+        if _is_of_the_user(error):
+            raise
         raise ValueError(
             f"the fit of {type(estimator).__name__} failed numerically ({error})"
             f"{_extremes(estimator, X)}. {REMEDY}"
@@ -91,6 +94,14 @@ def forget(estimator: Any) -> None:
     """Delete the fitted attributes of an estimator."""
     for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
         vars(estimator).pop(name, None)
+
+
+def _is_of_the_user(error: BaseException) -> bool:
+    """Return whether an error was raised by a task of dask that is not a function of volmar."""
+    names = [one.f_globals.get("__name__", "") for one, _ in walk_tb(error.__traceback__)]
+    packages = [name.split(".")[0] for name in names]
+    inside = [i for i, package in enumerate(packages) if package in ("dask", "distributed")]
+    return bool(inside) and packages[inside[-1] + 1 : inside[-1] + 2] != ["volmar"]
 
 
 def _publish(estimator: Any, fitted: Any) -> None:
