@@ -113,7 +113,7 @@ def _publish(estimator: Any, fitted: Any) -> None:
         return {name: vars(model)[name] for name in names}
 
     # A single assignment: another thread sees the previous fit or this one, never a mixture.
-    estimator.__dict__ = of(fitted, is_own=False) | of(estimator, is_own=True)
+    estimator.__dict__ = of(estimator, is_own=True) | of(fitted, is_own=False)
 
 
 # Beginnings of names of attributes that belong to an estimator or to a fit, not to its result.

@@ -46,6 +46,11 @@ def trial_fault(model: Any, preparation: Any, n_bytes: int) -> str | None:
     n_bytes : int
         Size of the file, which limits the size of the rows that are created here.
     """
+    steps = [step for _, step in model.steps] if type(model) is Pipeline else []
+    parts = (model, getattr(model, "model_", None), preparation, *steps)
+    owners = [getattr(one, "__dict__", {}) for one in parts]
+    # scikit-learn would warn of rows without names.
+    names = [(own, own.pop("feature_names_in_")) for own in owners if "feature_names_in_" in own]
     with collecting(), np.errstate(all="ignore"):
         try:
             return _fault(model, preparation, n_bytes)
@@ -53,6 +58,9 @@ def trial_fault(model: Any, preparation: Any, n_bytes: int) -> str | None:
             return "needs more memory than is available"
         except Exception as error:  # malicious attributes may raise any error
             return f"has attributes that do not fit together ({type(error).__name__})"
+        finally:
+            for own, value in names:
+                own["feature_names_in_"] = value
 
 
 def _fault(model: Any, preparation: Any, n_bytes: int) -> str | None:

@@ -44,7 +44,7 @@ def read_excel(path: Path, sheet: str | None) -> tuple[Any, list[str]]:
         with pd.ExcelFile(path) as book:
             names = [str(name) for name in book.sheet_names]
             chosen = _chosen(path, sheet, names)
-            cells = book.parse(chosen, header=None)
+            cells = pd.read_excel(book, sheet_name=chosen, header=None)
         where = f"{path.name}#{chosen}" if len(names) > 1 else path.name
         return _table(path, where, chosen, names, cells, sheet is None)
     except (TableError, MemoryError):
