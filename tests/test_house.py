@@ -148,3 +148,17 @@ def _site_packages():
     import hatchling
 
     return str(Path(hatchling.__file__).parents[1])
+
+
+def test_filters_of_warnings_are_left_to_the_user():
+    """Before Python 3.14 filters are shared by all threads; see `volmar._warn`."""
+    # A command is its own process. The dates are read without filters soon.
+    allowed = {"cli/app.py", "cli/cluster.py", "cli/demo_methods.py", "tables/dates.py"}
+    package = Path(volmar.__file__).parent
+    words = r"warnings\.(catch_warnings|simplefilter|filterwarnings|resetwarnings|showwarning)\b"
+    found = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if re.search(rf"(?<!`){words}", path.read_text(encoding="utf-8"))
+    }
+    assert found <= allowed

@@ -8,18 +8,23 @@ import warnings
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn import get_config
 from sklearn.base import clone
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import volmar
 from volmar import _threads
 from volmar._threads import in_jobs, one_thread, user_openmp
+from volmar._warn import collecting, warn_user
 from volmar.base import Clusterer
-from volmar.diagnostics import stability
+from volmar.diagnostics import compare_numbers, describe_clusters, label_test, stability
 from volmar.evidence import split_test
 from volmar.metrics import msp_score
+from volmar.report import save_report
 
 # Libraries that always have one thread.
 FIXED = set()
@@ -210,17 +215,19 @@ def test_results_are_the_same_to_the_last_bit_on_one_and_two_threads():
 
 def test_calls_on_python_threads_keep_their_order(two_threads):
     def square(i):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            inside = {n for (_, api), n in numbers().items() if api == "openmp"}
-            return i**2, threading.get_ident(), inside
+        warn_user(f"call {i}")
+        inside = {n for (_, api), n in numbers().items() if api == "openmp"}
+        return i**2, threading.get_ident(), inside
 
-    filters = list(warnings.filters)
-    found = list(in_jobs(square, range(20), 2, share_rows=True))
+    with collecting() as messages:
+        found = list(in_jobs(square, range(20), 2, share_rows=True))
+    assert [one.text for one in messages] == [f"call {i}" for i in range(20)]
+    with pytest.warns(UserWarning, match=r"^call [01]$") as issued:
+        list(in_jobs(square, range(2), 2, share_rows=True))
+    assert {one.filename for one in issued} == {__file__}
     assert [value for value, _, _ in found] == [i**2 for i in range(20)]
     assert threading.get_ident() not in {thread for _, thread, _ in found}
     assert all(inside == {1} for _, _, inside in found)
-    assert warnings.filters == filters
 
 
 def test_calls_without_jobs_stay_on_this_thread():
@@ -270,3 +277,175 @@ def test_parts_of_a_tree_in_several_jobs(backend):
         np.testing.assert_array_equal(one.labels_, two.labels_)
         assert str(one.tree_) == str(two.tree_)
         assert one.objective_ == two.objective_
+
+
+# ---------------------------------------------------------------------- fits on several threads
+
+
+def in_threads(call, items):
+    """Return the results of calls that run at the same time, one thread per item."""
+    items, interval = list(items), sys.getswitchinterval()
+    found, together = [None] * len(items), threading.Barrier(len(items))
+
+    def run(i):
+        together.wait(10)
+        try:
+            found[i] = call(items[i])
+        except BaseException as error:
+            found[i] = error
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(items))]
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    return found
+
+
+def test_one_model_fitted_on_two_threads_at_once():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 3)) + 8 * rng.standard_normal((4, 3))[rng.integers(4, size=300)]
+    alone = volmar.MSPC(4, random_state=0).fit(X)
+    shared = volmar.MSPC(4, random_state=0)
+    for _ in range(8):
+        found = in_threads(lambda rows: shared.fit(rows).predict(X), [X, X])
+        for labels in found:
+            np.testing.assert_array_equal(labels, alone.labels_)
+    assert sorted(vars(shared)) == sorted(vars(alone))
+
+
+def warnings_state():
+    """Return what decides which warnings of the process are shown."""
+    return (
+        list(warnings.filters),
+        warnings.showwarning,
+        warnings._showwarnmsg_impl,
+        warnings.formatwarning,
+        np.random.get_state()[1].tobytes(),
+        get_config(),
+        np.geterr(),
+    )
+
+
+def blobs(n=90):
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((n, 3)) + 7 * np.eye(3)[np.arange(n) % 3]
+
+
+def labels_of(name):
+    """Return a function that fits an estimator to three clusters and returns its labels."""
+    X = blobs(48 if name in ("SDPMMC", "GMMC", "HardLabelMVC") else 90)
+    seeds = (np.arange(len(X)) % 3 > 0).astype(int)
+
+    def call(_):
+        model = getattr(volmar, name)(random_state=0)
+        if name in volmar.CLUSTERERS:
+            return model.set_params(n_clusters=3).fit(X).labels_
+        return model.fit(X, seeds).predict(X)
+
+    return call
+
+
+def table_labels(_):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(blobs(150), columns=list("abc"))
+    table["word"] = rng.choice(["a", "b", "c"], 150)
+    return volmar.TableClusterer(random_state=0).fit(table).labels_
+
+
+def saved_page(path):
+    model = volmar.MSPC(3, random_state=0).fit(blobs())
+    save_report(path, model, blobs(), title="Page", force=True)
+    return len(path.read_text()) > 10_000
+
+
+FITS = {
+    **{name: labels_of(name) for name in (*volmar.CLUSTERERS, "MinimaxProbabilityMachine")},
+    "VolumeRegularizedClassifier": labels_of("VolumeRegularizedClassifier"),
+    "auto": lambda _: volmar.MSPC("auto", random_state=0).fit(blobs()).labels_,
+    "seeds": lambda _: (
+        volmar.KernelKMeans(3, random_state=0)
+        .fit(blobs(), y=np.r_[0, 1, 2, np.full(87, -1)])
+        .labels_
+    ),
+    "equal rows": lambda _: volmar.MSPC(3, random_state=0).fit(np.eye(3).repeat(9, 0)).labels_,
+    "TableClusterer": table_labels,
+    "split_test": lambda _: split_test(blobs(), random_state=0).p_value,
+    "label_test": lambda _: label_test(blobs(), np.arange(90) % 3, random_state=0).merged_labels,
+    "describe_clusters": lambda _: str(
+        describe_clusters(
+            blobs(), np.arange(90) % 3, estimator=volmar.MSPC(3, random_state=0), random_state=0
+        )
+    ),
+    "compare_numbers": lambda _: np.array(
+        [
+            one.labels
+            for one in compare_numbers(
+                blobs(), volmar.MSPC(random_state=0), [2, 3], random_state=0
+            ).found
+        ]
+    ),
+    "stability": lambda _: (
+        stability(
+            blobs(), volmar.MSPC(3, random_state=0), n_resamples=3, random_state=0
+        ).agreements
+    ),
+}
+# scikit-learn and pandas set filters of these for the microseconds of a conversion.
+OF_OTHERS = ("ComplexWarning", "VisibleDeprecationWarning", "DeprecationWarning")
+
+
+def assert_same_state(before):
+    now = warnings_state()
+    own, expected = (
+        [one for one in filters if one[2].__name__ not in OF_OTHERS]
+        for filters in (now[0], before[0])
+    )
+    assert own == expected
+    assert now[1:] == before[1:]
+    with pytest.warns(UserWarning, match="hello"):
+        warnings.warn("hello", UserWarning, stacklevel=1)
+
+
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_fits_in_threads_leave_the_warnings_of_the_process_alone(name, monkeypatch):
+    call, before, entered = FITS[name], warnings_state(), []
+    enter = warnings.catch_warnings.__enter__
+
+    def watched(self):
+        entered.append(sys._getframe(1).f_globals["__name__"])
+        return enter(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(warnings.catch_warnings, "__enter__", watched)
+        alone = call(None)
+    assert not [one for one in entered if one.startswith("volmar")]
+    for found in in_threads(call, range(3)):
+        np.testing.assert_array_equal(found, alone)
+    assert_same_state(before)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_reports_in_threads_leave_the_warnings_of_the_process_alone(tmp_path):
+    before = warnings_state()
+    assert in_threads(saved_page, [tmp_path / "a.html", tmp_path / "b.html"]) == [True, True]
+    assert_same_state(before)
+
+
+def test_warnings_of_a_fit_reach_the_user_and_those_of_its_splits_do_not():
+    X = np.eye(3).repeat(9, 0)
+    with pytest.warns(ConvergenceWarning, match="n_clusters=5") as issued:
+        volmar.MSPC(5, random_state=0).fit(X)
+    assert [one.filename for one in issued] == [__file__]
+    with collecting() as messages:
+        volmar.MSPC(5, random_state=0).fit(X)
+    assert [one.text for one in messages] == [str(one.message) for one in issued]
+    with pytest.raises(ZeroDivisionError), collecting():
+        1 / 0  # noqa: B018
+    with pytest.warns(UserWarning, match="after"):
+        warn_user("after")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -96,12 +95,13 @@ def check_matrix(
 def kind_of_classes(y: Any) -> str:
     """Return scikit-learn's type of a classification target, and refuse other targets.
 
-    Its warning about a large number of classes is suppressed, since the estimators check that.
+    Labels of one column are given three times each, without repetitions: scikit-learn warns of a
+    large number of classes, which the estimators check themselves.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        check_classification_targets(y)
-        return str(type_of_target(y, input_name="y", raise_unknown=True))
+    if np.ndim(y) == 1:
+        y = np.repeat(np.unique(y), 3)
+    check_classification_targets(y)
+    return str(type_of_target(y, input_name="y", raise_unknown=True))
 
 
 def refuse_masked(values: Any, name: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
-import warnings
+import re
 from typing import Any
 
 import numpy as np
@@ -27,15 +28,16 @@ def read_array(file: Any, size: int) -> NDArray:
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:
         raise ValueError(f"version {version} of the npy format")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a malformed header may contain odd literals
-        try:
-            shape, fortran_order, dtype = readers[version](file)
-        except OSError:
-            raise
-        except Exception as error:  # from Python's tokenizer and compiler, which NumPy uses
-            detail = " ".join(str(error).split())[:100]
-            raise ValueError(f"a header that cannot be read ({detail})") from error
+    try:
+        n_bytes = file.read(2 * version[0])
+        header = file.read(int.from_bytes(n_bytes, "little"))
+        _refuse_odd_literals(header)
+        shape, fortran_order, dtype = readers[version](io.BytesIO(n_bytes + header))
+    except OSError:
+        raise
+    except Exception as error:  # from Python's tokenizer and compiler, which NumPy uses
+        detail = " ".join(str(error).split())[:100]
+        raise ValueError(f"a header that cannot be read ({detail})") from error
     if dtype.kind not in ARRAY_KINDS or dtype.hasobject or dtype.itemsize == 0:
         raise ValueError(f"values of type {dtype!s:.40}")
     n_values = math.prod(shape)
@@ -56,6 +58,13 @@ def read_array(file: Any, size: int) -> NDArray:
     # Compiled code accepts only the native byte order.
     values = values.astype(dtype.newbyteorder("="), copy=False)
     return values.reshape(shape, order="F" if fortran_order else "C")
+
+
+def _refuse_odd_literals(header: bytes) -> None:
+    """Refuse literals of which Python's parser would warn, except numbers such as 3L."""
+    unquoted = re.sub(rb"'[^'\\]*'", b"", header)
+    if odd := re.search(rb"\\|[0-9][A-KM-Za-z_]", unquoted):
+        raise ValueError(f"{odd[0].decode()!r} in its text")
 
 
 def _check_values(values: NDArray) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from functools import cache
 from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from volmar._warn import UserMessage, collecting, warn_user
 
 __all__ = ["in_jobs", "one_thread", "user_openmp"]
 
@@ -106,8 +109,8 @@ def in_jobs(
 
     `n_jobs` is that of `joblib.Parallel`. If None, the number set by ``joblib.parallel_config`` is
     used, or one job by default. With `share_rows` the jobs are Python threads, since processes
-    would copy the rows; warnings are then not separated by call. Each call uses one thread of BLAS
-    and OpenMP, and must not depend on the other calls.
+    would copy the rows. Warnings of a job are issued here, or collected as those of the caller.
+    Each call uses one thread of BLAS and OpenMP, and must not depend on the other calls.
     """
     if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
         raise TypeError(f"n_jobs must be None or an integer other than 0, got {n_jobs!r}.")
@@ -121,10 +124,20 @@ def in_jobs(
         yield from map(call, items)
         return
     require = "sharedmem" if share_rows else None
-    # Threads that suppress warnings restore each other's filters, in any order.
-    with warnings.catch_warnings():
-        parallel = Parallel(n_jobs=n_jobs, require=require, return_as="generator")
-        yield from parallel(delayed(one_thread()(call))(item) for item in items)
+    parallel = Parallel(n_jobs=n_jobs, require=require, return_as="generator")
+    errors = np.geterr()
+    for result, messages in parallel(delayed(_in_job)(call, item, errors) for item in items):
+        for message in messages:
+            warn_user(*message)
+        yield result
+
+
+def _in_job(
+    call: Callable[[Item], Found], item: Item, errors: Any
+) -> tuple[Found, list[UserMessage]]:
+    """Return the result of a call and its warnings: other threads and processes collect none."""
+    with one_thread(), np.errstate(**errors), collecting() as messages:
+        return call(item), messages
 
 
 def user_openmp() -> AbstractContextManager[None]:

@@ -108,6 +108,64 @@ def test_a_callback_can_stop_the_starts(X):
     assert model.objective_ == 1.0
 
 
+class ParameterRecorder(Recorder):
+    """A callback that records the parameters of the estimator that it is called with."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def on_fit_task_begin(self, estimator, context):
+        self.seen.append((estimator, estimator.get_params(deep=False)))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        volmar.MSPC(metric="cosine", random_state=0),
+        volmar.MSPC(3, views=[[0], [1]], random_state=0),
+        volmar.CPMMC(init=volmar.MSPC(random_state=0), random_state=0),
+        volmar.KernelKMeans(3, gamma="auto", random_state=0),
+        volmar.SKMMC(gamma="auto", random_state=0),  # fits again with the chosen width
+    ],
+    ids=["metric", "views", "init", "adopted width", "width"],
+)
+def test_parameters_never_change_during_a_fit(model, rng):
+    pytest.importorskip("sklearn.callback", reason="callbacks came with scikit-learn 1.9")
+    X = rng.standard_normal((120, 2)) + np.repeat([[0.0, 9.0], [9.0, 0.0], [9.0, 9.0]], 40, axis=0)
+    if isinstance(getattr(model, "init", None), volmar.MSPC):
+        model.init.fit(X)
+    before, recorder = model.get_params(deep=False), ParameterRecorder()
+    model.set_callbacks(recorder).fit(X)
+    assert recorder.seen
+    for seen, params in recorder.seen:
+        assert seen is model
+        assert {name: id(value) for name, value in params.items()} == {
+            name: id(value) for name, value in before.items()
+        }
+    private = {name for name in vars(model) if name.startswith("_") and name != "_skl_callbacks"}
+    assert not private & {"_user_model", "_previous", "_keeps_sizes", "_callback_fit_ctx"}
+
+
+def test_a_fit_replaces_the_previous_one_only_when_it_is_complete(X):
+    model = Halves(random_state=0).fit(X)
+    labels, seen = model.labels_, []
+
+    def score_during_the_fit(problem, seed):
+        seen.append(model.labels_ is labels)
+        return run(problem, seed)
+
+    run = model._run
+    model._run = score_during_the_fit
+    model.fit(X)
+    assert seen == [True] * 4
+    assert model.labels_ is not labels
+    del model._run
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.full((20, 2), np.nan))
+    assert not hasattr(model, "labels_")  # no fit of other rows under the new parameters
+
+
 def test_without_callback_support_steps_are_a_plain_range():
     assert list(fit_steps(object(), None, 3)) == [0, 1, 2]
 
@@ -134,6 +192,28 @@ def test_two_columns_become_a_sign():
     scores = np.array([[1.0, 3.0], [2.0, 0.5]])
     np.testing.assert_array_equal(two_column_scores(scores), [2.0, -1.5])
     assert two_column_scores(np.ones((4, 3))).shape == (4, 3)
+    np.testing.assert_array_equal(two_column_scores(np.ones((4, 1))), np.zeros(4))
+
+
+@pytest.mark.parametrize("name", volmar.CLUSTERERS)
+def test_scores_of_one_cluster_are_one_column(name, rng):
+    X = rng.standard_normal((20, 2))
+    model = getattr(volmar, name)(1, random_state=0).fit(X)
+    assert model.decision_function(X).shape == (20,)
+    np.testing.assert_array_equal(model.predict(X), np.zeros(20))
+
+
+@pytest.mark.parametrize("name", volmar.CLUSTERERS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_clusters_do_not_depend_on_the_order_in_memory_or_a_common_unit(name):
+    for seed in (0, 1):
+        rng = np.random.default_rng(seed)
+        groups = 2.0 * rng.standard_normal((3, 4))[rng.integers(3, size=60)]
+        X = groups + rng.standard_normal((60, 4)) * rng.uniform(0.5, 2.0, 4)
+        one = getattr(volmar, name)(random_state=0).fit(X)
+        for same in (np.asfortranarray(X), 64.0 * X, np.asfortranarray(X / 1024.0)):
+            labels = getattr(volmar, name)(random_state=0).fit(same).labels_
+            np.testing.assert_array_equal(labels, one.labels_)
 
 
 @pytest.mark.parametrize(

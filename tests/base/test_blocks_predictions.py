@@ -7,7 +7,9 @@ import pickle
 import dask
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
+from dask.dataframe import from_pandas
 from helpers.block_models import (
     CLUSTERERS,
     FAR_APART,
@@ -84,7 +86,7 @@ def test_data_frames():
     there = clone(MODELS["gep"]).fit(lazy)
     assert list(there.feature_names_in_) == list(here.feature_names_in_)
     np.testing.assert_array_equal(there.labels_.compute(), here.labels_)
-    for other in (lazy, in_blocks(X), frame):
+    for other in (lazy, frame):
         np.testing.assert_array_equal(np.asarray(there.predict(other)), here.labels_)
     np.testing.assert_array_equal(here.predict(lazy).compute(), here.labels_)
     with pytest.raises(ValueError, match=r"columns seen in fit.*one, two.*got two, one"):
@@ -444,3 +446,33 @@ def test_ties_in_blocks_go_to_the_first_row(model):
         for start in (truth, 1 - truth):
             there = clone(model).set_params(init=start).fit(in_blocks(rows), sample_weight=given)
             np.testing.assert_array_equal(there.labels_.compute(), truth)
+
+
+def test_an_array_without_names_is_reported_as_in_memory():
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
+    model = clone(MODELS["gep"]).fit(from_pandas(frame, npartitions=2))
+    for rows in (X, in_blocks(X)):
+        with pytest.warns(UserWarning, match="X does not have valid feature names") as issued:
+            model.predict(rows[:, ::-1])
+        assert len(issued) == 1
+    assert model.predict(from_pandas(frame, npartitions=2)).shape[1:] == ()
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, np.linalg.LinAlgError])
+def test_an_error_of_the_loader_is_not_one_of_the_fit(error):
+    def load(block):
+        if len(block):  # dask calls it with an empty block, too
+            raise error("of the loader")
+        return block
+
+    with pytest.raises(error, match=r"^of the loader$"):
+        clone(MODELS["gep"]).fit(in_blocks(X).map_blocks(load, dtype=X.dtype))
+
+
+def test_an_error_of_the_fit_is_still_explained(monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError("float division by zero")
+
+    monkeypatch.setattr(MSPC, "_run", fail)
+    with pytest.raises(ValueError, match="the fit of MSPC failed numerically"):
+        MSPC(random_state=0).fit(in_blocks(X))

@@ -291,8 +291,8 @@ def test_scores_agree_with_predict(k, rng):
     model = SMIC(k).fit(X)
     assert clustering_error(y, model.labels_) == 0.0
     scores = model.decision_function(X)
-    assert scores.shape == ((len(X),) if k == 2 else (len(X), k))
-    chosen = scores > 0 if k == 2 else scores.argmax(axis=1)
+    assert scores.shape == ((len(X),) if k <= 2 else (len(X), k))
+    chosen = scores > 0 if k <= 2 else scores.argmax(axis=1)
     np.testing.assert_array_equal(model.predict(X), chosen)
     np.testing.assert_array_equal(model.predict(X[:3]), model.predict(X)[:3])
     assert model.eigenvalues_.shape == (k + 1,)

@@ -47,7 +47,8 @@ def test_discriminative_kmeans_is_kernel_kmeans_of_its_kernel(weighted):
     mean = np.average(X, axis=0, weights=weights)
     C = X - mean
     sigma = (C.T * weights) @ C / weights.sum()
-    K = C @ np.linalg.solve(sigma + 0.5 * np.eye(len(mean)), C.T)
+    rho = 0.5 * np.diag(sigma)[np.diag(sigma) > 1e-20].mean()  # of the features that vary
+    K = C @ np.linalg.solve(sigma + rho * np.eye(len(mean)), C.T)
     within = 0.0
     for c in range(3):
         w = weights * (model.labels_ == c)

@@ -249,3 +249,12 @@ def test_intercept_and_gamma(parameters, gamma):
         assert model.intercept_.shape == (1,)
     by_rule = MultivariateMMC(kernel="rbf", random_state=0).fit(X)
     assert by_rule.gamma_ == pytest.approx(1 / (X.shape[1] * X.var()))
+
+
+@pytest.mark.parametrize("loss", ["error", "rand"])
+def test_a_tree_that_ends_early_in_paper_mode_says_so(loss):
+    X = np.random.default_rng(0).normal(size=(150, 1))
+    model = MultivariateMMC(3, loss=loss, mode="paper", max_iter=1, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="splits ended early"):
+        model.fit(X)
+    assert model.tree_.n_leaves == 3

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from volmar._warn import warn_user
 from volmar._weights import (
     WeightUnit,
     check_weight_range,
@@ -181,6 +182,13 @@ def lazily(estimator: Any, method: str, X: Any, **options: Any) -> Any:
                 f"Expected {_shown(seen)}; got {_shown(names)}."
             )
         X = X.to_dask_array()
+    elif hasattr(estimator, "feature_names_in_"):
+        # As scikit-learn warns in memory: columns in another order cannot be detected.
+        warn_user(
+            "X does not have valid feature names, but "
+            f"{type(estimator).__name__} was fitted with feature names. Pass a dask DataFrame "
+            "with these columns."
+        )
     if X.dtype.kind not in "biuf":
         raise TypeError(f"X must hold real numbers, got a dask array of dtype {X.dtype}.")
     if X.ndim != 2 or X.shape[1] != estimator.n_features_in_:

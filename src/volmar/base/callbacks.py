@@ -26,9 +26,11 @@ def fit_steps(estimator: Any, X: Any, n_steps: int, name: str = "start") -> Iter
     """Yield 0, ..., n_steps - 1, and notify the estimator's callbacks of each step.
 
     If a callback requests a stop, the loop ends after the current step. Call this function once,
-    inside a `fit` decorated with `with_callbacks`.
+    inside a `fit` decorated with `with_callbacks`. During a fit, `estimator` is a working copy:
+    callbacks get the estimator of the user.
     """
-    if not hasattr(estimator, "_init_callback_context"):
+    estimator = getattr(estimator, "_user_model", estimator)
+    if not getattr(estimator, "_skl_callbacks", None):
         yield from range(n_steps)
         return
     context = estimator._init_callback_context(max_subtasks=n_steps)

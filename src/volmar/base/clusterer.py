@@ -35,7 +35,7 @@ from volmar.base.one_cluster import OneCluster
 from volmar.base.outcome import fresh_fit
 from volmar.base.prediction import NoveltyMixin
 from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
-from volmar.base.row_map import check_row_map, column_names, row_map, through_row_map
+from volmar.base.row_map import check_row_map, column_names, mapped_rows, through_row_map
 from volmar.base.splitting import (
     confirmed_split,
     fit_in_two,
@@ -208,12 +208,13 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
     def _fit(
         self, X: Any, sample_weight: ArrayLike | None = None, known: Knowledge | None = None
     ) -> Self:
-        vars(self).pop("_offsets", None)  # left by the previous fit
-        with fresh_fit(self, X), warm_start(self, X, sample_weight):
-            self._fit_rows(X, sample_weight, known)
-            if is_dask_frame(X):
-                # Labels for X.assign: the blocks of X as an array may differ from its partitions.
-                self._set_lazy_labels(X, known)
+        with fresh_fit(self, X) as fitted:
+            vars(fitted).pop("_offsets", None)  # left by the previous fit
+            with warm_start(fitted, X, sample_weight):
+                fitted._fit_rows(X, sample_weight, known)
+        if is_dask_frame(X):
+            # Labels for X.assign: the blocks of X as an array may differ from its partitions.
+            self._set_lazy_labels(X, known)
         return self
 
     def _status_words(self, result: Any) -> str:
@@ -243,8 +244,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             )
         if not auto:
             check_n_clusters(self.n_clusters, n_samples)
-        with row_map(self, X, sample_weight) as rows:
-            self._fit_mapped(rows, sample_weight, known)
+        self._fit_mapped(mapped_rows(self, X, sample_weight), sample_weight, known)
 
     def _fit_mapped(self, X: Any, sample_weight: Any, known: Knowledge | None) -> None:
         """Find the clusters of validated rows, after `metric` and `views` were applied."""
@@ -395,7 +395,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             "_ends_first",
         }
         for name, value in vars(model).items():
-            if name not in own and not name.startswith(("_skl_callback", "_callback")):
+            if name not in own:
                 setattr(self, name, value)
 
     def _set_lazy_labels(self, X: Any, known: Knowledge | None = None) -> None:  # noqa: ARG002
@@ -448,8 +448,14 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             if not self._takes_blocks or self._is_pairwise():
                 refuse_blocks(type(self).__name__)
             return check_blocks(self, X, reset=reset)
-        sparse, minimum = self._accepts_sparse, 2 if reset else 1
-        rows = check_rows(X, estimator=self, reset=reset, accept_sparse=sparse, min_rows=minimum)
+        takes_sparse, minimum = self._accepts_sparse, 2 if reset else 1
+        rows = check_rows(
+            X, estimator=self, reset=reset, accept_sparse=takes_sparse, min_rows=minimum
+        )
+        if not self._takes_blocks and not sparse.issparse(rows):
+            # The last digits of distances depend on the order of X in memory, and methods of all
+            # pairs of rows amplify them. Methods for many rows would not gain by the copy.
+            rows = np.ascontiguousarray(rows)
         return rows if reset else through_row_map(self, rows)
 
     def __getstate__(self):
@@ -496,5 +502,5 @@ class WeightedClusterer(Clusterer):
 
 
 def two_column_scores(scores: NDArray) -> NDArray:
-    """Return scores (n, 2) as one signed column, positive for cluster 1; others unchanged."""
-    return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+    """Return scores of at most two clusters as one signed column, positive for cluster 1."""
+    return scores[:, -1] - scores[:, 0] if scores.shape[1] <= 2 else scores

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar._clones import silent_clone
-from volmar.base.warn import warn_user
+from volmar._warn import warn_user
 from volmar.rows import is_in_memory
 
 # Maximum number of entries compared at once.

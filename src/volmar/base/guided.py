@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -13,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from volmar._checks import check_random_state
 from volmar._clones import silent_clone
+from volmar._warn import collecting, warn_user
 from volmar.base.blocks import is_dask_series, lazily, refuse_blocks
 from volmar.base.knowledge import Knowledge
-from volmar.base.warn import warn_user
 from volmar.guidance.guide import EmptyClusterError, Guide, Placement
 from volmar.guidance.limits import (
     check_limits,
@@ -211,9 +210,10 @@ class GuidedMixin:
         """Return a copy fitted without labels, links and limits."""
         free = self._without_limits().set_params(**params)
         free.n_features_in_ = X.shape[1]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        before = free.get_params(deep=False)
+        with collecting():
             free._fit_rows(X, weights)
+        vars(free).update(before)  # a fit may change the parameters of its copy
         return free
 
     def _fit_guided(

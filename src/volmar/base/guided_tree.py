@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar._warn import collecting
 from volmar.base.numbering import cluster_order
 from volmar.base.recursion import PartRows, RecursiveResult, leading_features, tree_result
 from volmar.base.tree import SplitNode, SplitTree
@@ -118,8 +118,7 @@ def _split(
     two = guide_of_sides(guide, rows, clusters, is_second)
     if free is None:
         two = replace(two, low=None, high=None)  # no scores to choose rows by
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with collecting() as messages:
         split = model._guided_fit(inside, w, free, start_sides, two)
     after = split._placed_rows(inside, two)
     split._offsets = after.offsets if after.offsets.any() else None
@@ -129,7 +128,7 @@ def _split(
     node.model = split
     node.probability = model._split_probability(split, inside, w)
     node.leading = leading_features(split, inside, w)
-    node.warnings = tuple(str(one.message) for one in caught)
+    node.warnings = tuple(one.text for one in messages)
     children = []
     for side in (0, 1):
         chosen = after.labels == side
@@ -215,8 +214,7 @@ def _rows_of(X: Any, rows: NDArray, *, pairwise: bool) -> Any:
 
 def _free_split(model: Any, part: PartRows, init: Any) -> Any:
     """Return the split of a part without a guide, or None if there is none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with collecting():
         try:
             split = model._fit_part(part, init=init)
         except ValueError:

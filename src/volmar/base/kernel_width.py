@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,10 +11,10 @@ from numpy.typing import NDArray
 
 from volmar._checks import check_random_state
 from volmar._clones import silent_clone
+from volmar._warn import UserMessage, collecting, warn_user
 from volmar.base.callbacks import fit_steps
 from volmar.base.kernel import used_gamma
 from volmar.base.outcome import status_message
-from volmar.base.warn import warn_user
 from volmar.graphs.copies import distinct_rows
 from volmar.graphs.cut_graph import CutGraph
 from volmar.rows import drawn_rows, take_rows
@@ -44,7 +42,7 @@ class Fitted(NamedTuple):
     """A fitted clusterer and the warnings of its fit."""
 
     model: Any
-    warnings: list[warnings.WarningMessage]
+    messages: list[UserMessage]
 
 
 class Trial(NamedTuple):
@@ -150,8 +148,8 @@ class GammaWidth:
     def _fit_once(self, X: Any, weights: Any) -> None:
         self._cut, self.gamma_ = 0.0, None
         if not self._chooses_width():
-            with self._set_for_now(**self._previous_width(X, weights)):
-                super()._fit_once(X, weights)  # type: ignore[misc]
+            vars(self).update(self._previous_width(X, weights))
+            super()._fit_once(X, weights)  # type: ignore[misc]
             return
         widest = float(self._resolved_gamma(X, weights))  # type: ignore[arg-type]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -175,8 +173,8 @@ class GammaWidth:
                 params["init"] = _labels_of(best.fitted.model, X)
             elif best.start is not None:
                 params["init"] = best.start
-        with self._set_for_now(**params):
-            super()._fit_once(X, weights)  # type: ignore[misc]
+        vars(self).update(params)
+        super()._fit_once(X, weights)  # type: ignore[misc]
 
     def _guided_params(self, free: Any, /) -> dict[str, Any]:
         gamma = getattr(free, "gamma_", None)
@@ -205,21 +203,9 @@ class GammaWidth:
         for _ in fit_steps(self, X, 1):
             self._take_over(fitted.model)  # type: ignore[attr-defined]
         repeated = status_message(fitted.model)  # this fit gives the same warning itself
-        for warning in fitted.warnings:
-            if str(warning.message) == repeated:
-                continue
-            warn_user(str(warning.message), warning.category)
-
-    @contextmanager
-    def _set_for_now(self, **params: Any) -> Iterator[None]:
-        before = {name: value for name, value in vars(self).items() if name in params}
-        vars(self).update(params)
-        try:
-            yield
-        finally:
-            for name in params:
-                del vars(self)[name]
-            vars(self).update(before)
+        for message in fitted.messages:
+            if message.text != repeated:
+                warn_user(*message)
 
     def _best_trial(
         self, rows: Any, weights: NDArray | None, widest: float, seed: int
@@ -258,12 +244,11 @@ class GammaWidth:
             )
             self._hand_on(model)._keeps_sizes = width != widest
             try:
-                with warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("always")
+                with collecting() as messages:
                     model.fit(rows, sample_weight=weights)
             except ValueError:  # no clusters at this width, or from this start
                 return None
-            return Fitted(model, caught)
+            return Fitted(model, messages)
 
         return first_good(widths, starts, fit, cut, lowest=lowest)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from traceback import walk_tb
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +15,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar._checks import is_finite, is_number, shown
-from volmar.base.warn import warn_user
+from volmar._warn import warn_user
 from volmar.solvers import Status
 
 __all__ = [
@@ -57,22 +58,29 @@ def quiet() -> np.errstate:
 
 
 @contextmanager
-def fresh_fit(estimator: Any, X: Any) -> Iterator[None]:
-    """Delete the previous fit, run a new one inside the context, and check it.
+def fresh_fit(estimator: Any, X: Any) -> Iterator[Any]:
+    """Yield a copy of an estimator to be fitted, check the copy, and publish its fit at once.
 
-    Values that are not finite raise an error, and a status other than CONVERGED causes a warning.
-    A fit that fails or is interrupted leaves no fitted attributes.
+    The fit may change parameters of the copy and set flags on it. The estimator keeps those of the
+    user at any time, for callbacks and for other threads. Values that are not finite raise an
+    error, and a status other than CONVERGED causes a warning. A fit that fails or is interrupted
+    leaves no fitted attributes.
     """
-    forget(estimator)
+    fitted = object.__new__(type(estimator))
+    vars(fitted).update(vars(estimator), _user_model=estimator)
+    forget(fitted)
     try:
         with quiet():
-            yield
-        check_fitted_values(estimator, X)
+            yield fitted
+        check_fitted_values(fitted, X)
+        _publish(estimator, fitted)
         message = status_message(estimator)
         if message:
             warn_user(message, ConvergenceWarning)
     except (ArithmeticError, np.linalg.LinAlgError) as error:
         forget(estimator)
+        if _is_of_the_user(error):
+            raise
         raise ValueError(
             f"the fit of {type(estimator).__name__} failed numerically ({error})"
             f"{_extremes(estimator, X)}. {REMEDY}"
@@ -85,7 +93,38 @@ def fresh_fit(estimator: Any, X: Any) -> Iterator[None]:
 def forget(estimator: Any) -> None:
     """Delete the fitted attributes of an estimator."""
     for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
-        delattr(estimator, name)
+        vars(estimator).pop(name, None)
+
+
+def _is_of_the_user(error: BaseException) -> bool:
+    """Return whether an error was raised by a task of dask that is not a function of volmar."""
+    names = [one.f_globals.get("__name__", "") for one, _ in walk_tb(error.__traceback__)]
+    packages = [name.split(".")[0] for name in names]
+    inside = [i for i, package in enumerate(packages) if package in ("dask", "distributed")]
+    return bool(inside) and packages[inside[-1] + 1 : inside[-1] + 2] != ["volmar"]
+
+
+def _publish(estimator: Any, fitted: Any) -> None:
+    """Give an estimator the attributes of its fitted copy, except parameters and flags."""
+    params = estimator.get_params(deep=False)
+
+    def of(model: Any, *, is_own: bool) -> dict[str, Any]:
+        names = [one for one in vars(model) if (one in params or one.startswith(OWN)) == is_own]
+        return {name: vars(model)[name] for name in names}
+
+    # A single assignment: another thread sees the previous fit or this one, never a mixture.
+    estimator.__dict__ = of(estimator, is_own=True) | of(fitted, is_own=False)
+
+
+# Beginnings of names of attributes that belong to an estimator or to a fit, not to its result.
+OWN = (
+    "_user_model",
+    "_previous",
+    "_keeps_sizes",
+    "_skl_callback",
+    "_callback",
+    "_parent_callback",
+)
 
 
 # Remedy for values that are not finite.

@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from volmar._checks import check_number, check_random_state, shown
 from volmar._memory import explain_memory
 from volmar._threads import one_thread
+from volmar._warn import warn_user
 from volmar.base.blocks import lazily
 from volmar.base.one_cluster import OneCluster
 from volmar.base.outcome import finite_scores, quiet
 from volmar.base.recursion import RecursiveResult
-from volmar.base.warn import warn_user
 from volmar.evidence import ClusterNovelty, calibrate_novelty
 from volmar.rows import draw_from_collection, is_dask
 
@@ -52,10 +52,10 @@ class NoveltyMixin:
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_clusters)
-            With two clusters, scores are positive for cluster 1. With more clusters, a row belongs
-            to the cluster with its largest score. For a dask array, the result is a lazy dask
-            array in the same blocks. For a dask DataFrame, it is a Series or DataFrame with the
-            same index.
+            With two clusters, scores are positive for cluster 1, and with one they are 0. With
+            more clusters, a row belongs to the cluster with its largest score. For a dask array,
+            the result is a lazy dask array in the same blocks. For a dask DataFrame, it is a
+            Series or DataFrame with the same index.
         """
         if is_dask(X):
             check_is_fitted(self, "result_")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar._threads import in_jobs
+from volmar._warn import collecting
 from volmar.base.numbering import order_by_size
 from volmar.base.tree import N_LEADING, SplitNode, SplitTree
 from volmar.evidence import HeldOutTest
@@ -208,8 +208,7 @@ class _Way:
         if node.n_rows < 2:
             node.reason = "a single row"
             return trial
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with collecting() as messages:
             try:
                 model = self._model(trial)
                 if model is None:
@@ -231,7 +230,7 @@ class _Way:
         worth = node.probability
         if self.worth is not None:
             worth = self.worth(model, node.probability)
-        return replace(trial, worth=worth, caught=tuple(str(one.message) for one in caught))
+        return replace(trial, worth=worth, caught=tuple(one.text for one in messages))
 
     def _model(self, trial: _Trial) -> Any:
         """Return the fitted split, or None after setting the reason in the node."""

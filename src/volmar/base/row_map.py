@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -20,7 +18,7 @@ from volmar.base.views import column_groups
 from volmar.rows import RowMap, ViewMap, fit_row_map, fit_view_map, is_in_memory, rows_through
 from volmar.rows.row_map import is_text
 
-__all__ = ["METRICS", "check_row_map", "column_names", "row_map", "through_row_map"]
+__all__ = ["METRICS", "check_row_map", "column_names", "mapped_rows", "through_row_map"]
 
 METRICS = ["euclidean", "cosine"]
 #: Parameters of the row map, with the values that leave rows unchanged.
@@ -56,23 +54,18 @@ def check_row_map(model: Any) -> None:
         )
 
 
-@contextmanager
-def row_map(model: Any, X: Any, sample_weight: Any) -> Iterator[Any]:
-    """Fit the row map of an estimator, `row_map_`, and yield the transformed rows of X.
+def mapped_rows(model: Any, X: Any, sample_weight: Any) -> Any:
+    """Fit the row map, `row_map_`, of a working copy of an estimator, and return mapped rows of X.
 
-    Inside the context, the estimator and its copies have the parameter values of `WITHOUT`, so
-    that rows are not transformed twice. If no row map is needed, X itself is yielded.
+    The working copy and its clones then have the parameter values of `WITHOUT`, so that rows are
+    not transformed twice. If no row map is needed, X itself is returned.
     """
     given = {name: getattr(model, name) for name in WITHOUT if hasattr(model, name)}
     if given.get("metric", "euclidean") == "euclidean" and given.get("views") is None:
-        yield X
-        return
+        return X
     model.row_map_ = _fitted(model, X, sample_weight)
     vars(model).update({name: WITHOUT[name] for name in given})
-    try:
-        yield rows_through(model.row_map_, X)
-    finally:
-        vars(model).update(given)
+    return rows_through(model.row_map_, X)
 
 
 def through_row_map(model: Any, X: Any) -> Any:

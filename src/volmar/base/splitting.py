@@ -11,11 +11,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import has_fit_parameter
 
 from volmar._clones import silent_clone
+from volmar._warn import warn_user
 from volmar.base.blocks import without_vectors
 from volmar.base.numbering import cluster_order
 from volmar.base.recursion import PartRows, RecursiveResult
 from volmar.base.tree import SplitTree
-from volmar.base.warn import warn_user
 from volmar.evidence import (
     LINEAR,
     HeldOutTest,

@@ -103,8 +103,8 @@ class Previous:
 class WarmStart:
     """Support for a fitted model as the value of `init`.
 
-    During a fit, `init` holds the labels predicted by the model, or the default if these labels
-    cannot be the start. `_previous` holds the model.
+    `init` of the copy that is fitted holds the labels predicted by the model, or the default if
+    these labels cannot be the start. `_previous` holds the model.
     """
 
     _previous: Previous | None = None
@@ -161,7 +161,7 @@ def default_start(model: Any) -> Any:
 
 @contextmanager
 def warm_start(model: Any, X: Any, sample_weight: Any) -> Iterator[None]:
-    """Let the fit inside the context start from a fitted model, if `init` is one.
+    """Let the fit of a working copy inside the context start from a model, if `init` is one.
 
     The model's labels are the start if all clusters are found at once and the model has
     `n_clusters` clusters. Otherwise the fit uses the default `init`, and its clusters are numbered
@@ -177,17 +177,12 @@ def warm_start(model: Any, X: Any, sample_weight: Any) -> Iterator[None]:
     start = previous.start(model.n_clusters) if at_once else None
     if start is not None:
         settings = {"init": start, **model._of_previous(init)}
-    before = {name: getattr(model, name) for name in settings}
     vars(model).update(settings, _previous=previous)
-    try:
-        yield
-        labels = model.result_.labels.astype(np.int64)
-        model.previous_clusters_ = taken_numbers(
-            previous.labels, labels, previous.weights, int(labels.max()) + 1
-        )
-    finally:
-        vars(model).update(before)
-        vars(model).pop("_previous", None)
+    yield
+    labels = model.result_.labels.astype(np.int64)
+    model.previous_clusters_ = taken_numbers(
+        previous.labels, labels, previous.weights, int(labels.max()) + 1
+    )
 
 
 def _old_labels(

@@ -31,16 +31,17 @@ from volmar.solvers.result import Certificate
 
 
 def whitening(z: Standardized, reg: float) -> NDArray:
-    """Return A, shape (d, p), with A A' = (Sigma + reg I)^-1 on the p features that vary.
+    """Return A, shape (d, p), with A A' = (Sigma + rho I)^-1 on the p features that vary.
 
-    With s the square root of the diagonal of Sigma + reg I and L L' the Cholesky factorisation of
-    (Sigma + reg I) / (s s'), A = diag(1 / s) L^-T. Because of the unit diagonal, the accuracy of
-    the factorisation depends on the correlations only, not on the units of the features.
+    rho is `reg` times the mean variance of these features. With s the square root of the diagonal
+    of Sigma + rho I and L L' the Cholesky factorisation of (Sigma + rho I) / (s s'),
+    A = diag(1 / s) L^-T. Because of the unit diagonal, the accuracy of the factorisation depends
+    on the correlations only, not on the units of the features.
     """
     sd = z.scale[z.kept]
-    s = np.hypot(sd, np.sqrt(reg))
+    s = np.hypot(sd, np.sqrt(reg) * np.linalg.norm(sd) / np.sqrt(sd.size))
     matrix = z.correlation * np.outer(sd / s, sd / s)
-    np.fill_diagonal(matrix, 1.0)  # sd^2 / s^2 + reg / s^2
+    np.fill_diagonal(matrix, 1.0)  # sd^2 / s^2 + rho / s^2
     lower = regular_cholesky(matrix, reg, z.rows.dtype)
     inverse = linalg.solve_triangular(lower, np.eye(s.size), lower=True)
     A = np.zeros((z.scale.size, s.size))
@@ -51,16 +52,17 @@ def whitening(z: Standardized, reg: float) -> NDArray:
 def spanned_whitening(span: RowSpace, reg: float) -> tuple[NDArray, NDArray]:
     """Return the whitened rows (n, r) and A (d, r), for more columns than rows.
 
-    A A' is (Sigma + reg I)^-1 on the span of the rows. On its orthogonal complement the latter is
-    I / reg, which adds the same amount to the squared distances of a row to all means. The
-    coordinates are principal components, which do not change if a row of weight 2 is replaced by
-    two copies.
+    A A' is (Sigma + rho I)^-1 on the span of the rows, with rho as in `whitening`. On its
+    orthogonal complement the latter is I / rho, which adds the same amount to the squared
+    distances of a row to all means. The coordinates are principal components, which do not change
+    if a row of weight 2 is replaced by two copies.
     """
     values, vectors = eigenpairs(span.correlation)
     size = span.kept.size
-    if reg <= size * np.finfo(span.Z.source.dtype).eps * values[-1]:
+    rho = reg * values.sum() / size
+    if rho <= size * np.finfo(span.Z.source.dtype).eps * values[-1]:
         raise ValueError(singular_text(reg, span.Z.source.dtype))
-    W = vectors / np.sqrt(np.maximum(values, 0.0) + reg)
+    W = vectors / np.sqrt(np.maximum(values, 0.0) + rho)
     A = span.coefficients(W)
     signs = np.sign((A * fix_signs(A)).sum(axis=0))
     return span.scores(W) * signs, A * signs
@@ -146,10 +148,10 @@ class DiscriminativeKMeans(ProjectedKMeans):
         held-out rows confirm it by their distances to its border (see
         `volmar.evidence.split_test` and `tree_`).
     reg : float, default=1.0
-        Regulariser, on the scale of the covariance: :math:`\lambda` is `reg` times the total
-        weight of the rows (n without weights), so that the same `reg` suits a sample and all rows.
-        Must not be negative. With 0, the covariance of X must not be singular. Constant features
-        are left out.
+        Regulariser, relative to the mean variance of the features: :math:`\lambda` is `reg` times
+        this variance and the total weight of the rows (n without weights), so that the same `reg`
+        suits a sample and all rows, in any unit common to the features. Must not be negative. With
+        0, the covariance of X must not be singular. Constant features are left out.
     init : "k-means++", array of shape (n_samples,) or fitted clusterer, default="k-means++"
         Method to draw a start, or the labels to start from. If a clusterer fitted to the same
         columns, its clusters are the start, and clusters that match keep their numbers.
@@ -173,8 +175,9 @@ class DiscriminativeKMeans(ProjectedKMeans):
         Cluster of each training row. Clusters are numbered by size, 0 is the largest.
     components_ : ndarray of shape (n_components, n_features)
         The whitening matrix A'. Rows are transformed to ``A'(x - mean_)``, with
-        A A' = (Sigma + reg I)^-1 on the span of the rows. The number of components is the number
-        of features that vary or, with more features than rows, the dimension of that span.
+        A A' = (Sigma + rho I)^-1 on the span of the rows (see Notes). The number of components is
+        the number of features that vary or, with more features than rows, the dimension of that
+        span.
     mean_ : ndarray of shape (n_features,)
         Weighted mean of X.
     cluster_centers_ : ndarray of shape (n_clusters, n_components)
@@ -198,10 +201,11 @@ class DiscriminativeKMeans(ProjectedKMeans):
     -----
     Labels enter only through the between-cluster scatter: the objective is
     :math:`\mathrm{tr}\,(\Sigma + \rho I)^{-1}\Sigma - \mathrm{tr}\,(\Sigma + \rho I)^{-1} S_b`
-    with :math:`\rho` = `reg`. The clusters thus maximise the ratio of linear discriminant analysis
-    in its total scatter form. A large `reg` gives plain k-means. With `reg` = 0 the clusters are
-    invariant to invertible linear maps of the features. In between the units of X matter, because
-    the same `reg` is added to the variance of every feature: scale the features first.
+    with :math:`\rho` = `reg` times the mean variance of the features. The clusters thus maximise
+    the ratio of linear discriminant analysis in its total scatter form. A large `reg` gives plain
+    k-means. With `reg` = 0 the clusters are invariant to invertible linear maps of the features.
+    In between, the units of the features relative to each other matter, because the same number is
+    added to the variance of every feature: scale the features first.
 
     For two clusters, `decision_function` is the squared distance to the mean of cluster 0 less
     that to the mean of cluster 1 in whitened coordinates. For more, it is the negative squared

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +10,9 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.spatial.distance import pdist
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 
+from volmar._warn import quiet_fit
 from volmar.base import Status, WeightedClusterer
 from volmar.base.clusterer import two_column_scores
 from volmar.base.numbering import nearest_by_size
@@ -125,10 +124,7 @@ def kmeans_labels(
     are removed, and the labels are consecutive.
     """
     model = KMeans(len(centres), init=centres, n_init=1, max_iter=max_iter, tol=0.0)
-    with warnings.catch_warnings():
-        # The estimator reports fewer distinct rows than clusters.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(X, sample_weight=weights)
+    quiet_fit(model, X, weights)  # the estimator reports fewer distinct rows than clusters
     labels = np.unique(model.labels_, return_inverse=True)[1]
     return labels, model.n_iter_, model.n_iter_ < max_iter
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar._checks import check_choice, shown
+from volmar._warn import warn_user
 from volmar.base import Clusterer, Result, Status
 from volmar.base.clusterer import two_column_scores
-from volmar.base.warn import warn_user
 from volmar.graphs.copies import distinct_rows
 from volmar.graphs.graph import Graph, build_graph
 from volmar.operators import as_operator

@@ -156,6 +156,8 @@ def _lines_of_warnings(debug: bool) -> Iterator[None]:
         yield
         return
     with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
+        # Unsupported features of Excel, which hold no values.
+        warnings.filterwarnings("ignore", module="openpyxl")
         yield
     from volmar.cli.console import say
 

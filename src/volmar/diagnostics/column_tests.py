@@ -8,7 +8,6 @@ of its difference in one set is positive or negative with equal probability in t
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from volmar._clones import fitted_labels
+from volmar._warn import collecting
 from volmar.diagnostics.contrasts import Standardised, contrasts
 
 __all__ = [
@@ -86,8 +86,7 @@ class Refit:
     def __call__(self, subset: NDArray) -> tuple[NDArray, NDArray]:
         """Return t by cluster and feature, and the Jaccard index of each cluster."""
         k, p = self.shape
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the fit to all rows has warned already
+        with collecting():  # the fit to all rows has warned already
             try:
                 labels = fitted_labels(self.estimator, self.inputs(subset))
             except ValueError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from sklearn.metrics import adjusted_rand_score, silhouette_score
 from volmar._checks import check_count, check_random_state
 from volmar._clones import fitted_labels, refuse_pairwise, repeatable_rows, seeded
 from volmar._input import check_matrix
+from volmar._warn import collecting
 from volmar.evidence.labels.label_test import label_test
 from volmar.metrics import separation_score
 
@@ -281,8 +281,7 @@ def _one_number(
     X: Any, model: Any, k: int, n_resamples: int, rng: np.random.RandomState
 ) -> NumberOfClusters:
     seeds = rng.randint(2**31 - 1, size=3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the scores show poor fits
+    with collecting():  # the scores show poor fits
         labels = np.unique(fitted_labels(model, X), return_inverse=True)[1]
         sizes = np.bincount(labels)
         n_supported, p_value = _evidence(X, labels, int(seeds[0]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from volmar._clones import fitted_labels, refuse_pairwise, seeded
 from volmar._input import check_matrix
 from volmar._notebook import html_card
 from volmar._threads import in_jobs
+from volmar._warn import collecting
 from volmar.metrics import matched_labels
 from volmar.rows import draw_from_collection, is_dask
 
@@ -176,8 +176,7 @@ def stability(
 
 
 def _clusters(estimator: Any, X: Any) -> NDArray | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit to all rows has warned already
+    with collecting():  # the fit to all rows has warned already
         try:
             return fitted_labels(estimator, X)
         except ValueError:

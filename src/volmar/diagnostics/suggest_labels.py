@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from volmar._checks import check_count, check_random_state
 from volmar._clones import refuse_pairwise, seeded
 from volmar._input import check_matrix, known_values
+from volmar._warn import collecting
 from volmar.evidence.novelty.scatter import WIDE, Sketch
 from volmar.metrics import matched_labels
 from volmar.rows import draw_from_collection, is_dask
@@ -257,8 +257,8 @@ def _votes(
     for _ in range(N_HALVINGS):
         order = rng.permutation(sample)
         for half in (order[: len(order) // 2], order[len(order) // 2 :]):
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")  # the fit of the model has warned already
+            # The fit of the model has warned already.
+            with collecting(), np.errstate(all="ignore"):
                 try:
                     fitted = seeded(made, 0).fit(fit_rows[np.sort(half)])
                     found = np.asarray(fitted.predict(X[both]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from volmar._eigen import eigsh
+from volmar._warn import quiet_fit
 from volmar.graphs.copies import Copies
 from volmar.graphs.neighbors import NeighborSearch, symmetrize
 
@@ -122,10 +121,7 @@ class CutGraph:
             y = min(sides, key=lambda found: found[0])[1]
         else:
             U = U / np.maximum(np.linalg.norm(U, axis=1), np.finfo(float).tiny)[:, None]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                model = KMeans(k, n_init=10, random_state=0)
-                y = model.fit_predict(U, sample_weight=self.masses)
+            y = quiet_fit(KMeans(k, n_init=10, random_state=0), U, self.masses).labels_
         return y[self._group]
 
     def _best_sides(self, scores: NDArray) -> tuple[float, NDArray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar._checks import shown
+from volmar._warn import warn_user
 from volmar.graphs import (
     check_similarity,
     component_message,
@@ -146,7 +146,7 @@ class Graph:
         """
         words = self.component_words(n_clusters)
         if words and self.components[0] <= n_clusters:
-            warnings.warn(words, UserWarning, stacklevel=2)
+            warn_user(words)
 
 
 @dataclass(frozen=True)

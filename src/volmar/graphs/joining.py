@@ -9,9 +9,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse import csgraph
 from sklearn.metrics import pairwise_distances_argmin_min
-from sklearn.neighbors import NearestNeighbors
 
 from volmar.graphs.distances import candidate_distances
+from volmar.graphs.neighbor_backends import ExactBackend
 
 __all__ = ["joining_edges"]
 
@@ -64,7 +64,8 @@ def _ways_out_of_small(rows: Any, piece: NDArray, small: NDArray) -> list[tuple[
     if not inside.size:
         return []
     k = min(SMALL + 1, rows.shape[0])
-    distances, near = NearestNeighbors(n_neighbors=k).fit(rows).kneighbors(rows[inside])
+    near = ExactBackend(rows, None).near(rows[inside], k)
+    distances = candidate_distances(rows[inside], rows, near, "euclidean")
     outside = piece[near] != piece[inside][:, None]
     distances = np.where(outside, distances, np.inf)
     column = np.argmin(distances, axis=1)

@@ -28,9 +28,6 @@ TREE_UP_TO = 8
 # Number of queries of the tree at a time. Its results take three times as much memory as what is
 # kept of them.
 QUERIES = 2**16
-# Up to this number of rows, comparing all pairs takes at most a second. A tree in 9 to 15
-# dimensions may take ten.
-ALL_PAIRS_UP_TO = 20_000
 # Number of pairs of rows from which threads are worth their overhead.
 THREADED_FROM = 100_000_000
 # Up to this number of rows, faiss compares all pairs. This is exact, and about as fast as training
@@ -74,8 +71,8 @@ class ExactBackend(Backend):
         if not sp.issparse(rows) and rows.shape[1] <= TREE_UP_TO:
             self._index = _tree(rows)
         else:
-            algorithm = "brute" if rows.shape[0] <= ALL_PAIRS_UP_TO else "auto"
-            self._index = NearestNeighbors(algorithm=algorithm, n_jobs=n_jobs).fit(rows)
+            # The trees of NearestNeighbors change filters of warnings for all threads.
+            self._index = NearestNeighbors(algorithm="brute", n_jobs=n_jobs).fit(rows)
 
     def near(self, rows: Any, k: int) -> NDArray:
         """Return candidates for each new row."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from volmar._checks import check_random_state
+from volmar._warn import warn_user
 from volmar.graphs.distances import (
     candidate_distances,
     centre,
@@ -66,7 +66,7 @@ class NeighborSearch:
     neighbors : str, transformer or sparse matrix, default="auto"
         Back end that finds the neighbours:
 
-        - ``"exact"``: a k-d tree up to 8 dimensions, else scikit-learn's `NearestNeighbors`;
+        - ``"exact"``: a k-d tree up to 8 dimensions, else all pairs of rows;
         - ``"cells"``: cells of rows searched to a recall of 0.95 (`volmar.graphs.cells`), for
           dense points;
         - ``"faiss"``: exact in float32 up to 50,000 points, a seeded inverted file beyond;
@@ -174,12 +174,10 @@ class NeighborSearch:
                 n_found += int(np.sum(distances[i] <= limit))
         recall = n_found / (k * chosen.size)
         if recall < LOW_RECALL:
-            warnings.warn(
+            warn_user(
                 f"The search found {recall:.2f} of the {k} nearest neighbours of {chosen.size} "
                 "rows that were compared with all others. Use neighbors='exact' in a recipe of "
-                "volmar.graphs, or fewer features.",
-                UserWarning,
-                stacklevel=2,
+                "volmar.graphs, or fewer features."
             )
         return recall
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from volmar._checks import shown
 from volmar._input import known_values
+from volmar._warn import warn_user
 from volmar.rows import as_beside, is_dask, row_wise
 
 __all__ = ["Seeds", "check_block_seeds", "check_seeds", "names_of_clusters"]
@@ -54,7 +54,7 @@ def check_seeds(y: Any, n_samples: int) -> Seeds | None:
         if not all(isinstance(value, Real) and value == -1 for value in given[~known].tolist()):
             raise ValueError(text)
         # It may be a regression target with a value of -1, which a pipeline passes to all steps.
-        warnings.warn(f"y is ignored: {text}", UserWarning, stacklevel=2)
+        warn_user(f"y is ignored: {text}")
         return None
     names, numbers = np.unique(labels, return_inverse=True)
     seeds = np.full(n_samples, -1, dtype=np.int64)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import binomtest
-from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.neighbors import NearestNeighbors
 
 from volmar.rows import drawn_rows
 
@@ -112,7 +113,8 @@ class SpreadGraph:
         self.rows = X[self.chosen]
         if W is None:
             n_neighbors = min(NEIGHBORS, self.chosen.size - 1)
-            graph = NearestNeighbors(n_neighbors=n_neighbors).fit(self.rows).kneighbors_graph()
+            search = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute").fit(self.rows)
+            graph = search.kneighbors_graph()
             W = graph.maximum(graph.T)
         degrees = np.asarray(W.sum(axis=1), dtype=np.float64).ravel()
         roots = np.zeros(degrees.size)  # isolated nodes keep their own label
@@ -124,7 +126,7 @@ class SpreadGraph:
         """Return the labels of all rows; all classes count equally."""
         labels = self.labels_in_sample(seeds[self.chosen], n_classes)
         if self.chosen.size < seeds.size:
-            everywhere = KNeighborsClassifier(1).fit(self.rows, labels).predict(self.X)
+            everywhere = labels[pairwise_distances_argmin(self.X, self.rows)]
             everywhere[self.chosen] = labels
             labels = everywhere
         return np.where(seeds >= 0, seeds, labels)
@@ -133,8 +135,8 @@ class SpreadGraph:
         """Return the labels of the rows of the graph; unreached rows get the nearest label."""
         labels, reached = self._spread(seeds, n_classes)
         if not reached.all():
-            nearest = KNeighborsClassifier(1).fit(self.rows[reached], labels[reached])
-            labels[~reached] = nearest.predict(self.rows[~reached])
+            nearest = pairwise_distances_argmin(self.rows[~reached], self.rows[reached])
+            labels[~reached] = labels[reached][nearest]
         return np.where(seeds >= 0, seeds, labels)
 
     def _spread(self, own: NDArray, n_classes: int) -> tuple[NDArray, NDArray]:

@@ -13,10 +13,10 @@ from scipy import linalg
 from volmar._checks import fix_signs
 from volmar._eigen import eigenpairs
 from volmar._memory import require_memory
+from volmar._warn import warn_user
 from volmar.base import Clusterer, Result, Status
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.validation import check_count, check_number
-from volmar.base.warn import warn_user
 from volmar.margin.engine.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
 from volmar.margin.relaxations.gmmc_problem import GMMCProblem
 from volmar.solvers import PackingResult, solve_packing_sdp

@@ -397,7 +397,9 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
             self.intercept_ = np.atleast_1d(self._hyperplane.intercept)
 
     def _status_words(self, result: Any) -> str:
-        if self.mode != "paper" or result.status is not Status.MAX_ITER:
+        # A tree of splits has a C_ and a violation per split.
+        is_own = isinstance(result, MarginResult) and self.mode == "paper"
+        if not is_own or result.status is not Status.MAX_ITER:
             return super()._status_words(result)
         return (
             f"after {result.n_iter} cuts the largest violation is "

@@ -11,12 +11,12 @@ from scipy import sparse
 
 from volmar._checks import check_random_state
 from volmar._memory import require_memory
+from volmar._warn import warn_user
 from volmar.base import WeightedClusterer
 from volmar.base.blocks import require_in_memory
 from volmar.base.kernel import KernelMixin
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import check_choice, check_count
-from volmar.base.warn import warn_user
 from volmar.margin.clusterer import MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.sparse_nested import printed_sparse_loop

@@ -6,7 +6,6 @@ they fit together: the usual methods score some rows, and a model that fails is 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import MethodType
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
+from volmar._warn import collecting
 from volmar.base.row_map import through_row_map
 from volmar.tables import Preparation
 
@@ -46,14 +46,21 @@ def trial_fault(model: Any, preparation: Any, n_bytes: int) -> str | None:
     n_bytes : int
         Size of the file, which limits the size of the rows that are created here.
     """
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    steps = [step for _, step in model.steps] if type(model) is Pipeline else []
+    parts = (model, getattr(model, "model_", None), preparation, *steps)
+    owners = [getattr(one, "__dict__", {}) for one in parts]
+    # scikit-learn would warn of rows without names.
+    names = [(own, own.pop("feature_names_in_")) for own in owners if "feature_names_in_" in own]
+    with collecting(), np.errstate(all="ignore"):
         try:
             return _fault(model, preparation, n_bytes)
         except MemoryError:
             return "needs more memory than is available"
         except Exception as error:  # malicious attributes may raise any error
             return f"has attributes that do not fit together ({type(error).__name__})"
+        finally:
+            for own, value in names:
+                own["feature_names_in_"] = value
 
 
 def _fault(model: Any, preparation: Any, n_bytes: int) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from scipy import linalg
 
@@ -102,7 +100,7 @@ def _factorise(A: FloatArray) -> tuple[str, tuple]:
     try:
         return "cholesky", linalg.cho_factor(A, lower=True, check_finite=False)
     except linalg.LinAlgError:
-        with warnings.catch_warnings():
-            # An exactly singular matrix is refused later because of its residual, with a remedy.
-            warnings.simplefilter("ignore", linalg.LinAlgWarning)
-            return "lu", linalg.lu_factor(A, check_finite=False)
+        # linalg.lu_factor would warn of an exactly singular matrix, which is refused later because
+        # of its residual, with a remedy.
+        (getrf,) = linalg.get_lapack_funcs(("getrf",), (A,))
+        return "lu", getrf(A)[:2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar._checks import fix_signs
+from volmar._warn import warn_user
 
 FloatArray = NDArray[np.floating]
 # Eigenvalues, eigenvectors and the method that found them; None if it did not converge.
@@ -160,11 +160,10 @@ class MatrixOperator(SPDOperator):
                     f"{residual:.1e}). Use another shift."
                 )
         elif not residual <= 10 * rtol:
-            warnings.warn(
+            warn_user(
                 f"Conjugate gradients stopped after {n_iter} iterations with a relative residual "
                 f"of {residual:.1e} (requested {rtol:.1e}). Use a larger shift.",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         return Solution(X.reshape(B.shape), residual, n_iter, method)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +15,7 @@ from scipy.sparse.linalg import SuperLU
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar import _memory
+from volmar._warn import warn_user
 from volmar.operators.conjugate_gradients import conjugate_gradients
 from volmar.operators.fill import factorise, is_expander, predicted_fill
 from volmar.operators.lanczos import is_skipped, lanczos_smallest, smallest_by_inverse
@@ -223,12 +223,11 @@ class SparseOperator(MatrixOperator):
                 best = pairs
         if self.n <= DENSE_UP_TO or best is None:
             return _by_lapack(self, k)
-        warnings.warn(
+        warn_user(
             f"Eigenvectors of the sparse {self.n} x {self.n} matrix have a residual of "
             f"{best.residuals.max():.1e} (requested {goal:.1e}), since its smallest eigenvalues "
             "are nearly equal. Use a graph with more neighbours.",
             ConvergenceWarning,
-            stacklevel=3,
         )
         return best
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackError, LinearOperator, SuperLU, lobpcg
 
 from volmar._eigen import eigsh
+from volmar._warn import without_warnings
 from volmar.operators.fill import factorise, predicted_fill
 from volmar.operators.protocol import FloatArray
 
@@ -96,23 +95,21 @@ def lobpcg_smallest(
     if start is None:
         start = np.random.default_rng(seed).standard_normal((Q.shape[0], k + 1))
     start = start[:, -(k + 1) :]
-    with warnings.catch_warnings():
+    for _ in range(3):
         # LOBPCG warns if the guard has not converged; the requested pairs are checked below.
-        warnings.simplefilter("ignore", UserWarning)
-        for _ in range(3):
-            values, start = lobpcg(
-                Q,
-                start,
-                Y=known if known.size else None,
-                M=two_level.preconditioner,
-                tol=0.5 * tol,
-                maxiter=40,
-                largest=False,
-            )
-            order = np.argsort(values)[:k]
-            found = start[:, order]
-            if np.all(np.linalg.norm(Q @ found - found * values[order], axis=0) <= tol):
-                break
+        values, start = without_warnings(lobpcg)(
+            Q,
+            start,
+            Y=known if known.size else None,
+            M=two_level.preconditioner,
+            tol=0.5 * tol,
+            maxiter=40,
+            largest=False,
+        )
+        order = np.argsort(values)[:k]
+        found = start[:, order]
+        if np.all(np.linalg.norm(Q @ found - found * values[order], axis=0) <= tol):
+            break
     return values[order], found
 
 

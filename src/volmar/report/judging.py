@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +11,7 @@ from sklearn.base import clone
 from sklearn.metrics import silhouette_score
 
 from volmar._clones import repeatable_rows
+from volmar._warn import collecting
 from volmar.diagnostics import (
     ClusterDescription,
     LabelSuggestions,
@@ -108,7 +108,7 @@ def _suggestions(outcome: Outcome) -> LabelSuggestions | None:
 def _numbers(outcome: Outcome, tell: Any) -> NumberComparison | None:
     """Return the comparison of numbers of clusters, or None if it is not possible."""
     try:
-        with warnings.catch_warnings(action="ignore"):
+        with collecting():
             return compare_numbers(
                 outcome.fit_rows,
                 clone(outcome.clusterer),
@@ -124,7 +124,7 @@ def quality_scores(X: Any, labels: NDArray) -> list[LabelScore]:
     n, n_clusters = X.shape[0], np.unique(labels).size
     if n_clusters < 2:
         return []
-    with warnings.catch_warnings(action="ignore"):
+    with collecting():
         scores = [
             LabelScore(
                 "separation score",
@@ -163,7 +163,7 @@ def _silhouette(X: Any, labels: NDArray, size: int) -> float | None:
 
 def _stability(outcome: Outcome, tell: Any) -> list[Evidence]:
     try:
-        with warnings.catch_warnings(action="ignore"):
+        with collecting():
             result = stability(
                 outcome.fit_rows,
                 outcome.clusterer,
@@ -191,7 +191,7 @@ def described(outcome: Outcome, tell: Any = None) -> ClusterDescription:
         "random_state": outcome.seed,
     }
     shown = outcome.columns if in_own_units else outcome.X
-    with warnings.catch_warnings(action="ignore"):
+    with collecting():
         try:
             result = describe_clusters(
                 shown, outcome.labels, estimator=outcome.clusterer, **options
@@ -209,7 +209,7 @@ def best_split_of(outcome: Outcome, times: StageTimes, command: str) -> BestSpli
     if outcome.k > 1 or X.shape[0] > _most_repeated(outcome):
         return None
     model = clone(outcome.clusterer).set_params(n_clusters=2)
-    with times.stage("splitting in two"), warnings.catch_warnings(action="ignore"):
+    with times.stage("splitting in two"), collecting():
         try:
             model.fit(rows)
             scores = model.decision_function(X)

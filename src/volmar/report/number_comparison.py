@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
+from volmar._warn import collecting
 from volmar.diagnostics.alluvium import alluvium
 from volmar.diagnostics.silhouettes import silhouettes
 from volmar.report.outcome import Outcome
@@ -101,7 +101,7 @@ def silhouette_blocks(outcome: Outcome) -> dict[str, Any] | None:
     """Return the silhouettes of a sample of rows, as one outline per cluster."""
     if outcome.k < 2:
         return None
-    with warnings.catch_warnings(action="ignore"):
+    with collecting():
         try:
             found = silhouettes(outcome.X, outcome.codes, random_state=outcome.seed)
         except ValueError:  # every row is a cluster

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -90,13 +89,33 @@ def save_pictures(
     folder.mkdir(parents=True, exist_ok=True)
     for name, display in pictures.items():
         figure = figure_class(layout="constrained")
-        with warnings.catch_warnings():
-            # Letters that matplotlib's font lacks are drawn as boxes.
-            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            _draw(name, display, figure)
-            for suffix in wanted:
-                _save(figure, folder / f"{name}.{suffix}", suffix, force)
+        _draw(name, display, figure)
+        _replace_missing_glyphs(figure)
+        for suffix in wanted:
+            _save(figure, folder / f"{name}.{suffix}", suffix, force)
     return written
+
+
+def _replace_missing_glyphs(figure: Any) -> None:
+    """Replace letters that the font lacks by boxes, as drawn by matplotlib, which also warns."""
+    from matplotlib.font_manager import fontManager, get_font
+    from matplotlib.text import Text
+
+    known = get_font(fontManager.findfont("")).get_charmap()
+
+    def drawable(text: str) -> str:
+        return "".join(c if ord(c) in known or c == "\n" else BOX for c in text)
+
+    for axis in [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]:
+        names = axis.get_major_formatter().format_ticks(axis.get_majorticklocs())
+        if list(map(drawable, names)) != names:
+            axis.set_ticks(axis.get_majorticklocs(), list(map(drawable, names)))
+    for text in figure.findobj(Text):
+        text.set_text(drawable(text.get_text()))
+
+
+# Drawn in place of letters that the font lacks.
+BOX = "\N{WHITE SQUARE}"
 
 
 def _figure_class() -> Any:

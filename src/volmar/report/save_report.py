@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import suppress
 from copy import copy
 from os import PathLike
@@ -15,6 +14,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from volmar._warn import collecting
 from volmar.report.cluster_page import write_report
 from volmar.report.drivers import dense
 from volmar.report.evidence import evidence_of
@@ -125,7 +125,7 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
         )
     n_found = np.unique(labels).size
     asked = estimator.get_params(deep=False).get("n_clusters", n_found)
-    with times.stage("testing") as tell, warnings.catch_warnings(action="ignore"):
+    with times.stage("testing") as tell, collecting():
         evidence = evidence_of(
             estimator, X, labels, n_clusters=asked, random_state=seed, progress=tell
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from volmar._checks import check_symmetric, fix_signs
 from volmar._eigen import eigenpairs
 from volmar._memory import require_memory
+from volmar._warn import warn_user
 from volmar.rows._validation import as_matrix
 from volmar.rows.kernel import Kernel
 
@@ -142,11 +142,9 @@ def positive_part(
     positive = float(values.sum())
     negative = max(positive - float(np.trace(matrix)), 0.0)
     if negative > _NEGATIVE_SHARE * (positive + negative):
-        warnings.warn(
+        warn_user(
             f"the kernel is not positive semidefinite: {negative / (positive + negative):.0%} of "
             "its eigenvalues' weight is negative and is dropped. The features approximate only "
-            "its positive part. Use a positive semidefinite kernel (e.g. 'rbf') to avoid this.",
-            UserWarning,
-            stacklevel=3,
+            "its positive part. Use a positive semidefinite kernel (e.g. 'rbf') to avoid this."
         )
     return values, np.ascontiguousarray(fix_signs(vectors))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from volmar._checks import check_random_state
 from volmar._memory import require_memory
+from volmar._warn import quiet_fit
 from volmar.rows._kernel_map import KernelMap, positive_part, rank_tolerance
 from volmar.rows._validation import as_matrix
 from volmar.rows.blocks.table import BlockTable
@@ -176,7 +175,5 @@ class NystroemMap(KernelMap):
         kmeans = KMeans(
             count, n_init=1, max_iter=_KMEANS_ROUNDS, random_state=random_state.randint(2**31 - 1)
         )
-        with warnings.catch_warnings():
-            # Fewer distinct rows than landmarks: the rank cut-off handles repeated landmarks.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            return kmeans.fit(sample).cluster_centers_
+        # Fewer distinct rows than landmarks: the rank cut-off handles repeated landmarks.
+        return quiet_fit(kmeans, sample).cluster_centers_

@@ -269,8 +269,8 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         self
         """
         self._check_parameters()
-        with fresh_fit(self, X):
-            self._fit(X, y, sample_weight)
+        with fresh_fit(self, X) as fitted:
+            fitted._fit(X, y, sample_weight)
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> None:

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from volmar._warn import warn_user
 from volmar.base.blocks import refuse_blocks
 from volmar.base.guided import GuidedMixin
 from volmar.base.validation import check_choice, check_cluster_size, check_count, check_number
 from volmar.base.views import ViewsMixin
-from volmar.base.warn import warn_user
 from volmar.rows import (
     Moments,
     RowSource,

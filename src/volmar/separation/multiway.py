@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -11,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
+from volmar._warn import quiet_fit
 from volmar.base.splitting import CellSplit
 from volmar.metrics import separation_along
 from volmar.rows import ClusterSums, RowSpace, Standardized, drawn_rows, sums_by_discriminants
@@ -45,13 +44,10 @@ def k_means_labels(
     The centres are fitted to the `chosen` rows, or to all rows if None.
     """
     model = KMeans(k, n_init=n_init, random_state=seed)
-    with warnings.catch_warnings():
-        # The caller counts the clusters.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        if chosen is None:
-            return model.fit_predict(X, sample_weight=weights)
-        few = None if weights is None else weights[chosen]
-        return model.fit(X[chosen], sample_weight=few).predict(X)
+    if chosen is None:
+        return quiet_fit(model, X, weights).labels_  # the caller counts the clusters
+    few = None if weights is None else weights[chosen]
+    return quiet_fit(model, X[chosen], few).predict(X)
 
 
 def k_means_starts(rows: SeparationRows, k: int, seed: int) -> list[NDArray]:

@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike
 from volmar._checks import shown
 from volmar._memory import explain_memory, require_memory
 from volmar._threads import one_thread
+from volmar._warn import warn_user
 from volmar._weights import check_sample_weight
 from volmar.base.blocks import refuse_blocks
 from volmar.base.outcome import check_fitted_values, forget, quiet
-from volmar.base.warn import warn_user
 from volmar.guidance.seeds import check_seeds
 from volmar.rows import Moments, as_rows, is_dask, standardized
 from volmar.separation.batch_moments import (

@@ -112,10 +112,8 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         n = X.shape[0]
         self.min_cluster_weight_ = self._minimum_in_tree(n, weights)
         self._cluster_floor = self._smallest_leaf(n, weights)
-        try:
-            grown = super()._fit_tree(X, weights, steps)
-        finally:
-            del self._cluster_floor
+        grown = super()._fit_tree(X, weights, steps)
+        del self._cluster_floor
         k, sample = self.tree_.n_leaves, grown.sample
         if len(self.tree_.leaves()) == 2:
             if not sample.is_whole and hasattr(self.tree_.root.model, "coef_"):

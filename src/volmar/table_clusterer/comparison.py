@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +13,7 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 from volmar._clones import MOST_FITTED
+from volmar._warn import collecting
 from volmar.metrics import LabelScore, label_free_scores
 from volmar.report.drivers import sampled
 from volmar.report.stages import Progress
@@ -217,12 +217,12 @@ def _fit(
         rows = rows[sampled(n, size, seed)]
     given = KMeans(n_init=10) if name == "KMeans" else name
     estimator = new_clusterer(given, n_clusters=n_clusters, random_state=seed)
-    with warnings.catch_warnings(record=True, action="always") as caught:
+    with collecting() as messages:
         start = time.perf_counter()
         estimator.fit(rows)
         labels = estimator.labels_ if rows is X else _predicted(estimator, X)
         seconds = time.perf_counter() - start
-    texts = list(dict.fromkeys(_one_line(one.message) for one in caught))
+    texts = list(dict.fromkeys(_one_line(one.text) for one in messages))
     codes = np.unique(labels, return_inverse=True)[1]
     return MethodRun(name, codes, seconds, [], size), texts
 

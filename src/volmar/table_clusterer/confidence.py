@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from volmar._warn import warn_user
 
 __all__ = ["confidence_of", "score_slopes", "warn_of_empty"]
 
@@ -108,9 +109,7 @@ def warn_of_empty(model: Any, labels: NDArray) -> None:
     wanted = model.get_params(deep=False)["n_clusters"]
     n_clusters = model.tree_.n_leaves if isinstance(wanted, str) else int(wanted)
     if empty := sorted(set(range(n_clusters)) - set(labels.tolist())):
-        warnings.warn(
+        warn_user(
             f"Cluster {', '.join(map(str, empty))} of {n_clusters} has no rows. The clusters were "
-            "fitted to rows with added noise, and many rows have equal values. Lower n_clusters.",
-            UserWarning,
-            stacklevel=2,
+            "fitted to rows with added noise, and many rows have equal values. Lower n_clusters."
         )

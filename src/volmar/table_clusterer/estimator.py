@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,6 +12,7 @@ from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import check_random_state
+from volmar._warn import collecting, warn_user
 from volmar.base import Clusterer
 from volmar.guidance.seeds import names_of_clusters
 from volmar.report.evidence import evidence_of
@@ -296,7 +296,7 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         # Noise closes the gaps that the preparation creates: for the fit, not for the labels.
         X = rows.dithered(seed)
         guide = known.of_rows(rows.kept, self.seeds)
-        with warnings.catch_warnings(record=True, action="always") as caught:
+        with collecting() as messages:
             with times.stage("looking for groups") as tell:
                 is_in_blocks = False
                 if blocks is not None:
@@ -323,7 +323,7 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         if known.names:
             self.cluster_names_ = names_of_clusters(np.array(known.names), n_found).tolist()
         self.notes_ = [*rows.notes, *names_note(self)]
-        texts = [*rows.warnings, *(str(one.message).splitlines()[0] for one in caught)]
+        texts = [*rows.warnings, *(one.text.splitlines()[0] for one in messages)]
         self.warnings_ = list(dict.fromkeys(texts))
         self.seconds_ = times.seconds
         self._table, self._prepared, self._fit_seed = table, rows, seed
@@ -332,9 +332,9 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         self.drift_summary_ = self._summary(rows, np.asarray(labels), table)
         self._calibrate(rows.X, np.asarray(labels), seed)
         for text in rows.warnings:
-            warnings.warn(text, UserWarning, stacklevel=3)
-        for one in caught:
-            warnings.warn(one.message, one.category, stacklevel=3)
+            warn_user(text)
+        for one in messages:
+            warn_user(*one)
         return self
 
     def _label(self, labels: NDArray) -> None:
@@ -475,7 +475,7 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         check_is_fitted(self)
         rows = self.preparation_.prepare(check_table(self, data, reset=False))
         for text in rows.warnings:
-            warnings.warn(text, UserWarning, stacklevel=3)
+            warn_user(text)
         return rows
 
     def _rows(self, data: Any = None) -> PreparedTable:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -40,16 +39,14 @@ def read_excel(path: Path, sheet: str | None) -> tuple[Any, list[str]]:
     pd = import_pandas()
     _require_engine(path)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # unsupported features of Excel, which hold no values
-            if path.suffix.lower() != ".xls":
-                _refuse_large(path)
-            with pd.ExcelFile(path) as book:
-                names = [str(name) for name in book.sheet_names]
-                chosen = _chosen(path, sheet, names)
-                cells = book.parse(chosen, header=None)
-            where = f"{path.name}#{chosen}" if len(names) > 1 else path.name
-            return _table(path, where, chosen, names, cells, sheet is None)
+        if path.suffix.lower() != ".xls":
+            _refuse_large(path)
+        with pd.ExcelFile(path) as book:
+            names = [str(name) for name in book.sheet_names]
+            chosen = _chosen(path, sheet, names)
+            cells = pd.read_excel(book, sheet_name=chosen, header=None)
+        where = f"{path.name}#{chosen}" if len(names) > 1 else path.name
+        return _table(path, where, chosen, names, cells, sheet is None)
     except (TableError, MemoryError):
         raise
     except Exception as error:  # a damaged zip or XML file may raise any exception

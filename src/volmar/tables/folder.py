@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -248,8 +247,7 @@ def _read_lines(
     path, start, options = Path(piece[0]), piece[1], dict(piece[2])
     wanted = list(kinds) if columns is None else list(columns)
     if start:
-        # Without index_col=False, the first field of a row that is too long becomes the index.
-        options |= {"header": None, "names": list(kinds), "index_col": False}
+        options |= {"header": None, "names": list(kinds)}
     options["low_memory"] = False  # a column has one type in all rows
     if columns is not None and wanted != list(kinds):
         options["usecols"] = wanted
@@ -291,14 +289,13 @@ def _parsed(content: bytes | Path, options: dict[str, Any]) -> Any:
         with file:
             return pd.read_csv(file, **{**options, "encoding": encoding})
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        try:
-            return read(options["encoding"])
-        except UnicodeDecodeError:
-            return read("latin-1")
-        except pd.errors.ParserWarning as error:
-            raise ValueError(str(error)) from error
+    try:
+        frame = read(options["encoding"])
+    except UnicodeDecodeError:
+        frame = read("latin-1")
+    if type(frame.index) is not pd.RangeIndex:  # made of the first field of long rows
+        raise ValueError("a row has more fields than the first line of the file")
+    return frame
 
 
 def computed(tasks: Sequence[Any]) -> list[Any]:

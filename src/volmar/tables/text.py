@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import warnings
 import zlib
 from dataclasses import dataclass
 from itertools import islice
@@ -89,16 +88,9 @@ def read_text(path: Path, kind: str, *, as_fields: bool = False) -> tuple[Any, l
 
 
 def _read(pd: Any, path: Path, growth: float, options: dict[str, Any]) -> Any:
-    # pandas is faster if it reads in pieces. If the type of a column then differs between pieces,
-    # the file is read again as a whole.
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.DtypeWarning)
-        try:
-            with open_bytes(path, growth=growth) as file:
-                return pd.read_csv(file, **options)
-        except pd.errors.DtypeWarning:
-            with open_bytes(path, growth=growth) as file:
-                return pd.read_csv(file, low_memory=False, **options)
+    # As a whole: in pieces, a column may have several types.
+    with open_bytes(path, growth=growth) as file:
+        return pd.read_csv(file, low_memory=False, **options)
 
 
 _NOT_UTF8 = "the file is not UTF-8 and was read as Latin-1"

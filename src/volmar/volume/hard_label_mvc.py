@@ -11,10 +11,10 @@ from scipy import sparse
 
 from volmar import _memory
 from volmar._checks import shown
+from volmar._warn import warn_user
 from volmar.base import Clusterer, Status
 from volmar.base.relaxation import RelaxationMixin
 from volmar.base.validation import check_choice, check_number
-from volmar.base.warn import warn_user
 from volmar.graphs import make_similarity
 from volmar.graphs.graph import Graph, build_graph
 from volmar.solvers import (

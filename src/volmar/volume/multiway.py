@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -11,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
+from volmar._warn import quiet_fit
 from volmar.graphs.graph import Graph
 from volmar.metrics import normalized_cut
 from volmar.operators import EigenPairs, SPDOperator
@@ -128,9 +127,8 @@ def spectral_start(
     vectors = problem.pairs.vectors[:, :k]
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     rows = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # empty clusters are filled below
-        found = KMeans(k, n_init=n_init, random_state=seed).fit_predict(rows)
+    # Empty clusters are filled below.
+    found = quiet_fit(KMeans(k, n_init=n_init, random_state=seed), rows).labels_
     labels = np.unique(found, return_inverse=True)[1].astype(np.int64)
     n_found = int(labels.max()) + 1
     for new in range(n_found, k):

@@ -13,9 +13,9 @@ from volmar._checks import check_random_state
 from volmar._input import check_labelled_rows, check_rows, kind_of_classes
 from volmar._memory import explain_memory
 from volmar._threads import one_thread
+from volmar._warn import warn_user
 from volmar.base.outcome import finite_scores, fresh_fit, quiet
 from volmar.base.validation import check_choice, check_number
-from volmar.base.warn import warn_user
 from volmar.graphs.graph import build_graph
 from volmar.operators import SPDOperator
 from volmar.solvers import Status
@@ -191,8 +191,8 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         self
         """
         self._check_parameters()
-        with fresh_fit(self, X):
-            self._fit(X, y)
+        with fresh_fit(self, X) as fitted:
+            fitted._fit(X, y)
         return self
 
     def _fit(self, X: Any, y: Any) -> None:

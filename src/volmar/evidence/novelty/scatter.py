@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -12,6 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
+
+from volmar._warn import quiet_fit
 
 __all__ = ["ClusterScatter", "Sketch"]
 
@@ -257,11 +258,9 @@ def _cells(rows: NDArray, weights: NDArray, seed: int) -> tuple[NDArray, NDArray
     from sklearn.cluster import KMeans
 
     few = slice(None, None, -(-len(rows) // MAX_CELL_ROWS))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # fewer distinct rows than cells
-        start = KMeans(n_cells, n_init=1, random_state=seed)
-        start.fit(rows[few], sample_weight=weights[few])
-        cells = np.unique(start.predict(rows), return_inverse=True)[1].ravel()
+    start = KMeans(n_cells, n_init=1, random_state=seed)
+    quiet_fit(start, rows[few], weights[few])  # there may be fewer distinct rows than cells
+    cells = np.unique(start.predict(rows), return_inverse=True)[1].ravel()
     one = sparse.csr_array((weights, (cells, np.arange(len(rows)))))
     return (one @ rows) / one.sum(axis=1)[:, None], cells
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
+from volmar._warn import collecting, quiet_fit
 from volmar.graphs.graph import build_graph
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.engine.problem import MarginProblem
@@ -26,10 +25,8 @@ MAX_STEPS = 100
 
 def k_means_start(X: Any, weights: NDArray | None, seed: int) -> NDArray:
     """Return the labels of k-means with two clusters."""
-    with warnings.catch_warnings():
-        # If all rows are identical, the margin methods report it themselves.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return KMeans(2, n_init=1, random_state=seed).fit_predict(X, sample_weight=weights)
+    # If all rows are identical, the margin methods report it themselves.
+    return quiet_fit(KMeans(2, n_init=1, random_state=seed), X, weights).labels_
 
 
 def k_way_start(X: Any, k: int, weights: Any, seed: int, *, n_init: int, max_rows: int) -> Any:
@@ -42,11 +39,8 @@ def k_way_start(X: Any, k: int, weights: Any, seed: int, *, n_init: int, max_row
     if pool.size < k:
         return constant_vector(as_rows(X), 0, np.int64)
     few = None if weights is None else weights[pool]
-    model = KMeans(k, n_init=n_init, random_state=seed)
-    with warnings.catch_warnings():
-        # The caller reports too few different rows itself.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(take_rows(X, pool), sample_weight=few)
+    # The caller reports too few different rows itself.
+    model = quiet_fit(KMeans(k, n_init=n_init, random_state=seed), take_rows(X, pool), few)
     if is_in_memory(X) and pool.size == X.shape[0]:
         return model.labels_
     return nearest_center(X, model.cluster_centers_)
@@ -131,8 +125,7 @@ def spectral_start(X: Any) -> NDArray:
     The graph is the default of the graph methods: similarities of nearest neighbours, locally
     scaled and weighted by the density.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # rough eigenvectors are a fine start
+    with collecting():  # rough eigenvectors are a fine start
         graph = build_graph(X, "density_scaling")
         pairs = graph.normalized_operator(1.0 / X.shape[0]).smallest_eigenpairs(2, tol=1e-3)
     vector = pairs.vectors[:, 1] * graph.inverse_roots

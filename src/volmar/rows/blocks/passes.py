@@ -6,7 +6,6 @@ import pickle
 import sys
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from volmar._warn import warn_user
 from volmar.rows.blocks.recipes import Recipe, tiles
 from volmar.rows.blocks.sums import Partial, Wanted
 
@@ -394,11 +394,10 @@ class _Watch:
         """Warn that other workers repeat the pass because some are paused."""
         self.look_for_paused()
         if self._paused:
-            warnings.warn(
+            warn_user(
                 f"{len(self._paused)} of {len(self.workers)} workers are paused "
                 f"({', '.join(sorted(self._paused)[:3])}). Dask pauses workers that run out of "
                 f"memory. The pass is repeated by the other workers. {_MORE_MEMORY}",
-                stacklevel=2,
             )
 
 
