@@ -131,7 +131,7 @@ class Columns:
             return block.toarray() if self.is_sparse else np.asarray(block, dtype=np.float64)
         chosen = self.data if every else self.data.iloc[:, places]
         plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in chosen.dtypes)
-        if plain and all(kind.order is None for kind in kinds):
+        if plain and all(kind.order is None and kind.kind != "date" for kind in kinds):
             return chosen.to_numpy(dtype=np.float64)
         block = np.empty((self.n_rows, len(places)), order="F")
         for k, (j, kind) in enumerate(zip(places, kinds, strict=True)):
@@ -154,6 +154,9 @@ class Columns:
         wrong = np.flatnonzero(np.isnan(values) & known)
         if wrong.size:
             what = {"date": "dates", "ordinal": "values of its scale"}.get(kind.kind, "numbers")
+            if kind.kind == "date":
+                local = {"day first": "31/12/2024 or ", "month first": "12/31/2024 or "}
+                what += f" such as {local.get(kind.layout or '', '')}2024-12-31"
             first = f"{shown(series.iloc[wrong[0]])} in row {wrong[0]}"
             if 2 * wrong.size > np.count_nonzero(known):
                 raise TableError(
