@@ -169,11 +169,11 @@ class Columns:
             )
         return values
 
-    def is_missing(self, j: int) -> NDArray[np.bool_]:
-        """Return the mask of the rows with a missing value in a column."""
+    def n_missing(self, places: list[int]) -> list[int]:
+        """Return the number of missing values in each column of a dense table."""
         if self.is_frame:
-            return np.asarray(self.data.iloc[:, j].isna())
-        return ~np.isfinite(self.values(j))
+            return self.data.iloc[:, places].isna().to_numpy().sum(axis=0).tolist()
+        return (~np.isfinite(self.data[:, places])).sum(axis=0).tolist()
 
     def categories(self, j: int) -> tuple[NDArray[np.intp], list[str]]:
         """Return a column as codes, -1 for missing, and its distinct values as sorted text."""
@@ -316,7 +316,8 @@ def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
             accept_sparse="csr",
             dtype="numeric",
             ensure_all_finite=False,
-            ensure_min_samples=2 if reset else 1,
+            # `Preparation` raises a `TableError` for a file with one row.
+            ensure_min_samples=2 if reset and not isinstance(table, LoadedTable) else 1,
         )
     return table if isinstance(table, LoadedTable) else checked
 
@@ -367,14 +368,13 @@ def _names_of(frame: Any) -> list[str]:
 
 def _refuse_signals(source: str, names: list[str], frame: Any) -> None:
     """Raise `TableError` for signalling NaN, which raises an error in comparisons."""
-    for name, dtype, (_, column) in zip(names, frame.dtypes, frame.items(), strict=True):
-        if dtype.kind == "O":
-            try:
-                column.isna()
-            except ArithmeticError as error:
-                raise TableError(
-                    f"{source}: column {shown(name)} holds a signalling NaN. Replace it by None."
-                ) from error
+    for j in [j for j, dtype in enumerate(frame.dtypes) if dtype.kind == "O"]:
+        try:
+            frame.iloc[:, j].isna()
+        except ArithmeticError as error:
+            raise TableError(
+                f"{source}: column {shown(names[j])} holds a signalling NaN. Replace it by None."
+            ) from error
 
 
 def chosen_places(

@@ -118,7 +118,9 @@ class FittedColumns:
         of = name.removesuffix(" is missing")
         if self.missing == "indicator" and name not in self.names_in_ and of != name:
             (j,) = fitted_places(table, [of], self.names_in_)
-            return table.is_missing(j).astype(np.intp)
+            kind = self.number_kinds_[self.numbers_.index(of)]
+            # Words among numbers are missing, as in the fitted table. They were noted before.
+            return np.isnan(table.numbers([j], [kind], [])[:, 0]).astype(np.intp)
         (j,) = fitted_places(table, [name], self.names_in_)
         codes, found = table.categories(j)
         known = self.categories_[name]
