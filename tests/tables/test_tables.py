@@ -38,6 +38,10 @@ class TestReading:
             ("d.csv", "\ufeffa,b\r\n1.5,2\r\n3,-4\r\n"),
             ("e.csv", "a, b\n1.5, 2\n3, -4\n"),
             ("f.csv", "a,b\n1.5,2\n3,-4\n".encode("utf-16")),
+            ("g.csv", "a,b\n1.5,2\n3,-4\n".encode("utf-32")),
+            ("h.csv", b"\0\0\xfe\xff" + "a,b\n1.5,2\n3,-4\n".encode("utf-32-be")),
+            ("i.csv", b"a,b\r1.5,2\r3,-4\r"),
+            ("j.tsv", b"a\tb\r\n1.5\t2\r3\t-4\n"),
             ("g.csv.gz", gzip.compress(b"a,b\n1.5,2\n3,-4\n", mtime=0)),
         ],
     )
@@ -103,6 +107,11 @@ class TestReading:
         assert read_table(put("b.libsvm", "0 1:2\n0 2:1\n")).truth is None
         packed = read_table(put("c.svm.gz", gzip.compress(b"1 1:2\n2 2:1\n", mtime=0)))
         assert packed.data.shape == (2, 2)
+
+    def test_a_file_of_one_row(self, put):
+        for name, content in (("a.svm", "1 1:0.5 3:2\n"), ("a.csv", "a,b\n1,2\n")):
+            path = put(name, content)
+            refused(lambda path=path: Preparation().fit(read_table(path)), name, "1 row")
 
     def test_built_in(self, tmp_path, monkeypatch):
         table = read_table("iris")

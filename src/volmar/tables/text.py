@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -110,7 +111,8 @@ def find_layout(path: Path, kind: str) -> Layout:
     if not head.strip(b" \t\r\n\xef\xbb\xbf"):
         raise TableError(f"{path.name} is empty. Give a file with a header and rows.")
     encoding, notes = _encoding(path, head)
-    text = head.decode(encoding, errors="replace")
+    # Old files of the Mac end lines by "\r" alone. pandas reads them, too.
+    text = head.decode(encoding, errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     if len(head) >= _HEAD:
         text = text[: text.rfind("\n") + 1] or text
     separator, records = _split(path, text, kind)
@@ -170,14 +172,17 @@ def _head(path: Path) -> bytes:
 
 
 def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+    # The mark of UTF-32 begins with that of UTF-16.
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32", []
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16", []
     start = head[: 1 << 16]
     n_control = len(start) - len(start.translate(None, _CONTROL))
     if b"\0" in start or n_control > 0.01 * len(start):
         raise TableError(
-            f"{path.name} is not a text file. Save the table as CSV, or give the file the suffix "
-            "of its format (.parquet, .npy, .npz, .csv.gz)."
+            f"{path.name} is not a text file. Save the table as CSV in UTF-8, or give the file "
+            "the suffix of its format (.parquet, .npy, .npz, .csv.gz)."
         )
     try:
         head.decode("utf-8")
