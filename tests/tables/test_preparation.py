@@ -254,9 +254,10 @@ class TestKinds:
     def test_dates_in_another_layout_are_missing_with_a_note(self):
         preparation = Preparation(scale="none").fit(pd.DataFrame({"t": self.DAY_FIRST}))
         assert not any("day or the month" in note for note in preparation.notes_)
-        assert self.years(preparation, "05.06.2021", "05/06/21", "5-6-2021 00:00")[0] == [
-            self.years(preparation, "2021-06-05")[0][0]
-        ] * 3
+        assert (
+            self.years(preparation, "05.06.2021", "05/06/21", "5-6-2021 00:00")[0]
+            == [self.years(preparation, "2021-06-05")[0][0]] * 3
+        )
         good = ["2021-06-05"] * 4
         for wrong in ("12/25/2021", "2021-25-12", 44_355, 2021.5, "44355", "5 Juno 2021", True):
             _, notes = self.years(preparation, *good, wrong)
@@ -264,7 +265,9 @@ class TestKinds:
             refused(lambda wrong=wrong: self.years(preparation, wrong), "'t'", "31/12/2024")
         for numbers in ([44_355, 44_356], [2021.5, 2022.5]):  # columns that are all numbers
             refused(lambda n=numbers: preparation.prepare(pd.DataFrame({"t": n})), "'t'")
-        clear = Preparation(scale="none").fit(pd.DataFrame({"t": ["2021-12-25", "2021-06-05", "2020-01-01"]}))
+        clear = Preparation(scale="none").fit(
+            pd.DataFrame({"t": ["2021-12-25", "2021-06-05", "2020-01-01"]})
+        )
         refused(lambda: self.years(clear, "05/06/2021"), "'t'", "2024-12-31")
 
     @pytest.mark.parametrize(

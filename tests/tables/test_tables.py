@@ -66,6 +66,15 @@ class TestReading:
         decimal = read_table(put("b.csv", "1,5;2,5\n3,0;4,1\n"))
         np.testing.assert_array_equal(decimal.data.to_numpy(), [[1.5, 2.5], [3, 4.1]])
 
+    def test_two_decimal_signs_are_noted(self, put):
+        """In a German file, 1.234 beside 12,5 is more than a thousand."""
+        (note,) = [n for n in read_table(put("a.csv", "a;b\n1.234;12,5\n987;1,25\n")).notes
+                   if "decimal sign" in n]  # fmt: skip
+        assert "12,5" in note
+        assert "1.234" in note
+        notes = read_table(put("b.csv", "a;b\n1234;12,5\n987;1,25\n")).notes
+        assert not any("thousands" in note for note in notes)
+
     def test_latin_1_and_quoted_line_breaks(self, put):
         latin = read_table(put("a.csv", "a,é\n1,ü\n2,x\n".encode("latin-1")))
         assert list(latin.data.columns) == ["a", "é"]

@@ -473,7 +473,10 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
 
     def _new_rows(self, data: Any) -> PreparedTable:
         check_is_fitted(self)
-        return self.preparation_.prepare(check_table(self, data, reset=False))
+        rows = self.preparation_.prepare(check_table(self, data, reset=False))
+        for text in rows.warnings:
+            warnings.warn(text, UserWarning, stacklevel=3)
+        return rows
 
     def _rows(self, data: Any = None) -> PreparedTable:
         """Return the prepared rows of the fit, or of `data` if it is given."""

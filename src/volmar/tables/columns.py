@@ -165,7 +165,8 @@ class Columns:
                 )
             notes.append(
                 f"column {shown(self.names[j])} holds {what} and {wrong.size:,} other "
-                f"value{'s' if wrong.size > 1 else ''}, treated as missing, such as {first}"
+                f"value{'s' if wrong.size > 1 else ''}, treated as missing, such as {first}; "
+                "correct them if they are not missing"
             )
         return values
 

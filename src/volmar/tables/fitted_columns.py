@@ -95,7 +95,8 @@ class FittedColumns:
         return names
 
     @beyond_float64
-    def _new_rows(self, table: Columns, notes: list[str]) -> KeptRows:
+    def _new_rows(self, table: Columns, notes: list[str], warnings: list[str]) -> KeptRows:
+        """Return new rows before scaling; values that are not understood give `warnings`."""
         if table.is_sparse:
             table = table.padded(self.names_in_)
         places = fitted_places(table, self.numbers_, self.names_in_)
@@ -105,8 +106,9 @@ class FittedColumns:
                 table, table.csr(places), self.numbers_, self.missing, notes, fitted=True
             )
             return KeptRows(X, [], kept)
-        X = table.numbers(places, self.number_kinds_, notes)
-        codes = [self._new_codes(table, name, notes) for name in self.texts_]
+        X = table.numbers(places, self.number_kinds_, warnings)
+        codes = [self._new_codes(table, name, warnings) for name in self.texts_]
+        notes += warnings
         X, codes, kept = without_missing(table, self.used_, X, codes, self.missing, notes)
         filled = None
         if features is not None:
@@ -128,7 +130,8 @@ class FittedColumns:
         if new := [value for value in found if value not in place]:
             notes.append(
                 f"column {shown(name)} has values that are not in the fitted table, treated as "
-                f"missing: {quoted_names(new)}"
+                f"missing: {quoted_names(new)}; write them as there, such as "
+                f"{quoted_names(known, 3)}"
             )
         moved = np.array([*(place.get(value, len(known)) for value in found), -1], dtype=np.intp)
         return moved[codes]

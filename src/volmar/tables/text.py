@@ -127,6 +127,13 @@ def find_layout(path: Path, kind: str) -> Layout:
             "Give every column a name, and every row as many fields as there are names."
         )
     decimal = _decimal(separator, records)
+    if decimal == "." and separator != ",":
+        both = [_found(pattern, records) for pattern in (_DECIMAL_COMMA, _DECIMAL_POINT)]
+        if all(both):
+            notes.append(
+                f"the file has numbers with a comma ({both[0]}) and with a point ({both[1]}), and "
+                "the point was read as the decimal sign; save it without thousands separators"
+            )
     spaced = f"{separator} " in text
     if separator not in (",", "\t", r"\s+") or decimal != ".":
         sign = " and decimal commas" if decimal == "," else ""
@@ -222,10 +229,14 @@ def _split(path: Path, text: str, kind: str) -> tuple[str, list[list[str]]]:
 def _decimal(separator: str, records: list[list[str]]) -> str:
     if separator == ",":
         return "."
-    fields = [field for record in records for field in record]
-    if any(map(_DECIMAL_POINT.fullmatch, fields)):
+    if _found(_DECIMAL_POINT, records):
         return "."
-    return "," if any(map(_DECIMAL_COMMA.fullmatch, fields)) else "."
+    return "," if _found(_DECIMAL_COMMA, records) else "."
+
+
+def _found(pattern: re.Pattern[str], records: list[list[str]]) -> str | None:
+    """Return the first field that matches."""
+    return next((one for record in records for one in record if pattern.fullmatch(one)), None)
 
 
 def _is_row(fields: list[str], decimal: str) -> bool:
