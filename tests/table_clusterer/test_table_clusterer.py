@@ -37,7 +37,7 @@ def test_what_a_fit_leaves_behind(fitted, table):
     np.testing.assert_allclose(fitted.confidence(frame), fitted.confidence_)
 
 
-def test_values_that_are_not_understood_give_a_warning(table):
+def test_values_that_are_not_understood_give_a_warning(table, tmp_path):
     """New rows are never read in another way than the fitted ones without a warning."""
     frame, group = table
     dates = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(400) + 900 * group, "D")
@@ -46,6 +46,11 @@ def test_values_that_are_not_understood_give_a_warning(table):
     model = TableClusterer(2, random_state=0).fit(frame)
     same = frame.assign(since=dates, height=frame["height"].astype(str), level=words + " ")
     np.testing.assert_array_equal(model.predict(same), model.labels_)
+    model.save(tmp_path / "m.volmar")
+    saved = load_model(tmp_path / "m.volmar").preparation
+    want = model.preparation_.transform(frame)
+    for new in (frame, same, frame.assign(since=dates.strftime("%Y/%m/%d"))):
+        np.testing.assert_array_equal(saved.transform(new), want)
     few = np.arange(400) % 4 == 1
     for name, other in (
         ("since", dates.strftime("%m/%d/%Y")),

@@ -239,7 +239,8 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         columns = as_columns(table)
-        notes, wrong = list(columns.notes), []
+        notes: list[str] = list(columns.notes)
+        wrong: list[str] = []
         return self._finish(columns, self._new_rows(columns, notes, wrong), notes, wrong)
 
     def fit_prepare(self, table: Any) -> PreparedTable:
