@@ -41,6 +41,36 @@ def test_the_saved_model_takes_tables_in_python(people, tmp_path):
     assert saved.model.predict(pandas.read_csv(path)).tolist() == labels
 
 
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_names_of_columns_with_commas(tmp_path, is_folder):
+    """A name of a column is never split at its commas, and other lists still are."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(200, 5)) + 9 * (np.arange(200) % 2)[:, None]
+    frame = pandas.DataFrame(values, columns=["a", "Income, EUR", "b", "x,y", "Income"])
+    path = tmp_path / "t.csv"
+    if is_folder:
+        path = tmp_path / "parts"
+        path.mkdir()
+    frame.to_csv(path / "1.csv" if is_folder else path, index=False)
+    model = tmp_path / "m.volmar"
+    for options, used in (
+        (("--drop", "Income, EUR"), ["a", "b", "x,y", "Income"]),
+        (("--drop", "a,Income, EUR, x,y"), ["b", "Income"]),
+        (("--drop", "Income,a"), ["Income, EUR", "b", "x,y"]),
+        (("--columns", "x,y", "--columns", "Income, EUR,b"), ["x,y", "Income, EUR", "b"]),
+        (("--id", "x,y", "--drop", "Income, EUR"), ["a", "b", "Income"]),
+        (("--kind", "Income, EUR=ignore"), ["a", "b", "x,y", "Income"]),
+    ):
+        result = invoke("cluster", path, "-k", 2, *options, "--save", model, "--force")
+        assert result.exit_code == 0, result.output
+        assert load_model(model).preparation.used_ == used
+        score = invoke("compare", path, "-m", "KMeans", "-k", 2, *options)
+        assert score.exit_code == 0, score.output
+    result = invoke("cluster", path, "--drop", "Incom, EUR")
+    assert result.exit_code == 2
+    assert "'Incom'" in result.output
+
+
 def test_the_summary_for_scripts(people, tmp_path):
     path, _ = people
     summary, out = tmp_path / "summary.json", tmp_path / "labels.csv"

@@ -178,6 +178,14 @@ def test_wide_rows_have_their_false_alarms_and_power():
     assert (novelty.p_values(new + 1.0, zeros) <= 0.05).mean() > 0.95
 
 
+def test_far_more_columns_than_rows():
+    """Most eigenvalues of the covariances are equal, and LAPACK may return too few of them."""
+    X, labels = np.random.default_rng(0).normal(size=(12, 2000)), np.arange(12) % 2
+    novelty = calibrate_novelty(X, labels, n_clusters=2, random_state=0)
+    assert novelty.scatter.axes.shape[-1] == novelty.scatter.variances.shape[-1] == 16
+    assert np.isfinite(novelty.scatter.distances(X, labels)).all()
+
+
 def test_weights_are_relative_and_zeros_are_left_out():
     X, labels = two_groups(np.random.default_rng(0))
     w = np.random.default_rng(1).uniform(0.5, 2, len(X))

@@ -36,6 +36,34 @@ def test_what_a_fit_leaves_behind(fitted, table):
     np.testing.assert_allclose(fitted.confidence(frame), fitted.confidence_)
 
 
+def test_values_that_are_not_understood_give_a_warning(table, tmp_path):
+    """New rows are never read in another way than the fitted ones without a warning."""
+    frame, group = table
+    dates = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(400) + 900 * group, "D")
+    words = np.where(group, "low", np.where(np.arange(400) % 2, "medium", "high"))
+    frame = frame.assign(since=dates.strftime("%d/%m/%Y"), level=words)
+    model = TableClusterer(2, random_state=0).fit(frame)
+    same = frame.assign(since=dates, height=frame["height"].astype(str), level=words + " ")
+    np.testing.assert_array_equal(model.predict(same), model.labels_)
+    model.save(tmp_path / "m.volmar")
+    saved = load_model(tmp_path / "m.volmar").preparation
+    want = model.preparation_.transform(frame)
+    for new in (frame, same, frame.assign(since=dates.strftime("%Y/%m/%d"))):
+        np.testing.assert_array_equal(saved.transform(new), want)
+    few = np.arange(400) % 4 == 1
+    for name, other in (
+        ("since", dates.strftime("%m/%d/%Y")),
+        ("height", [f"{value:.2f}".replace(".", ",") for value in frame["height"]]),
+        ("level", np.char.upper(words.astype(str))),
+    ):
+        new = frame.assign(**{name: np.where(few, other, frame[name].astype(str))})
+        for use in (model.predict, model.decision_function, model.preparation_.transform):
+            with pytest.warns(UserWarning, match=f"column '{name}'.*treated as missing") as seen:
+                use(new)
+            assert len(seen) == 1, name
+            assert seen[0].filename == __file__, use
+
+
 def test_columns_go_by_name(fitted, table):
     frame, _ = table
     moved = frame[["age", "name", "weight", "height"]].assign(other="x")

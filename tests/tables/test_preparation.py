@@ -1,5 +1,7 @@
 """Preparation of columns: kinds, categories that agree, tails and missing values."""
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -211,6 +213,92 @@ class TestKinds:
         )  # fmt: skip
         zoned = pd.DataFrame({"t": pd.date_range("2020", periods=20, freq="97h", tz="Asia/Tokyo")})
         assert Preparation().fit_prepare(zoned).X.shape == (20, 1)
+
+    DAY_FIRST = ("25/12/2021", "05/06/2021", "06/05/2021")
+    JUNE = (
+        *("2021-06-05", "2021/06/05", "2021.6.5", "2021-06-05T00:00", "2021-06-05 00:00:00"),
+        *("2021-06-05T00:00:00Z", "2021-06-05 00:00:00.000+00:00", "2021-06-05 02:00 +0200"),
+        *("5 June 2021", "5-Jun-2021", "June 5, 2021", "Jun 05 2021", "2021-06-05 12:00 AM"),
+        *(pd.Timestamp("2021-06-05"), pd.Timestamp("2021-06-05", tz="UTC")),
+        *(datetime.date(2021, 6, 5), np.datetime64("2021-06-05"), pd.Period("2021-06-05", "D")),
+    )
+
+    @staticmethod
+    def years(preparation: Preparation, *values: object) -> tuple[list[float], list[str]]:
+        new = preparation.prepare(pd.DataFrame({"t": pd.Series(values, dtype=object)}))
+        return new.X.ravel().tolist(), new.notes
+
+    @pytest.mark.parametrize("value", JUNE, ids=str)
+    @pytest.mark.parametrize(
+        "fitted",
+        [
+            DAY_FIRST,
+            ("12/25/2021", "06/05/2021", "05/06/2021"),
+            ("2021-12-25", "2021-06-05", "2021-05-06"),
+            ("25 Dec 2021", "5 Jun 2021", "6 May 2021"),
+            tuple(pd.to_datetime(["2021-12-25", "2021-06-05", "2021-05-06"])),
+        ],
+        ids=["day", "month", "year", "names", "timestamps"],
+    )
+    def test_a_date_is_one_number_in_every_clear_spelling(self, fitted, value):
+        frame = pd.DataFrame({"t": [*fitted] * 4})
+        table = Preparation(scale="none").fit_prepare(frame)
+        preparation = Preparation(scale="none").fit(frame)
+        years, notes = self.years(preparation, value)
+        assert years == [table.X[1, 0]]
+        assert not notes
+        assert years[0] == pytest.approx(2021.426, abs=1e-3)
+        whole = pd.DataFrame({"t": pd.Series([value]).repeat(3).reset_index(drop=True)})
+        assert preparation.prepare(whole).X.ravel().tolist() == years * 3
+
+    def test_dates_in_another_layout_are_missing_with_a_note(self):
+        preparation = Preparation(scale="none").fit(pd.DataFrame({"t": self.DAY_FIRST}))
+        assert not any("day or the month" in note for note in preparation.notes_)
+        assert (
+            self.years(preparation, "05.06.2021", "05/06/21", "5-6-2021 00:00")[0]
+            == [self.years(preparation, "2021-06-05")[0][0]] * 3
+        )
+        good = ["2021-06-05"] * 4
+        for wrong in ("12/25/2021", "2021-25-12", 44_355, 2021.5, "44355", "5 Juno 2021", True):
+            _, notes = self.years(preparation, *good, wrong)
+            assert any("'t'" in note and repr(str(wrong)) in note for note in notes), wrong
+            refused(lambda wrong=wrong: self.years(preparation, wrong), "'t'", "31/12/2024")
+        for numbers in ([44_355, 44_356], [2021.5, 2022.5]):  # columns that are all numbers
+            refused(lambda n=numbers: preparation.prepare(pd.DataFrame({"t": n})), "'t'")
+        clear = Preparation(scale="none").fit(
+            pd.DataFrame({"t": ["2021-12-25", "2021-06-05", "2020-01-01"]})
+        )
+        refused(lambda: self.years(clear, "05/06/2021"), "'t'", "2024-12-31")
+
+    @pytest.mark.parametrize(
+        ("values", "first", "layout"),
+        [
+            (("05/06/2021", "06/06/2021", "07/08/2021"), 2021.344, "month first"),
+            (("05.06.2021", "06.06.2021", "07.08.2021"), 2021.426, "day first"),
+            (("21-06-05", "22-06-05", "23-06-06"), 2005.468, "day first"),
+        ],
+    )
+    def test_an_ambiguous_layout_is_noted(self, values, first, layout):
+        table = Preparation(scale="none").fit_prepare(pd.DataFrame({"t": values}))
+        assert table.X[0, 0] == pytest.approx(first, abs=2e-3)
+        (note,) = [note for note in table.notes if "'t' may have" in note]
+        assert layout in note
+        assert values[0] in note
+        assert "2024-12-31" in note
+
+    def test_the_layout_is_decided_by_all_values(self):
+        days = pd.date_range("2000-01-01", periods=6000).strftime("%d/%m/%Y")
+        late = [day for day in days if int(day[:2]) <= 12][:1500]
+        frame = pd.DataFrame({"t": [*late, "25/12/2021", "2021-06-05"]})
+        table = Preparation(scale="none").fit_prepare(frame)
+        assert table.X[-1, 0] == pytest.approx(2021.426, abs=2e-3)
+        assert table.X[1, 0] == pytest.approx(2000.0, abs=4e-3)  # 2 January
+        assert not any("'t' may have" in note for note in table.notes)
+        frame = pd.DataFrame({"t": ["25/12/2021", "12/26/2021", "01/02/2021"], "x": [1, 2, 4]})
+        preparation = Preparation().fit(frame)
+        assert "25/12/2021" in preparation.left_out_["t"]
+        assert "12/26/2021" in preparation.left_out_["t"]
+        refused(lambda: Preparation(kinds={"t": "date"}).fit(frame), "'t'", "12/26/2021")
 
     @pytest.mark.parametrize("n", [3, 60, 10_000])
     def test_text_that_names_rows(self, n):

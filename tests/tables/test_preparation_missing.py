@@ -154,6 +154,17 @@ class TestMissing:
             rows.X, Preparation(missing="indicator").fit_prepare(frame).X
         )
 
+    def test_an_indicator_marks_words_in_new_rows(self, rng):
+        """A word among numbers is missing in the fitted table, and in new rows alike."""
+        frame = pd.DataFrame(rng.normal(size=(500, 4)), columns=list("abcd")).astype(str)
+        absent = rng.random(500) < 0.3
+        for name in "abcd":
+            frame.loc[absent ^ (rng.random(500) < 0.1), name] = "?"
+        fitted = Preparation(missing="indicator", kinds=dict.fromkeys("abcd", "numeric"))
+        want = fitted.fit_prepare(frame)
+        assert "a is missing" in fitted.texts_
+        np.testing.assert_array_equal(fitted.prepare(frame).X, want.X)
+
     def test_columns_without_a_value(self, put):
         path = put("a.csv", "a,b\n,1\n,2\n")
         for missing in ("error", "drop", "impute"):

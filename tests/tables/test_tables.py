@@ -38,6 +38,10 @@ class TestReading:
             ("d.csv", "\ufeffa,b\r\n1.5,2\r\n3,-4\r\n"),
             ("e.csv", "a, b\n1.5, 2\n3, -4\n"),
             ("f.csv", "a,b\n1.5,2\n3,-4\n".encode("utf-16")),
+            ("g.csv", "a,b\n1.5,2\n3,-4\n".encode("utf-32")),
+            ("h.csv", b"\0\0\xfe\xff" + "a,b\n1.5,2\n3,-4\n".encode("utf-32-be")),
+            ("i.csv", b"a,b\r1.5,2\r3,-4\r"),
+            ("j.tsv", b"a\tb\r\n1.5\t2\r3\t-4\n"),
             ("g.csv.gz", gzip.compress(b"a,b\n1.5,2\n3,-4\n", mtime=0)),
         ],
     )
@@ -61,6 +65,15 @@ class TestReading:
         assert any("first line" in note for note in table.notes)
         decimal = read_table(put("b.csv", "1,5;2,5\n3,0;4,1\n"))
         np.testing.assert_array_equal(decimal.data.to_numpy(), [[1.5, 2.5], [3, 4.1]])
+
+    def test_two_decimal_signs_are_noted(self, put):
+        """In a German file, 1.234 beside 12,5 is more than a thousand."""
+        (note,) = [n for n in read_table(put("a.csv", "a;b\n1.234;12,5\n987;1,25\n")).notes
+                   if "decimal sign" in n]  # fmt: skip
+        assert "12,5" in note
+        assert "1.234" in note
+        notes = read_table(put("b.csv", "a;b\n1234;12,5\n987;1,25\n")).notes
+        assert not any("thousands" in note for note in notes)
 
     def test_latin_1_and_quoted_line_breaks(self, put):
         latin = read_table(put("a.csv", "a,é\n1,ü\n2,x\n".encode("latin-1")))
@@ -103,6 +116,11 @@ class TestReading:
         assert read_table(put("b.libsvm", "0 1:2\n0 2:1\n")).truth is None
         packed = read_table(put("c.svm.gz", gzip.compress(b"1 1:2\n2 2:1\n", mtime=0)))
         assert packed.data.shape == (2, 2)
+
+    def test_a_file_of_one_row(self, put):
+        for name, content in (("a.svm", "1 1:0.5 3:2\n"), ("a.csv", "a,b\n1,2\n")):
+            path = put(name, content)
+            refused(lambda path=path: Preparation().fit(read_table(path)), name, "1 row")
 
     def test_built_in(self, tmp_path, monkeypatch):
         table = read_table("iris")

@@ -85,6 +85,17 @@ def test_a_fitted_preparation_takes_a_folder(frame, tmp_path, kind):
     np.testing.assert_array_equal(found.ids.compute(), frame["customer_id"])
 
 
+def test_dates_are_read_in_the_fitted_layout(frame, tmp_path):
+    """Files of a folder may have the year first where the fitted ones have the day first."""
+    fitted = frame.assign(since=frame["since"].dt.strftime("%d/%m/%Y"))
+    model = Preparation(scale="none")
+    X = prepare_blocks(write(fitted, tmp_path / "parts", "csv"), model).X.compute()
+    for k, dates in enumerate((frame["since"], frame["since"].dt.strftime("%Y/%m/%dT00:00"))):
+        new = write(frame.assign(since=dates), tmp_path / f"new{k}", "csv")
+        j = model.feature_names_.index("since (year)")
+        np.testing.assert_array_equal(prepare_blocks(new, model).X.compute()[:, j], X[:, j])
+
+
 @pytest.mark.parametrize("scale", ["auto", "standard", "minmax", "none"])
 def test_scales_are_those_of_all_rows(frame, tmp_path, scale):
     table = write(frame, tmp_path / "parts", "parquet")

@@ -122,8 +122,19 @@ class TestExcel:
         with pytest.raises(ImportError, match=r"openpyxl.*pip install 'volmar\[io\]'"):
             read_table(path)
         (tmp_path / "a.xls").write_bytes(b"x")
-        with pytest.raises(ImportError, match=r"pip install xlrd"):
-            read_table(tmp_path / "a.xls")
+        refused(tmp_path / "a.xls", "xlrd", "Save the table as .xlsx")
+
+
+def test_more_empty_cells_than_values_are_refused(tmp_path):
+    """Every record has a key of its own: 4,000 x 4,000 cells for 4,000 values."""
+    records = [{f"k{i}": i} for i in range(4000)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
+    refused(tmp_path / "a.jsonl", "a.jsonl", "4,000 rows and 4,000 columns", "4,000 cells")
+    (tmp_path / "a.json").write_text(json.dumps(records))
+    refused(tmp_path / "a.json", "4,000 columns")
+    wide = {f"k{i}": i for i in range(2**17 + 1)}
+    (tmp_path / "b.jsonl").write_text("\n".join([json.dumps(wide)] * 2))
+    refused(tmp_path / "b.jsonl", "131,073 columns", "maximum")
 
 
 RECORDS = [{"a": 1, "b": "x"}, {"a": 2.5, "c": True, "b": ""}, {"b": "z\u2028", "a": None}]

@@ -194,8 +194,8 @@ def _preparation(
 ) -> dict[str, Any]:
     """Return the options as parameters of `volmar.tables.Preparation`."""
     return {
-        "columns": _listed(columns) or None,
-        "drop": _listed(drop) or None,
+        "columns": columns,  # `name_columns` splits both at commas once the table is read
+        "drop": drop,
         "id_column": id_column,
         "kinds": _kinds(kinds) or None,
         "scale": scale.value,

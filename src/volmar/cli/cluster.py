@@ -28,6 +28,7 @@ from volmar.cli.console import (
     written,
 )
 from volmar.cli.methods import DEFAULT
+from volmar.cli.rows import name_columns
 
 if TYPE_CHECKING:
     from volmar.report import Outcome
@@ -163,6 +164,7 @@ def _cluster(
     stages = Stages(files.stages())
     with stages.stage("reading"):
         table = read_table(source)
+        name_columns(clusterer, table.data)
     fitted(
         clusterer, lambda progress: clusterer.fit(table, progress=progress), stages, split_anyway
     )

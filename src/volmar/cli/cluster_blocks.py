@@ -17,6 +17,7 @@ from volmar._files import printable, real_path
 from volmar._memory import available_memory
 from volmar.cli.cluster import ClusterFiles, fitted, outcome_of, print_found
 from volmar.cli.console import Stages, UsageError, say
+from volmar.cli.rows import name_columns
 
 if TYPE_CHECKING:
     from volmar.table_clusterer import TableClusterer
@@ -66,6 +67,7 @@ def cluster_blocks(
     with _client(scheduler):
         with stages.stage("reading") as tell:
             frame = read_folder(source)
+            name_columns(clusterer, frame)
             preparation = clusterer._new_preparation()
             drawn = sample_rows(frame, SAMPLE, random_state=clusterer._seed(), progress=tell)
         with stages.stage("preparing"):

@@ -14,7 +14,7 @@ from volmar.cli.console import counted
 if TYPE_CHECKING:
     from volmar.tables import Preparation, PreparedTable
 
-__all__ = ["SAMPLE", "TableRows", "read_rows"]
+__all__ = ["SAMPLE", "TableRows", "name_columns", "read_rows"]
 
 # Number of rows sampled from a folder by commands that need all rows in memory.
 SAMPLE = 20_000
@@ -34,6 +34,21 @@ class TableRows:
     n_rows: int
 
 
+def name_columns(estimator: Any, data: Any) -> None:
+    """Split --columns and --drop at commas, but not inside the names of columns of the table."""
+    known = {str(name) for name in getattr(data, "columns", ())}
+    for option in ("columns", "drop"):
+        names = []
+        for text in getattr(estimator, option) or ():
+            pieces = text.split(",")
+            while pieces:
+                starts = {n: ",".join(pieces[:n]).strip() for n in range(len(pieces), 0, -1)}
+                n = next((n for n, name in starts.items() if name in known), 1)
+                names += [starts[n]] if starts[n] else []
+                pieces = pieces[n:]
+        setattr(estimator, option, names or None)
+
+
 def read_rows(source: str, preparation: Preparation, *, seed: int) -> TableRows:
     """Read a table, or sample rows of a folder, and fit a preparation to them."""
     from volmar.tables import (
@@ -47,11 +62,14 @@ def read_rows(source: str, preparation: Preparation, *, seed: int) -> TableRows:
     if not is_folder_of_tables(source):
         with counted("reading"):
             table = read_table(source)
+            name_columns(preparation, table.data)
             rows = _in_options(preparation.fit_prepare(table))
         return TableRows(table.name, rows, table.truth, len(rows.kept))
     name = Path(source).expanduser().resolve().name
     with counted("reading") as tell:
-        drawn = sample_rows(read_folder(source), SAMPLE, random_state=seed, progress=tell)
+        frame = read_folder(source)
+        name_columns(preparation, frame)
+        drawn = sample_rows(frame, SAMPLE, random_state=seed, progress=tell)
         rows = _in_options(preparation.fit_prepare(LoadedTable(name, drawn.frame)))
     places = drawn.places[rows.kept]
     kept = np.zeros(drawn.n_rows, dtype=bool)

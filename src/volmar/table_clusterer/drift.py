@@ -107,10 +107,10 @@ def _values_of(
     columns = as_columns(table)
     missing: dict[str, int] = {}
     place = {name: j for j, name in enumerate(columns.names)}
-    for name in preparation.numbers_:
-        if name in place and not columns.is_sparse:
-            n_missing = int(np.count_nonzero(columns.is_missing(place[name])))
-            missing |= {name: n_missing} if n_missing else {}
+    if not columns.is_sparse:
+        names = [name for name in preparation.numbers_ if name in place]
+        counts = columns.n_missing([place[name] for name in names])
+        missing = {name: n for name, n in zip(names, counts, strict=True) if n}
     categories = {}
     if columns.is_frame:
         wanted = [name for name, kind in preparation.kinds_.items() if kind in CATEGORIES]

@@ -122,7 +122,7 @@ class Columns:
             return block.toarray() if self.is_sparse else np.asarray(block, dtype=np.float64)
         chosen = self.data if every else self.data.iloc[:, places]
         plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in chosen.dtypes)
-        if plain and all(kind.order is None for kind in kinds):
+        if plain and all(kind.order is None and kind.kind != "date" for kind in kinds):
             return chosen.to_numpy(dtype=np.float64)
         block = np.empty((self.n_rows, len(places)), order="F")
         for k, (j, kind) in enumerate(zip(places, kinds, strict=True)):
@@ -145,6 +145,9 @@ class Columns:
         wrong = np.flatnonzero(np.isnan(values) & known)
         if wrong.size:
             what = {"date": "dates", "ordinal": "values of its scale"}.get(kind.kind, "numbers")
+            if kind.kind == "date":
+                local = {"day first": "31/12/2024 or ", "month first": "12/31/2024 or "}
+                what += f" such as {local.get(kind.layout or '', '')}2024-12-31"
             first = f"{shown(series.iloc[wrong[0]])} in row {wrong[0]}"
             if 2 * wrong.size > np.count_nonzero(known):
                 raise TableError(
@@ -153,15 +156,16 @@ class Columns:
                 )
             notes.append(
                 f"column {shown(self.names[j])} holds {what} and {wrong.size:,} other "
-                f"value{'s' if wrong.size > 1 else ''}, treated as missing, such as {first}"
+                f"value{'s' if wrong.size > 1 else ''}, treated as missing, such as {first}; "
+                "correct them if they are not missing"
             )
         return values
 
-    def is_missing(self, j: int) -> NDArray[np.bool_]:
-        """Return the mask of the rows with a missing value in a column."""
+    def n_missing(self, places: list[int]) -> list[int]:
+        """Return the number of missing values in each column of a dense table."""
         if self.is_frame:
-            return np.asarray(self.data.iloc[:, j].isna())
-        return ~np.isfinite(self.values(j))
+            return self.data.iloc[:, places].isna().to_numpy().sum(axis=0).tolist()
+        return (~np.isfinite(self.data[:, places])).sum(axis=0).tolist()
 
     def categories(self, j: int) -> tuple[NDArray[np.intp], list[str]]:
         """Return a column as codes, -1 for missing, and its distinct values as sorted text."""
@@ -304,7 +308,8 @@ def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
             accept_sparse="csr",
             dtype="numeric",
             ensure_all_finite=False,
-            ensure_min_samples=2 if reset else 1,
+            # `Preparation` raises a `TableError` for a file with one row.
+            ensure_min_samples=2 if reset and not isinstance(table, LoadedTable) else 1,
         )
     return table if isinstance(table, LoadedTable) else checked
 
@@ -355,14 +360,13 @@ def _names_of(frame: Any) -> list[str]:
 
 def _refuse_signals(source: str, names: list[str], frame: Any) -> None:
     """Raise `TableError` for signalling NaN, which raises an error in comparisons."""
-    for name, dtype, (_, column) in zip(names, frame.dtypes, frame.items(), strict=True):
-        if dtype.kind == "O":
-            try:
-                column.isna()
-            except ArithmeticError as error:
-                raise TableError(
-                    f"{source}: column {shown(name)} holds a signalling NaN. Replace it by None."
-                ) from error
+    for j in [j for j, dtype in enumerate(frame.dtypes) if dtype.kind == "O"]:
+        try:
+            frame.iloc[:, j].isna()
+        except ArithmeticError as error:
+            raise TableError(
+                f"{source}: column {shown(names[j])} holds a signalling NaN. Replace it by None."
+            ) from error
 
 
 def chosen_places(

@@ -25,6 +25,7 @@ __all__ = [
     "quoted_names",
     "refuse_bomb",
     "refuse_duplicates",
+    "refuse_empty",
     "refuse_wide",
     "shown",
 ]
@@ -34,6 +35,9 @@ __all__ = [
 MAX_COLUMNS = 2**22
 # Maximum number of columns of a DataFrame: pandas needs 20 microseconds per column.
 MAX_FRAME_COLUMNS = 2**17
+# In a table of more than `_MANY` cells, at least the share `_FILLED` must have a value, because
+# empty cells need memory and time, too.
+_MANY, _FILLED = 10_000_000, 1e-3
 # Maximum ratio of decompressed to compressed size, for content above `_SMALL` bytes. Only text
 # that repeats one line is compressed by more.
 _MAX_RATIO, _SMALL = 200, 1 << 24
@@ -89,6 +93,15 @@ def refuse_wide(source: str, n_columns: int, limit: int = MAX_COLUMNS) -> None:
         raise TableError(
             f"{source} has {n_columns:,} columns, more than the maximum of {limit:,}. Save fewer "
             "columns, save numbers as NPY or NPZ, or correct a column number that is too large."
+        )
+
+
+def refuse_empty(source: str, n_rows: int, n_columns: int, n_values: int) -> None:
+    """Raise `TableError` for a table that has far more cells than values."""
+    if n_rows * n_columns > _MANY and n_values < _FILLED * n_rows * n_columns:
+        raise TableError(
+            f"{source}: a table of {n_rows:,} rows and {n_columns:,} columns has {n_values:,} "
+            "cells with a value. Delete the empty rows and columns, or save it as libsvm (.svm)."
         )
 
 

@@ -19,15 +19,14 @@ from volmar.tables.errors import (
     quoted_names,
     refuse_bomb,
     refuse_duplicates,
+    refuse_empty,
     shown,
 )
 
 __all__ = ["read_excel"]
 
-# Maximum size of a sheet in Excel. In a sheet of more than `_MANY` cells, at least the share
-# `_FILLED` must have a value, because empty cells need memory, too.
+# Maximum size of a sheet in Excel.
 _MAX_ROWS, _MAX_COLUMNS = 1_048_576, 16_384
-_MANY, _FILLED = 10_000_000, 1e-3
 # Bytes of Python objects per byte of XML: an empty row takes 64 bytes for 6.
 _GROWTH = 12
 _ROW = re.compile(rb"<(?:\w+:)?row\b(?:[^>]*?\br=[\"']0*(\d+))?")
@@ -82,11 +81,11 @@ def _refuse_empty(name: str, sheet: bytes) -> None:
         n_cells += 1
         width = max(width, _place(cell[1] or b""))
     n_rows = max(n_rows, last)
-    is_empty = n_rows * width > _MANY and n_cells < _FILLED * n_rows * width
-    if n_rows > _MAX_ROWS or width > _MAX_COLUMNS or is_empty:
+    refuse_empty(name, n_rows, width, n_cells)
+    if n_rows > _MAX_ROWS or width > _MAX_COLUMNS:
         raise TableError(
-            f"{name}: a sheet of {n_rows:,} rows and {width:,} columns has {n_cells:,} cells with "
-            "a value. Delete the empty rows and columns, or save the table as CSV."
+            f"{name}: a sheet has {n_rows:,} rows and {width:,} columns, more than Excel allows. "
+            "Delete the empty rows and columns, or save the table as CSV."
         )
 
 
@@ -111,7 +110,8 @@ def _require_engine(path: Path) -> None:
     except ImportError as error:
         if engine == "openpyxl":
             raise need("openpyxl") from error
-        raise ImportError(
+        # Not an `ImportError`: no extra of volmar installs xlrd.
+        raise TableError(
             f"{path.name}: the old format .xls needs xlrd, which is not installed. Save the "
             "table as .xlsx or CSV, or run pip install xlrd."
         ) from error

@@ -97,6 +97,7 @@ class FittedColumns:
 
     @beyond_float64
     def _new_rows(self, table: Columns, notes: list[str], warnings: list[str]) -> KeptRows:
+        """Return new rows before scaling; values that are not understood give `warnings`."""
         if table.is_sparse:
             table = table.padded(self.names_in_)
         places = fitted_places(table, self.numbers_, self.names_in_)
@@ -106,8 +107,9 @@ class FittedColumns:
                 table, table.csr(places), self.numbers_, self.missing, notes, fitted=True
             )
             return KeptRows(X, [], kept)
-        X, infinite = without_infinite(table.numbers(places, self.number_kinds_, notes))
-        codes = [self._new_codes(table, name, notes) for name in self.texts_]
+        X, infinite = without_infinite(table.numbers(places, self.number_kinds_, warnings))
+        codes = [self._new_codes(table, name, warnings) for name in self.texts_]
+        notes += warnings
         place = set(self.names_in_)
         X, codes, kept = without_missing(table, self.used_, X, codes, self.missing, notes)
         # The indicators "x is missing" of missing="indicator" are no columns of the table.
@@ -131,7 +133,9 @@ class FittedColumns:
         of = name.removesuffix(" is missing")
         if self.missing == "indicator" and name not in self.names_in_ and of != name:
             (j,) = fitted_places(table, [of], self.names_in_)
-            return table.is_missing(j).astype(np.intp)
+            kind = self.number_kinds_[self.numbers_.index(of)]
+            # Words among numbers are missing, as in the fitted table. They were noted before.
+            return np.isnan(table.numbers([j], [kind], [])[:, 0]).astype(np.intp)
         (j,) = fitted_places(table, [name], self.names_in_)
         codes, found = table.categories(j)
         known = self.categories_[name]
@@ -139,7 +143,8 @@ class FittedColumns:
         if new := [value for value in found if value not in place]:
             notes.append(
                 f"column {shown(name)} has values that are not in the fitted table, treated as "
-                f"missing: {quoted_names(new)}"
+                f"missing: {quoted_names(new)}; write them as there, such as "
+                f"{quoted_names(known, 3)}"
             )
         moved = np.array([*(place.get(value, len(known)) for value in found), -1], dtype=np.intp)
         return moved[codes]

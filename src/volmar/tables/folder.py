@@ -228,9 +228,9 @@ def _types(files: list[Path], options: list[dict[str, Any]]) -> Any:
 def _starts(file: Path, encoding: str) -> range:
     """Return where the blocks of a text file begin.
 
-    Compressed files and UTF-16 files cannot be split at a line, and are one block.
+    Compressed files, UTF-16 and UTF-32 files cannot be split at a line, and are one block.
     """
-    is_whole = file.suffix.lower() == ".gz" or encoding.startswith("utf-16")
+    is_whole = file.suffix.lower() == ".gz" or encoding in ("utf-16", "utf-32")
     size = file.stat().st_size
     return range(1) if is_whole else range(0, max(size, 1), _TEXT_BLOCK)
 
@@ -269,7 +269,7 @@ def _read_lines(
 
 def _lines_from(path: Path, start: int, encoding: str) -> bytes:
     with path.open("rb") as file:
-        if encoding.startswith("utf-16"):
+        if encoding in ("utf-16", "utf-32"):
             return file.read()
         ends = []
         for place in (start, start + _TEXT_BLOCK):

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from volmar._memory import require_memory
-from volmar.tables.errors import TableError, import_pandas, one_line, open_bytes, quoted_names
+from volmar.tables.errors import (
+    MAX_FRAME_COLUMNS,
+    TableError,
+    import_pandas,
+    one_line,
+    open_bytes,
+    quoted_names,
+    refuse_empty,
+    refuse_wide,
+)
 
 __all__ = ["read_json"]
 
@@ -39,6 +48,12 @@ def read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
     records: Any = _whole(path, text) if suffix == ".json" else None
     if records is None:
         records = _lines(path, text)
+    if isinstance(records, list):
+        names = {name for record in records for name in record}
+        refuse_wide(path.name, len(names), MAX_FRAME_COLUMNS)
+        refuse_empty(path.name, len(records), len(names), sum(map(len, records)))
+        needed = 16.0 * len(records) * len(names)
+        require_memory(needed, f"the table of {path.name}", "Save it as Parquet.")
     try:
         frame = records if hasattr(records, "columns") else pd.DataFrame.from_records(records)
     except UnicodeEncodeError as error:

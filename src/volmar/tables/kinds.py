@@ -42,7 +42,8 @@ class ColumnKind:
     """The kind of a column, one of `KINDS`, with details for some kinds."""
 
     kind: str
-    reason: str = ""  # why the column is left out; empty for features
+    # Why the column is left out. Empty for features, except for dates whose layout is in doubt.
+    reason: str = ""
     order: list[str] | None = None  # values of an ordinal text column, from low to high
     layout: str | None = None  # layout of dates in text, see `date_layout`
 
@@ -157,8 +158,9 @@ def _kind_of_text(name: str, series: Any) -> ColumnKind:
     if n_different <= 2:
         return ColumnKind("boolean")
     words = [str(value).strip() for value in different]
-    if layout := date_layout(words):
-        return ColumnKind("date", layout=layout)
+    layout, remark = date_layout(words)
+    if layout or remark:
+        return ColumnKind("date" if layout else "text", remark, layout=layout)
     if _CODE.search(name) and all(any(map(str.isdigit, word)) for word in words):
         return ColumnKind("id", "its name suggests a code")
     if any(word[0] == "0" and word[1:].isdigit() for word in words if len(word) > 1):
@@ -201,20 +203,22 @@ def _given(source: str, name: str, series: Any, given: str) -> ColumnKind:
                 f"{shown(wrong.iloc[0])}. Give it as categorical or ordinal."
             )
     if given == "date":
-        layout = None
+        layout, remark = None, ""
         if found == "text":
-            layout = date_layout([str(v).strip() for v in series.dropna().astype(object).unique()])
+            words = [str(value) for value in series.dropna().astype(object).unique()]
+            layout, remark = date_layout(words)
             if layout is None:
+                remark = remark or f"it holds {quoted_names(words, 3)}"
                 raise TableError(
-                    f"{source}: column {shown(name)} is given as date, but holds "
-                    f"{shown(series.dropna().iloc[0])}. Write dates as 2024-12-31."
+                    f"{source}: column {shown(name)} is given as date, but {remark}. Write dates "
+                    "as 2024-12-31."
                 )
         elif found != "date":
             raise TableError(
                 f"{source}: column {shown(name)} is given as date, but holds numbers. Write dates "
                 "as 2024-12-31, or give it as numeric."
             )
-        return ColumnKind("date", layout=layout)
+        return ColumnKind("date", remark, layout=layout)
     if given == "ordinal" and found == "text":
         return ColumnKind("ordinal", order=_order_of(source, name, series))
     reason = "as requested" if given in ("text", "id", "ignore") else ""

@@ -123,6 +123,12 @@ def note_kinds(notes: list[str], preparation: Preparation) -> None:
     by_kind: dict[str, list[str]] = {}
     for name, kind in zip(preparation.numbers_, preparation.number_kinds_, strict=True):
         by_kind.setdefault(kind.kind, []).append(name)
+        if kind.kind == "date" and kind.reason:
+            notes.append(
+                f"every date of column {shown(name)} may have the day or the month first; they "
+                f"were read with the {kind.layout} ({kind.reason}); if this is wrong, write them "
+                "as 2024-12-31"
+            )
     if ordinal := by_kind.get("ordinal"):
         notes.append(
             f"ordinal columns were replaced by the rank of their values: {quoted_names(ordinal)}"

@@ -22,6 +22,8 @@ def as_numbers(series: Any) -> NDArray[np.float64]:
     import pandas as pd
 
     with np.errstate(over="ignore"):
+        if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
+            return series.to_numpy(dtype=np.float64)  # ten times as fast as with na_value
         if is_real(series.dtype):
             return series.to_numpy(dtype=np.float64, na_value=np.nan)
         values = series.astype(object)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -204,7 +205,10 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
             every row must be returned. `prepare` returns only the kept rows.
         """
         check_is_fitted(self)
-        return self._all_rows(self.prepare(check_table(self, X, reset=False)))
+        rows = self.prepare(check_table(self, X, reset=False))
+        for text in rows.warnings:
+            warnings.warn(text, UserWarning, stacklevel=3)  # scikit-learn wraps `transform`
+        return self._all_rows(rows)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:  # type: ignore[override]  # noqa: ARG002
         """Fit to a table, and return its features.
@@ -235,7 +239,8 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         Returns
         -------
         PreparedTable
-            Categories that were not in the fitted table are treated as missing, and noted.
+            Categories that were not in the fitted table, words among numbers and dates in another
+            layout are treated as missing, with a note that is among its warnings, too.
         """
         check_is_fitted(self)
         columns = as_columns(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -102,7 +103,8 @@ def find_layout(path: Path, kind: str) -> Layout:
     if not head.strip(b" \t\r\n\xef\xbb\xbf"):
         raise TableError(f"{path.name} is empty. Give a file with a header and rows.")
     encoding, notes = _encoding(path, head)
-    text = head.decode(encoding, errors="replace")
+    # Old files of the Mac end lines by "\r" alone. pandas reads them, too.
+    text = head.decode(encoding, errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     if len(head) >= _HEAD:
         text = text[: text.rfind("\n") + 1] or text
     separator, records = _split(path, text, kind)
@@ -117,6 +119,13 @@ def find_layout(path: Path, kind: str) -> Layout:
             "Give every column a name, and every row as many fields as there are names."
         )
     decimal = _decimal(separator, records)
+    if decimal == "." and separator != ",":
+        both = [_found(pattern, records) for pattern in (_DECIMAL_COMMA, _DECIMAL_POINT)]
+        if all(both):
+            notes.append(
+                f"the file has numbers with a comma ({both[0]}) and with a point ({both[1]}), and "
+                "the point was read as the decimal sign; save it without thousands separators"
+            )
     spaced = f"{separator} " in text
     if separator not in (",", "\t", r"\s+") or decimal != ".":
         sign = " and decimal commas" if decimal == "," else ""
@@ -162,14 +171,17 @@ def _head(path: Path) -> bytes:
 
 
 def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+    # The mark of UTF-32 begins with that of UTF-16.
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32", []
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16", []
     start = head[: 1 << 16]
     n_control = len(start) - len(start.translate(None, _CONTROL))
     if b"\0" in start or n_control > 0.01 * len(start):
         raise TableError(
-            f"{path.name} is not a text file. Save the table as CSV, or give the file the suffix "
-            "of its format (.parquet, .npy, .npz, .csv.gz)."
+            f"{path.name} is not a text file. Save the table as CSV in UTF-8, or give the file "
+            "the suffix of its format (.parquet, .npy, .npz, .csv.gz)."
         )
     try:
         head.decode("utf-8")
@@ -209,10 +221,14 @@ def _split(path: Path, text: str, kind: str) -> tuple[str, list[list[str]]]:
 def _decimal(separator: str, records: list[list[str]]) -> str:
     if separator == ",":
         return "."
-    fields = [field for record in records for field in record]
-    if any(map(_DECIMAL_POINT.fullmatch, fields)):
+    if _found(_DECIMAL_POINT, records):
         return "."
-    return "," if any(map(_DECIMAL_COMMA.fullmatch, fields)) else "."
+    return "," if _found(_DECIMAL_COMMA, records) else "."
+
+
+def _found(pattern: re.Pattern[str], records: list[list[str]]) -> str | None:
+    """Return the first field that matches."""
+    return next((one for record in records for one in record if pattern.fullmatch(one)), None)
 
 
 def _is_row(fields: list[str], decimal: str) -> bool:

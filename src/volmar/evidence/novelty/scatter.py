@@ -246,6 +246,8 @@ def _factors(covariance: NDArray, r: int) -> tuple[NDArray, NDArray, float]:
     q = len(covariance)
     level = float(np.trace(covariance)) / q
     values, axes = eigh(covariance, subset_by_index=(q - r, q - 1))
+    if values.size < r:  # LAPACK may return fewer if many eigenvalues are equal
+        values, axes = (part[..., -r:] for part in eigh(covariance))
     noise = np.inf if r == q else (level * q - float(values.sum())) / (q - r)
     return axes, np.maximum(values, FLOOR * level), max(noise, FLOOR * level)
 
