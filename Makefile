@@ -30,7 +30,8 @@ test: $(VENV)/.ready
 quick: $(VENV)/.ready
 	$(BIN)/python -m pytest -m "not slow" $(CHEAP)
 
-# Invalid and extreme input: make fuzz N=20000 with a new seed, make fuzz CASE=estimators:123 to replay one case.
+# Invalid and extreme input, and relations between results (make fuzz DOMAIN=metamorphic N=3000): make fuzz N=20000
+# with a new seed, make fuzz CASE=estimators:123 to replay one case.
 fuzz: $(VENV)/.ready
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(if $(CASE),--case $(CASE),--cases $(or $(N),2000) $(if $(SEED),--seed $(SEED)) $(if $(DOMAIN),--domain $(DOMAIN)))
 

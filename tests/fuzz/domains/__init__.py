@@ -10,6 +10,7 @@ SHARES = {
     "objects": 0.02,
     "commands": 0.05,
     "tables": 0.2,
+    "metamorphic": 0.1,
 }
 
 
