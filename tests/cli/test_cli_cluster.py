@@ -76,11 +76,11 @@ def test_noise_is_not_split(tmp_path):
 
 
 def test_the_best_split_is_shown_only_where_it_is_quick(tmp_path, monkeypatch):
-    from volmar.report import judging
+    from volmar import _clones
 
     np.save(tmp_path / "noise.npy", np.random.default_rng(0).normal(size=(100, 2)))
     page = tmp_path / "page.html"
-    monkeypatch.setattr(judging, "MAX_ROWS", 99)
+    monkeypatch.setattr(_clones, "MAX_REPEATED", 99)
     result = invoke("cluster", tmp_path / "noise.npy", "--report", page)
     assert result.exit_code == 0, result.output
     assert "The best split in two, without evidence" not in page.read_text(encoding="utf-8")

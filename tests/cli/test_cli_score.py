@@ -2,7 +2,6 @@
 
 import csv
 import json
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +12,7 @@ from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score, silhouette_score
 
+from volmar._warn import warn_user
 from volmar.cli import score
 from volmar.cli.compare import compare_file
 from volmar.cli.console import UsageError
@@ -336,7 +336,7 @@ def test_compare_leaves_out_what_cannot_be(blobs, monkeypatch):
 
     class Warns:
         def fit(self, X):
-            warnings.warn("something\n  odd", UserWarning, stacklevel=2)
+            warn_user("something\n  odd")
             self.labels_ = np.zeros(len(X), dtype=int)
             return self
 
