@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -13,6 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import shown
+from volmar._warn import warn_user
 from volmar.tables.agreement import CategoryScores, category_scores
 from volmar.tables.columns import (
     Columns,
@@ -207,7 +207,7 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         rows = self.prepare(check_table(self, X, reset=False))
         for text in rows.warnings:
-            warnings.warn(text, UserWarning, stacklevel=3)  # scikit-learn wraps `transform`
+            warn_user(text)
         return self._all_rows(rows)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:  # type: ignore[override]  # noqa: ARG002
