@@ -107,6 +107,10 @@ class SPDOperator(ABC):
     def bounds(self) -> tuple[float, float]:
         """An interval that contains all eigenvalues of Q."""
 
+    def anchored(self, rows: NDArray[np.bool_]) -> SPDOperator:  # noqa: ARG002 -- needs the matrix
+        """Return Q with its diagonal doubled at the given rows; Q itself if that is unknown."""
+        return self
+
 
 class MatrixOperator(SPDOperator):
     """Q = matrix + shift I with a symmetric matrix.
@@ -165,6 +169,14 @@ class MatrixOperator(SPDOperator):
         spread = np.fmax(following, pairs.values[-1]) - pairs.values[0]
         goal = MAX_ANGLE * max(float(spread), SAME * self.scale / MAX_ANGLE)
         return bool(np.all(pairs.residuals <= min(tol * self.scale, goal)))
+
+    def anchored(self, rows: NDArray[np.bool_]) -> SPDOperator:
+        """Return Q with its diagonal doubled at the given rows."""
+        own = np.where(rows, self.matrix.diagonal() + self.shift, 0.0)
+        more = sparse.diags_array(own) if sparse.issparse(self.matrix) else np.diag(own)
+        low, high = self._given_bounds or gershgorin(self.matrix)
+        bounds = low + min(own.min(), 0.0), high + max(own.max(), 0.0)
+        return type(self)(self.matrix + more, shift=self.shift, bounds=bounds)
 
     def solve(self, shift: float, block: ArrayLike, *, rtol: float = 1e-8) -> Solution:
         """Solve (Q + shift I) X = block; the methods are described at the class."""

@@ -74,10 +74,10 @@ class MultiwayVolumeResult(Result):
     """Clusters, with one field per cluster from which they are derived.
 
     `objective` is the normalised cut, and `history` holds the cut of the start and after every
-    step. The labels are those with the smallest cut in it, or those of the last step in a guided
-    fit. `gap` is the cut less its lower bound, the sum of the k smallest eigenvalues of L_sym (NaN
-    for another Q). `residuals` are those of the eigenvectors and of the linear systems of the
-    fields.
+    step. The labels are those with the smallest cut in it, or those of the last step if labels
+    have weights or sizes are limited. `gap` is the cut less its lower bound, the sum of the k
+    smallest eigenvalues of L_sym (NaN for another Q). `residuals` are those of the eigenvectors
+    and of the linear systems of the fields.
 
     Attributes
     ----------
@@ -207,6 +207,7 @@ class OneAgainstRest:
         rtol: float = 1e-8,
         weights: NDArray | None = None,
     ):
+        self.operator = operator
         self.n_clusters = n_clusters
         self.balance = balance
         self.weights = weights
@@ -315,8 +316,8 @@ def cluster_jointly(
 ) -> MultiwayVolumeResult:
     """Refine the labels from the eigenvectors or from a given start, and certify the result.
 
-    Of the start and all steps, the labels with the smallest cut are kept, unless `allowed`
-    restricts them.
+    Of the start and all steps, the labels with the smallest cut are kept, unless labels have
+    weights or sizes are limited.
 
     The gap is relative to the lower bound for all labellings, which remains valid if `allowed`
     restricts them.
@@ -331,9 +332,8 @@ def cluster_jointly(
     def cut(labels: NDArray) -> float:
         return unchecked_cut(problem.graph.W, labels, problem.n_clusters)
 
-    best = refine_jointly(
-        step, start, max_iter=max_iter, allowed=allowed, cost=None if allowed else cut
-    )
+    cost = cut if allowed is None or allowed.only_cuts else None
+    best = refine_jointly(step, start, max_iter=max_iter, allowed=allowed, cost=cost)
     history = best.costs or tuple(cut(labels) for labels in best.visited)
     objective = cut(best.labels)
     status = Status.CONVERGED if best.settled or max_iter == 1 else Status.MAX_ITER
@@ -345,7 +345,7 @@ def cluster_jointly(
         gap=max(gap, 0.0) if np.isfinite(gap) else np.nan,
         residuals={
             "eigenvectors": float(problem.pairs.residuals[: problem.n_clusters].max()),
-            "fields": best.fields.residual(problem.operator),
+            "fields": best.fields.residual(step.operator),
         },
         status=status,
         n_iter=len(best.merits),

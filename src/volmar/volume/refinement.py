@@ -45,11 +45,28 @@ class Allowed:
     `place` maps fields to the allowed labels that agree best with them. For one field x of shape
     (n,) these are the signs y with the largest y'x, for k fields the clusters with the largest sum
     of entries. `weights` are the weights of the labels in the fields. Only rows with a single
-    allowed label may have a weight other than 1, so that `place` needs no weights.
+    allowed label may have a weight other than 1, so that `place` needs no weights. `has_limits` is
+    whether sizes are limited.
+
+    `anchors` are rows whose label the fields must not ignore. A field agrees with labels in their
+    sum only: it may differ from most known labels, if they are not those of the smoothest field.
+    The diagonal of Q is doubled at the anchors. For a Laplacian this is an edge from an anchor to
+    a node of its class, as heavy as its other edges together.
     """
 
     place: Callable[[NDArray], NDArray]
     weights: NDArray | None = None
+    anchors: NDArray | None = None
+    has_limits: bool = False
+
+    @property
+    def only_cuts(self) -> bool:
+        """Whether the cut alone decides between allowed labels."""
+        return self.weights is None and not self.has_limits
+
+    def operator(self, Q: SPDOperator) -> SPDOperator:
+        """Return the matrix of the fields."""
+        return Q if self.anchors is None else Q.anchored(self.anchors)
 
 
 class InverseImages:
@@ -109,6 +126,7 @@ class FirstStep:
         rtol: float = 1e-8,
         weights: NDArray | None = None,
     ):
+        self.operator = operator
         self.balance = balance
         self.weights = weights
         self._images = InverseImages(operator, rtol)

@@ -245,8 +245,10 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
     with the fields, so that the roughness still never increases. The start is that of the method
     itself, or labels spread from `y` along the graph if these predict held-out labels better.
     In the latter case the given labels have the same total weight in the fields as all other rows,
-    divided equally among the classes. More than two clusters with ``multiway="recursive"`` or
-    n_clusters="auto" are then refined jointly, and `tree_` is absent. Only with mode="default".
+    divided equally among the classes, and the fields must follow each of them: the diagonal of Q
+    is doubled at labelled rows (unless Q is an operator without a matrix). More than two clusters
+    with ``multiway="recursive"`` or n_clusters="auto" are then refined jointly, and `tree_` is
+    absent. Only with mode="default".
 
     `decision_function` extends the fields to new rows by the mean over the training rows, weighted
     by similarity. `labels_` comes from the training graph, but `predict` uses only the
@@ -431,8 +433,9 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
     ) -> VolumeResult | MultiwayVolumeResult:
         allowed = self._allowed()
         if isinstance(problem, MultiwayProblem):
+            operator = problem.operator
             step = OneAgainstRest(
-                problem.operator,
+                operator if allowed is None else allowed.operator(operator),
                 problem.n_clusters,
                 problem.balance,
                 rtol=MULTIWAY_RTOL,

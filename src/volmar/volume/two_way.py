@@ -178,7 +178,8 @@ def _repeated(
     """Repeat the first step from every candidate, then compute h for the best labels."""
     problem = given.problem
     weights = None if allowed is None else allowed.weights
-    step = FirstStep(problem.operator, problem.balance, rtol=FIELD_RTOL, weights=weights)
+    operator = problem.operator if allowed is None else allowed.operator(problem.operator)
+    step = FirstStep(operator, problem.balance, rtol=FIELD_RTOL, weights=weights)
     refined = [
         refine(step, signs(start), max_iter=max_iter or MAX_REFINE, allowed=allowed)
         for start in given.soft_starts
@@ -188,7 +189,8 @@ def _repeated(
         chosen = int(np.argmin([_natural_objective(problem, one.labels) for one in refined]))
     best = refined[chosen]
     start = signs(given.soft_starts[chosen])
-    if given.is_laplacian and allowed is None and max_iter != 1:
+    is_cut = given.is_laplacian and (allowed is None or allowed.only_cuts)
+    if is_cut and max_iter != 1:
         # I/n in Q hides eigenvalues of L far below 1/n, so that a smoother field may cut more.
         cut, before = (_cut(given.graph.W, y) for y in (best.labels, start))
         if before < cut and np.ptp(best.labels):
@@ -199,7 +201,7 @@ def _repeated(
     return chosen, dataclasses.replace(
         found,
         field=found.h if moved else best.fields.x,
-        field_residual=np.nan if moved else best.fields.residual(problem.operator),
+        field_residual=np.nan if moved else best.fields.residual(operator),
         n_iter=len(best.merits),
         status=found.status if best.settled or max_iter == 1 else Status.MAX_ITER,
     )
