@@ -89,7 +89,7 @@ def test_lanczos_finds_repeated_eigenvalues(seed):
     values[-3:] = 2.0  # the largest eigenvalue is repeated three times
     basis = linalg.qr(rng.standard_normal((n, n)))[0]
     A = (basis * values) @ basis.T
-    found, vectors = largest_eigenpairs(
+    found, vectors, _ = largest_eigenpairs(
         lambda x: A @ x.ravel(), np.empty((n, 0)), 3, tol=1e-8, seed=seed, max_iter=200
     )
     np.testing.assert_allclose(found, 2.0, atol=1e-7)
@@ -248,9 +248,9 @@ def test_lobpcg_that_missed_a_value_is_not_believed(monkeypatch):
     assert values[2] > 4 * values[1]
     calls = []
 
-    def without_the_second(Q, two_level, known, k, *, tol, seed):
+    def without_the_second(Q, two_level, known, k, **options):
         calls.append(k)
-        return values[[0, 2]], vectors[:, [0, 2]]
+        return values[[0, 2]], vectors[:, [0, 2]], values[3]
 
     monkeypatch.setattr(sparse_module, "TWO_LEVEL_FROM", 100)
     monkeypatch.setattr(sparse_module, "lobpcg_smallest", without_the_second)
@@ -258,3 +258,52 @@ def test_lobpcg_that_missed_a_value_is_not_believed(monkeypatch):
     assert calls == [2]
     assert pairs.method != "lobpcg"
     np.testing.assert_allclose(pairs.values, values[:2], atol=1e-8)
+
+
+def weakly_joined_paths(n_parts, n):
+    """Paths joined to a ring by edges of weight 1e-9; the roots of the degrees."""
+    rows = np.arange(n_parts * n)
+    weights = np.where(rows % n == n - 1, 1e-9, 1.0)
+    W = sparse.csr_matrix((weights, (rows, np.roll(rows, -1))), shape=(rows.size,) * 2)
+    W = sparse.csr_matrix(W + W.T)
+    return laplacian(W), np.sqrt(np.asarray(W.sum(axis=1)).ravel())
+
+
+@pytest.mark.parametrize("shift", [0.0, 1 / 8000], ids=["L", "L + I/n"])
+@pytest.mark.parametrize("tol", [1e-6, 1e-4, 3e-3])
+@pytest.mark.parametrize("method", ["shift-invert", "lobpcg", "dense"])
+def test_tiny_eigenvalues_are_separated_at_any_tolerance(method, tol, shift, monkeypatch):
+    """Four eigenvalues below 1e-11, the next at 1e-6, and a tolerance and a shift far above."""
+    n = 500 if method == "dense" else 2000
+    L, root = weakly_joined_paths(4, n)
+    matrix = L.toarray() if method == "dense" else L
+    kind = DenseOperator if method == "dense" else SparseOperator
+    if method == "lobpcg":
+        monkeypatch.setattr(sparse_module, "TWO_LEVEL_FROM", 1000)
+    pairs = kind(matrix, shift=shift, bounds=(0, 2), null_space=root).smallest_eigenpairs(
+        4, tol=tol
+    )
+    assert pairs.values.max() - shift < 1e-10
+    parts = np.repeat(np.eye(4), n, axis=0) * root[:, None]
+    parts /= np.linalg.norm(parts, axis=0)
+    cosines = np.linalg.svd(parts.T @ pairs.vectors, compute_uv=False)
+    assert cosines.min() > 0.99
+
+
+def test_residuals_above_the_eigenvalues_warn(monkeypatch):
+    """If no method is accurate enough, the user is warned, even if `tol` is satisfied."""
+    L, root = weakly_joined_paths(4, 2000)
+    values, vectors = np.zeros(3), np.linalg.qr(np.random.default_rng(0).normal(size=(8000, 3)))[0]
+    for _ in range(200):
+        vectors = np.linalg.qr(vectors - L @ vectors / 2)[0]
+    values = np.einsum("ij,ij->j", vectors, L @ vectors)
+    residual = np.linalg.norm(L @ vectors - vectors * values, axis=0).max()
+    assert residual < 3e-2
+    monkeypatch.setattr(sparse_module, "MAX_FILL", 0.0)
+    monkeypatch.setattr(sparse_module, "lanczos_smallest", lambda *args, **kwargs: None)
+    monkeypatch.setattr(
+        sparse_module, "lobpcg_smallest", lambda *args, **kwargs: (values, vectors, values.max())
+    )
+    operator = SparseOperator(L, bounds=(0, 2), null_space=root)
+    with pytest.warns(ConvergenceWarning, match="more neighbours"):
+        operator.smallest_eigenpairs(4, tol=0.1)

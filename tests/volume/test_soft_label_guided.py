@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn import config_context
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_digits, load_wine, make_blobs
+from sklearn.metrics import adjusted_rand_score
+from sklearn.preprocessing import scale
 
 from volmar import SoftLabelMVC
 from volmar.datasets import make_two_moons
@@ -287,3 +289,76 @@ def test_routing_knows_links_and_no_weights():
         }
         with pytest.raises(TypeError, match="sample_weight"):
             model.set_fit_request(sample_weight=True)
+
+
+def digits(classes):
+    X, y = load_digits(return_X_y=True)
+    chosen = np.isin(y, classes)
+    return X[chosen], y[chosen]
+
+
+def draws_of(y, n_labels, *, shuffled=False):
+    """Yield five draws of known labels, true or in random order, -1 elsewhere."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        rows = rng.choice(y.size, n_labels, replace=False)
+        seeds = np.full(y.size, -1)
+        seeds[rows] = rng.permutation(y[rows]) if shuffled else y[rows]
+        yield seeds
+
+
+@pytest.mark.parametrize(
+    ("classes", "free", "guided"), [((1, 8, 9), 0.4, 0.7), ((1, 8), 0.1, 0.8)]
+)
+def test_labels_count_if_the_classes_are_not_the_smoothest_clusters(classes, free, guided):
+    """The fits started from good labels and returned to the clusters without labels."""
+    X, y = digits(classes)
+    k = len(classes)
+    assert adjusted_rand_score(y, SoftLabelMVC(k, random_state=0).fit(X).labels_) < free
+    scores = []
+    for seeds in draws_of(y, 30):
+        labels = SoftLabelMVC(k, random_state=0).fit(X, seeds).labels_
+        known = seeds >= 0
+        np.testing.assert_array_equal(labels[known], seeds[known])
+        scores.append(adjusted_rand_score(y[~known], labels[~known]))
+    assert np.mean(scores) > guided
+
+
+@pytest.mark.parametrize("classes", [(3, 5), (3, 5, 8)])
+def test_random_labels_change_only_their_own_rows(classes):
+    X, y = digits(classes)
+    k = len(classes)
+    free = SoftLabelMVC(k, random_state=0).fit(X).labels_
+    agreement = []
+    for seeds in draws_of(y, 30, shuffled=True):
+        labels = SoftLabelMVC(k, random_state=0).fit(X, seeds).labels_
+        known = seeds >= 0
+        np.testing.assert_array_equal(labels[known], seeds[known])
+        agreement.append(adjusted_rand_score(free[~known], labels[~known]))
+    assert np.median(agreement) > 0.95
+
+
+@pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_array])
+def test_anchored_rows_have_twice_their_diagonal(as_matrix):
+    Q, guide = small_problem(0)
+    anchored = as_operator(as_matrix(Q), shift=0.1).anchored(guide.seeds >= 0)
+    expected = Q + 0.1 * np.eye(9)
+    expected[[0, 1], [0, 1]] *= 2
+    np.testing.assert_allclose(anchored.matvec(np.eye(9)), expected)
+    low, high = anchored.bounds
+    assert low <= np.linalg.eigvalsh(expected)[0] <= np.linalg.eigvalsh(expected)[-1] <= high
+    x = anchored.solve(0.0, np.ones(9)).x
+    np.testing.assert_allclose(expected @ x, np.ones(9), atol=1e-6)
+
+
+def test_few_labels_do_not_undo_the_smaller_cut():
+    """With labels that agree with the clusters, the fit ends at the clusters without labels."""
+    X = scale(load_wine().data)
+    free = SoftLabelMVC(3, random_state=0).fit(X)
+    assert free.result_.history[-1] > free.objective_
+    seeds = np.full(X.shape[0], -1)
+    for c in range(3):
+        seeds[np.flatnonzero(free.labels_ == c)[:3]] = c
+    guided = SoftLabelMVC(3, random_state=0).fit(X, seeds)
+    assert guided.objective_ <= free.objective_ + 1e-12
+    np.testing.assert_array_equal(guided.labels_, free.labels_)

@@ -235,9 +235,11 @@ def test_blobs_are_found_and_certified():
 
 
 def test_gap_residuals_and_history_can_be_recomputed():
-    X, _ = overlapping()
+    X, y = overlapping()
     W = local_scaling_similarity(X, graph="knn")
-    model = SoftLabelMVC(4, affinity="precomputed", random_state=0).fit(W)
+    rng = np.random.default_rng(0)
+    poor = np.where(rng.random(500) < 0.3, rng.integers(4, size=500), y)
+    model = SoftLabelMVC(4, affinity="precomputed", init=poor, random_state=0).fit(W)
     result = model.result_
     assert result.status is Status.CONVERGED
     assert model.n_moved_ > 0

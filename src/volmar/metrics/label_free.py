@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 from sklearn.metrics import calinski_harabasz_score
 
@@ -60,23 +60,38 @@ def normalized_cut(W: Any, labels: ArrayLike) -> float:
         )
     if W.min() < 0:
         raise ValueError(f"W must not be negative, got {W.min():g}. Pass similarities.")
-    peak = float(W.max())
-    # Sums of extreme similarities overflow or underflow. The ratios do not depend on the scale.
-    if peak > np.sqrt(np.finfo(W.dtype).max) or 0 < peak < np.sqrt(np.finfo(W.dtype).tiny):
-        W = W / W.dtype.type(peak)
+    W = _moderate(W)
     check_symmetric(W, "W")
+    return unchecked_cut(W, codes, n_clusters)
+
+
+def unchecked_cut(W: Any, codes: NDArray, n_clusters: int) -> float:
+    """Return `normalized_cut` of valid similarities, for labels from 0 to n_clusters - 1.
+
+    Edges of a sparse W that are cut are added up directly. A difference of volumes would lose cuts
+    below the rounding error of the volumes.
+    """
+    W = _moderate(W)
     if issparse(W):
         W = W.tocoo()
-        inside = codes[W.row] == codes[W.col]
-        within = np.bincount(codes[W.row[inside]], W.data[inside], n_clusters)
-        volumes = np.bincount(codes[W.row], W.data, n_clusters)
+        of_row = codes[W.row]
+        cut = of_row != codes[W.col]
+        cuts = np.bincount(of_row[cut], W.data[cut], n_clusters)
+        volumes = np.bincount(of_row, W.data, n_clusters)
     else:
         members = np.eye(n_clusters, dtype=W.dtype)[codes]
         within = np.einsum("ik,ik->k", members, W @ members, dtype=np.float64)
         volumes = np.bincount(codes, W.sum(axis=1, dtype=np.float64), n_clusters)
-    cuts = np.maximum(volumes - within, 0.0)
+        cuts = np.maximum(volumes - within, 0.0)
     empty = volumes <= 0
     return float(np.sum(cuts[~empty] / volumes[~empty]) + empty.sum())
+
+
+def _moderate(W: Any) -> Any:
+    """Return W, scaled if sums of its entries would overflow or underflow; ratios are the same."""
+    peak, limits = float(W.max()), np.finfo(W.dtype)
+    extreme = peak > np.sqrt(limits.max) or 0 < peak < np.sqrt(limits.tiny)
+    return W / W.dtype.type(peak) if extreme else W
 
 
 def volume(h: ArrayLike, Q: Any) -> float:

@@ -22,8 +22,6 @@ LANCZOS_FROM = 1500
 # Maximum expected number of conjugate gradient iterations for which they replace a factorisation,
 # for sizes from LANCZOS_FROM on.
 SHORT_RUN = 30
-# An eigenvalue above this fraction of the norm of Q counts as positive.
-POSITIVE = 1e-9
 
 
 class DenseOperator(MatrixOperator):
@@ -32,7 +30,8 @@ class DenseOperator(MatrixOperator):
     Solves use Cholesky, or LU if Q + shift I is not positive definite. For large n and a condition
     number near 1, a few conjugate gradient iterations are used instead. Eigenpairs are computed by
     LAPACK, and for large n by Lanczos: on the inverse of Q if solves with Q need a factorisation
-    anyway, and on Q otherwise.
+    anyway, on Q otherwise, and on the inverse of a nearly singular Q + shift I if these do not
+    separate the eigenvalues.
     """
 
     def matvec(self, x: FloatArray) -> FloatArray:
@@ -69,27 +68,35 @@ class DenseOperator(MatrixOperator):
 
     def _smallest(self, k: int, tol: float) -> EigenPairs:
         if self.n >= LANCZOS_FROM and k <= self.n // 20:
-            known = self._known[:, :k]
-            pairs = complete_pairs(self, known, k, lambda m: self._lanczos(known, m, tol))
-            if pairs is not None:
-                return pairs
+            known, poles = self._known[:, :k], self._poles
+            finders = [lambda m: self._lanczos(known, m, tol)]
+            if poles[0] == 0.0 and not self._is_short(0.0, tol):
+                finders.insert(0, lambda m: self._by_inverse(known, m, 0.0))
+            finders.append(lambda m: self._by_inverse(known, m, poles[-1]))
+            for find in finders:
+                found = complete_pairs(self, known, k, find)
+                if found is not None and self._are_accurate(*found, tol):
+                    return found[0]
         values, vectors = linalg.eigh(
             self.matrix, subset_by_index=(0, k - 1), check_finite=False, driver="evr"
         )
         return certified_pairs(self, values + self.shift, vectors, "dense")
 
+    def _by_inverse(self, known: FloatArray, m: int, pole: float) -> Found:
+        method, factor = self._factorised(pole)
+        if method != "cholesky":
+            return None
+        found = smallest_by_inverse(
+            lambda x: linalg.cho_solve(factor, x, check_finite=False),
+            known,
+            m,
+            seed=self.random_state,
+        )
+        if found is None:
+            return None
+        return found[0] - pole, found[1], found[2] - pole, "shift-invert"
+
     def _lanczos(self, known: FloatArray, m: int, tol: float) -> Found:
-        if self.bounds[0] > POSITIVE * self.scale and not self._is_short(0.0, tol):
-            method, factor = self._factorised(0.0)
-            if method == "cholesky":
-                found = smallest_by_inverse(
-                    lambda x: linalg.cho_solve(factor, x, check_finite=False),
-                    known,
-                    m,
-                    seed=self.random_state,
-                )
-                if found is not None:
-                    return (*found, "shift-invert")
         found = lanczos_smallest(
             self.matvec, known, m, ceiling=self.bounds[1], tol=tol, seed=self.random_state
         )

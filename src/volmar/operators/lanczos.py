@@ -23,23 +23,27 @@ def lanczos_smallest(
     tol: float,
     seed: int,
     max_iter: int = 40,
-) -> tuple[FloatArray, FloatArray] | None:
+) -> tuple[FloatArray, FloatArray, float] | None:
     """Return the smallest eigenpairs by Lanczos on ``ceiling I - Q``, or None if it fails.
 
     Krylov spaces do not depend on the shift, but ARPACK's stopping criterion does. Relative to
     eigenvalues of Q near zero it would never be met; relative to ``ceiling`` it means a residual
     of tol times the norm of Q. `max_iter` is the number of restarts, of about 20 products each.
+    The third value is an estimate of the next eigenvalue.
     """
     found = largest_eigenpairs(
         lambda x: ceiling * x - matvec(x), known, k, tol=tol, seed=seed, max_iter=max_iter
     )
-    return None if found is None else (ceiling - found[0], found[1])
+    return None if found is None else (ceiling - found[0], found[1], ceiling - found[2])
 
 
 def smallest_by_inverse(
     solve: Product, known: FloatArray, k: int, *, seed: int
-) -> tuple[FloatArray, FloatArray] | None:
-    """Return the smallest eigenpairs of a positive definite matrix, by Lanczos on its inverse."""
+) -> tuple[FloatArray, FloatArray, float] | None:
+    """Return the smallest eigenpairs of a positive definite matrix, by Lanczos on its inverse.
+
+    The third value is an estimate of the next eigenvalue, NaN for k = 1.
+    """
     found = largest_eigenpairs(
         solve,
         known,
@@ -48,12 +52,12 @@ def smallest_by_inverse(
         # contains a shift, as L + I/n does.
         tol=1e-10,
         seed=seed,
-        max_iter=50,
+        max_iter=20,
         n_basis=max(2 * k + 4, 8),
         # For k = 1, a missed copy of the same eigenvalue does not matter.
         n_check=0 if k == 1 else 8,
     )
-    return None if found is None else (1.0 / found[0], found[1])
+    return None if found is None else (1.0 / found[0], found[1], 1.0 / found[2])
 
 
 def largest_eigenpairs(
@@ -66,13 +70,14 @@ def largest_eigenpairs(
     max_iter: int,
     n_basis: int | None = None,
     n_check: int = 24,
-) -> tuple[FloatArray, FloatArray] | None:
+) -> tuple[FloatArray, FloatArray, float] | None:
     """Return the k largest eigenpairs orthogonal to `known`, or None without convergence.
 
     A Krylov sequence contains one vector of each eigenspace. Copies of a repeated eigenvalue (the
     zeros of the Laplacian of a disconnected graph) can therefore be missed although the residuals
     of the found pairs are small. Lanczos is run again in the orthogonal complement of the found
-    vectors. Eigenvalues there that exceed the smallest found one are added.
+    vectors. Eigenvalues there that exceed the smallest found one are added. The third value is the
+    largest Ritz value that remains there, NaN if `n_check` is 0.
 
     `known` must be exact and orthonormal, since errors in it would affect all other vectors. `tol`
     is relative to the eigenvalues, and `n_basis` is the number of Krylov vectors between restarts.
@@ -96,35 +101,36 @@ def largest_eigenpairs(
 
     try:
         values, vectors = run(k, known)
-        for _ in range(k):
+        outside = np.nan
+        for _ in range(k if n_check else 0):
             found = np.hstack([known, vectors])
-            if not n_check or not is_skipped(product, values.min(), found, rng, tol, n_check):
+            outside = largest_outside(product, found, rng, n_check)
+            if not exceeds(outside, values.min(), tol):
                 break
             direction = run(1, found)[1]
             values, vectors = _merge(product, np.hstack([vectors, direction]), k)
     except ArpackError:  # includes ArpackNoConvergence
         return None
-    return values, vectors
+    return values, vectors, outside
 
 
-def is_skipped(
-    product: Product,
-    smallest: float,
-    vectors: FloatArray,
-    rng: np.random.Generator,
-    tol: float,
-    n_steps: int,
-) -> bool:
-    """Return whether a short Lanczos run in the complement finds a value above `smallest`.
+def exceeds(outside: float, smallest: float, tol: float) -> bool:
+    """Return whether a value in the complement proves that `smallest` is not the smallest."""
+    return bool(outside > smallest + tol * max(abs(smallest), np.finfo(float).tiny))
 
-    Ritz values are lower bounds of the largest eigenvalue in the complement. True is therefore a
-    proof that an eigenvalue was missed; False is not a proof of the contrary.
+
+def largest_outside(
+    product: Product, vectors: FloatArray, rng: np.random.Generator, n_steps: int
+) -> float:
+    """Return the largest Ritz value of a short Lanczos run in the complement of the vectors.
+
+    It is a lower bound of the largest eigenvalue there; NaN if there is no complement.
     """
     inside = _deflated(product, vectors)
     n = vectors.shape[0]
     n_steps = min(n_steps, n - vectors.shape[1])
     if n_steps < 1:
-        return False
+        return np.nan
     basis = np.zeros((n, n_steps))
     diagonal, off = np.zeros(n_steps), np.zeros(n_steps)
     q = _outside(rng.standard_normal((n,)), vectors)
@@ -132,7 +138,7 @@ def is_skipped(
         norm = np.linalg.norm(q)
         off[j] = norm
         # The first vector is random; the norms of later ones scale with the operator.
-        if norm <= (1e-12 * max(abs(smallest), abs(diagonal[0])) if j else 1e-12):
+        if norm <= (1e-12 * abs(diagonal[0]) if j else 1e-12):
             n_steps = j
             break
         basis[:, j] = q / norm
@@ -142,9 +148,8 @@ def is_skipped(
         for _ in range(2):
             q -= basis[:, : j + 1] @ (basis[:, : j + 1].T @ q)
     if n_steps == 0:
-        return False
-    top = linalg.eigvalsh_tridiagonal(diagonal[:n_steps], off[1:n_steps])[-1]
-    return bool(top > smallest + tol * max(abs(smallest), np.finfo(float).tiny))
+        return np.nan
+    return float(linalg.eigvalsh_tridiagonal(diagonal[:n_steps], off[1:n_steps])[-1])
 
 
 def _outside(x: FloatArray, vectors: FloatArray) -> FloatArray:

@@ -18,8 +18,14 @@ from volmar._checks import fix_signs
 from volmar._warn import warn_user
 
 FloatArray = NDArray[np.floating]
-# Eigenvalues, eigenvectors and the method that found them; None if it did not converge.
-Found = tuple[FloatArray, FloatArray, str] | None
+# Eigenvalues, eigenvectors, an estimate of the next eigenvalue (NaN if unknown) and the method;
+# None if it did not converge.
+Found = tuple[FloatArray, FloatArray, float, str] | None
+# Eigenvalues that differ by less than this fraction of the norm of Q are not told apart.
+SAME = 1e-9
+# Maximum residual as a fraction of the distance of the next eigenvalue from the smallest, which
+# bounds the angle between the computed eigenvectors and the exact ones.
+MAX_ANGLE = 0.1
 
 
 @dataclass(frozen=True)
@@ -90,12 +96,20 @@ class SPDOperator(ABC):
 
     @abstractmethod
     def smallest_eigenpairs(self, k: int, *, tol: float = 1e-6) -> EigenPairs:
-        """Return the k smallest eigenpairs with residuals of at most tol times the norm of Q."""
+        """Return the k smallest eigenpairs with residuals of at most tol times the norm of Q.
+
+        Residuals are also small compared with the distance of eigenvalue k + 1 from the first:
+        eigenvectors of 1e-12 are not confused with those of 1e-7, for any tol.
+        """
 
     @property
     @abstractmethod
     def bounds(self) -> tuple[float, float]:
         """An interval that contains all eigenvalues of Q."""
+
+    def anchored(self, rows: NDArray[np.bool_]) -> SPDOperator:  # noqa: ARG002 -- needs the matrix
+        """Return Q with its diagonal doubled at the given rows; Q itself if that is unknown."""
+        return self
 
 
 class MatrixOperator(SPDOperator):
@@ -137,6 +151,32 @@ class MatrixOperator(SPDOperator):
     def scale(self) -> float:
         """An upper bound on the norm of Q."""
         return max(map(abs, self.bounds))
+
+    @property
+    def _poles(self) -> list[float]:
+        """Shifts that make Q positive definite, to try in turn for eigenpairs by the inverse.
+
+        Zero if possible, because solves need the same factors. The inverse of L + I/n does not
+        separate eigenvalues of L far below 1/n. The last shift therefore makes Q nearly singular.
+        """
+        if not self._given_bounds:  # Gershgorin's bound is loose; Q is positive definite
+            return [2 * SAME * self.scale]
+        last = SAME * self.scale - self.bounds[0]
+        return [0.0, last] if last < 0 else [last]
+
+    def _are_accurate(self, pairs: EigenPairs, following: float, tol: float) -> bool:
+        """Return whether the residuals are small, given an estimate of the next eigenvalue."""
+        spread = np.fmax(following, pairs.values[-1]) - pairs.values[0]
+        goal = MAX_ANGLE * max(float(spread), SAME * self.scale / MAX_ANGLE)
+        return bool(np.all(pairs.residuals <= min(tol * self.scale, goal)))
+
+    def anchored(self, rows: NDArray[np.bool_]) -> SPDOperator:
+        """Return Q with its diagonal doubled at the given rows."""
+        own = np.where(rows, self.matrix.diagonal() + self.shift, 0.0)
+        more = sparse.diags_array(own) if sparse.issparse(self.matrix) else np.diag(own)
+        low, high = self._given_bounds or gershgorin(self.matrix)
+        bounds = low + min(own.min(), 0.0), high + max(own.max(), 0.0)
+        return type(self)(self.matrix + more, shift=self.shift, bounds=bounds)
 
     def solve(self, shift: float, block: ArrayLike, *, rtol: float = 1e-8) -> Solution:
         """Solve (Q + shift I) X = block; the methods are described at the class."""
@@ -250,15 +290,17 @@ def certified_pairs(
 
 def complete_pairs(
     operator: SPDOperator, known: FloatArray, k: int, find: Callable[[int], Found]
-) -> EigenPairs | None:
-    """Return k eigenpairs: the known ones of the lowest eigenvalue, and the rest from `find`."""
+) -> tuple[EigenPairs, float] | None:
+    """Return k eigenpairs, and an estimate of the next eigenvalue (NaN if unknown).
+
+    The pairs are the known ones of the lowest eigenvalue, and the rest from `find`.
+    """
     n_known = known.shape[1]
     values = np.full(n_known, operator.bounds[0])
     if n_known == k:
-        return certified_pairs(operator, values, known, "known")
+        return certified_pairs(operator, values, known, "known"), np.nan
     found = find(k - n_known)
     if found is None:
         return None
-    return certified_pairs(
-        operator, np.concatenate([values, found[0]]), np.hstack([known, found[1]]), found[2]
-    )
+    values, vectors = np.concatenate([values, found[0]]), np.hstack([known, found[1]])
+    return certified_pairs(operator, values, vectors, found[3]), found[2]

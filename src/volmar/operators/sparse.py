@@ -18,7 +18,12 @@ from volmar import _memory
 from volmar._warn import warn_user
 from volmar.operators.conjugate_gradients import conjugate_gradients
 from volmar.operators.fill import factorise, is_expander, predicted_fill
-from volmar.operators.lanczos import is_skipped, lanczos_smallest, smallest_by_inverse
+from volmar.operators.lanczos import (
+    exceeds,
+    lanczos_smallest,
+    largest_outside,
+    smallest_by_inverse,
+)
 from volmar.operators.protocol import (
     EigenPairs,
     FloatArray,
@@ -211,24 +216,28 @@ class SparseOperator(MatrixOperator):
     def _smallest_here(self, k: int, tol: float) -> EigenPairs:
         if self.n < DENSE_BELOW or k > self.n // 20:
             return _by_lapack(self, k)
-        known, goal = self._known[:, :k], tol * self.scale
+        known = self._known[:, :k]
         best: EigenPairs | None = None
         for find in _eigensolvers(self):
-            pairs = complete_pairs(self, known, k, partial(find, self, known, tol))
-            if pairs is None:
+            found = complete_pairs(self, known, k, partial(find, self, known, tol))
+            if found is None:
                 continue
-            if np.all(pairs.residuals <= goal):
+            pairs = found[0]
+            if self._are_accurate(*found, tol):
                 return pairs
             if best is None or pairs.residuals.max() < best.residuals.max():
                 best = pairs
         if self.n <= DENSE_UP_TO or best is None:
             return _by_lapack(self, k)
-        warn_user(
-            f"Eigenvectors of the sparse {self.n} x {self.n} matrix have a residual of "
-            f"{best.residuals.max():.1e} (requested {goal:.1e}), since its smallest eigenvalues "
-            "are nearly equal. Use a graph with more neighbours.",
-            ConvergenceWarning,
-        )
+        residual, spread = best.residuals.max(), best.values[-1] - best.values[0]
+        if residual > min(tol * self.scale, spread):
+            warn_user(
+                f"Eigenvectors of the sparse {self.n} x {self.n} matrix have a residual of "
+                f"{residual:.1e}, but their eigenvalues are within {spread:.1e} of each other. "
+                "Clusters found from them may be wrong. Use a graph with more neighbours, or "
+                "fewer rows.",
+                ConvergenceWarning,
+            )
         return best
 
 
@@ -276,40 +285,38 @@ def _by_lanczos(Q: SparseOperator, known: FloatArray, tol: float, m: int) -> Fou
 def _by_shift_invert(Q: SparseOperator, known: FloatArray, tol: float, m: int) -> Found:  # noqa: ARG001 -- one signature for all
     if not Q.lu_is_cheap:
         return None
-    pole = _pole(Q)
-    found = smallest_by_inverse(Q.factorised(pole).solve, known, m, seed=Q.random_state)
-    return None if found is None else (found[0] - pole, found[1], "shift-invert")
-
-
-def _pole(Q: SparseOperator) -> float:
-    """Return a shift that makes Q clearly positive definite; 0 if Q is so already."""
-    low = Q.bounds[0] if Q._given_bounds else -1e-9 * Q.scale
-    return 0.0 if low > 1e-9 * Q.scale else 1e-9 * Q.scale + max(-low, 0.0)
+    # From TWO_LEVEL_FROM on, solves do not use the factors of the first pole.
+    for pole in Q._poles if Q.n < TWO_LEVEL_FROM else Q._poles[-1:]:
+        found = smallest_by_inverse(Q.factorised(pole).solve, known, m, seed=Q.random_state)
+        if found is not None:
+            return found[0] - pole, found[1], found[2] - pole, "shift-invert"
+    return None
 
 
 def _by_lobpcg(Q: SparseOperator, known: FloatArray, tol: float, m: int) -> Found:
     # The preconditioner must be nonsingular; the size of its shift hardly matters.
-    pole = _pole(Q)
-    values, vectors = lobpcg_smallest(
+    first, last = Q._poles[0], Q._poles[-1]
+    shift = first + 1e-7 * Q.scale if first else 0.0
+    values, vectors, following = lobpcg_smallest(
         Q.matrix,
-        Q.coarse_copy(pole + 1e-7 * Q.scale if pole else 0.0),
+        Q.coarse_copy(shift),
         known,
         m,
         tol=tol * Q.scale,
+        offset=last - shift,
         seed=Q.random_state,
     )
-    values = values + Q.shift
-    ceiling = Q.bounds[1]
-    if tol <= CHECKED_TOL and is_skipped(
-        lambda x: ceiling * x - Q.matvec(x),
-        ceiling - float(values.max()),
-        np.hstack([known, vectors]),
-        np.random.default_rng(Q.random_state),
-        tol,
-        24,
-    ):
-        return None  # a value below these was missed
-    return values, vectors, "lobpcg"
+    values, ceiling = values + Q.shift, Q.bounds[1]
+    if tol <= CHECKED_TOL:
+        outside = largest_outside(
+            lambda x: ceiling * x - Q.matvec(x),
+            np.hstack([known, vectors]),
+            np.random.default_rng(Q.random_state),
+            24,
+        )
+        if exceeds(outside, ceiling - float(values.max()), tol):
+            return None  # a value below these was missed
+    return values, vectors, following + Q.shift, "lobpcg"
 
 
 def _by_lapack(Q: SparseOperator, k: int) -> EigenPairs:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import ArpackError, LinearOperator, SuperLU, lobpcg
+from scipy.sparse.linalg import LinearOperator, SuperLU, lobpcg
 
-from volmar._eigen import eigsh
 from volmar._warn import without_warnings
 from volmar.operators.fill import factorise, predicted_fill
-from volmar.operators.protocol import FloatArray
+from volmar.operators.lanczos import largest_eigenpairs
+from volmar.operators.protocol import MAX_ANGLE, FloatArray
 
 # Minimum number of rows per row of the coarse matrix. On locally scaled k-NN graphs in two
 # dimensions, ratios of 11 (three rounds), 35 and 120 took about 50, 90 and 150 iterations.
@@ -65,33 +65,45 @@ class TwoLevel:
             (n, n), matvec=self.precondition, matmat=self.precondition, dtype=np.float64
         )
 
-    def coarse_eigenvectors(self, k: int, seed: int) -> FloatArray | None:
-        """Return the smallest eigenvectors of T'AT, mapped back by T, as starting vectors."""
+    def coarse_eigenvectors(self, k: int, seed: int, offset: float = 0.0) -> FloatArray | None:
+        """Return the smallest eigenvectors of T'AT, mapped back by T, as starting vectors.
+
+        They are computed by the inverse of T'AT + offset I, which should be nearly singular.
+        Pieces of the graph that are hardly connected have nearly the same eigenvalue. The search
+        must not miss one of these.
+        """
         m = self.coarse.shape[0]
         if k >= m:
             return None
         if m <= max(500, 20 * k):
             vectors = linalg.eigh(self.coarse.toarray(), subset_by_index=(0, k - 1))[1]
             return self.groups @ vectors
-        inverse = LinearOperator((m, m), matvec=self._factor.solve, dtype=np.float64)
-        v0 = np.random.default_rng(seed).standard_normal(m)
-        try:
-            vectors = eigsh(inverse, k=k, which="LA", tol=1e-2, v0=v0, maxiter=20)[1]
-        except ArpackError:
-            return None
-        return self.groups @ vectors[:, ::-1]
+        factor = factorise(sparse.csc_matrix(self.coarse + offset * sparse.identity(m)))
+        found = largest_eigenpairs(
+            factor.solve, np.empty((m, 0)), k, tol=1e-2, seed=seed, max_iter=20, n_check=8
+        )
+        return None if found is None else self.groups @ found[1][:, np.argsort(-found[0])]
 
 
 def lobpcg_smallest(
-    Q: sparse.csr_matrix, two_level: TwoLevel, known: FloatArray, k: int, *, tol: float, seed: int
-) -> tuple[FloatArray, FloatArray]:
+    Q: sparse.csr_matrix,
+    two_level: TwoLevel,
+    known: FloatArray,
+    k: int,
+    *,
+    tol: float,
+    offset: float,
+    seed: int,
+) -> tuple[FloatArray, FloatArray, float]:
     """Return the k smallest eigenpairs orthogonal to `known`, by LOBPCG, converged or not.
 
-    It starts from the eigenvectors of the coarse matrix. One additional guard vector accelerates
-    the convergence of the last requested pair, and makes it possible to find an eigenvalue that
-    the coarse matrix missed. `known` must be exact.
+    It starts from the eigenvectors of the coarse matrix (`TwoLevel.coarse_eigenvectors`). One
+    additional guard vector accelerates the convergence of the last requested pair, and makes it
+    possible to find an eigenvalue that the coarse matrix missed. Its value is an estimate of the
+    next eigenvalue. Iterations go on until residuals are small compared with it. `known` must be
+    exact.
     """
-    start = two_level.coarse_eigenvectors(known.shape[1] + k + 1, seed)
+    start = two_level.coarse_eigenvectors(known.shape[1] + k + 1, seed, offset)
     if start is None:
         start = np.random.default_rng(seed).standard_normal((Q.shape[0], k + 1))
     start = start[:, -(k + 1) :]
@@ -106,11 +118,15 @@ def lobpcg_smallest(
             maxiter=40,
             largest=False,
         )
-        order = np.argsort(values)[:k]
+        order = np.argsort(values)
+        following, order = float(values[order[-1]]), order[:k]
         found = start[:, order]
-        if np.all(np.linalg.norm(Q @ found - found * values[order], axis=0) <= tol):
+        lowest = float(known[:, 0] @ (Q @ known[:, 0])) if known.size else values[order[0]]
+        residual = np.linalg.norm(Q @ found - found * values[order], axis=0).max()
+        tol = min(tol, MAX_ANGLE * (following - float(lowest)))
+        if residual <= tol:
             break
-    return values[order], found
+    return values[order], found, following
 
 
 def _coarse(

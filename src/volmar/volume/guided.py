@@ -104,9 +104,14 @@ class GuidedVolume(GuidedUnweightedMixin):
             return None
         elsewhere = vars(self).pop("_starts_elsewhere", False)  # of this fit, not of the model
         weights = seed_weights(guide.seeds) if elsewhere else None
-        if guide.k == 2:
-            return Allowed(lambda x: 2.0 * guide.place_sides(x).labels - 1.0, weights)
-        return Allowed(lambda x: guide.place(x).labels, weights)
+        anchors = guide.seeds >= 0 if elsewhere else None
+
+        def place(x: NDArray) -> NDArray:
+            if guide.k == 2:
+                return 2.0 * guide.place_sides(x).labels - 1.0
+            return guide.place(x).labels
+
+        return Allowed(place, weights, anchors, has_limits=guide.limits is not None)
 
     def _problem_of_labels(
         self, problem: TwoWayProblem | MultiwayProblem, labels: NDArray
@@ -119,6 +124,8 @@ class GuidedVolume(GuidedUnweightedMixin):
     def _training_scores(self, X: Any) -> NDArray:
         if not isinstance(self.result_, JOINT):
             return super()._training_scores(X)
-        if isinstance(self.result_, MultiwayVolumeResult) and self.result_.n_held:
-            return np.eye(self.n_clusters)[self.labels_]  # the fields would leave clusters empty
-        return self.field_
+        if not isinstance(self.result_, MultiwayVolumeResult):
+            return self.field_
+        if np.array_equal(self._guide.place(self.field_).labels, self.labels_):
+            return self.field_
+        return np.eye(self.n_clusters)[self.labels_]  # a cluster was held, or the start is kept

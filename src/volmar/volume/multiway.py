@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -13,7 +14,7 @@ from sklearn.cluster import KMeans
 
 from volmar._warn import quiet_fit
 from volmar.graphs.graph import Graph
-from volmar.metrics import normalized_cut
+from volmar.metrics.label_free import unchecked_cut
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.solvers import Result, Status
 from volmar.volume.problem import SINGULAR
@@ -72,9 +73,10 @@ class MultiwayVolumeResult(Result):
     """Clusters, with one field per cluster from which they are derived.
 
     `objective` is the normalised cut, and `history` holds the cut of the start and after every
-    step. `gap` is the cut less its lower bound, the sum of the k smallest eigenvalues of L_sym
-    (NaN for another Q). `residuals` are those of the eigenvectors and of the linear systems of the
-    fields.
+    step. The labels are those with the smallest cut in it, or those of the last step if labels
+    have weights or sizes are limited. `gap` is the cut less its lower bound, the sum of the k
+    smallest eigenvalues of L_sym (NaN for another Q). `residuals` are those of the eigenvectors
+    and of the linear systems of the fields.
 
     Attributes
     ----------
@@ -203,6 +205,7 @@ class OneAgainstRest:
         rtol: float = 1e-8,
         weights: NDArray | None = None,
     ):
+        self.operator = operator
         self.n_clusters = n_clusters
         self.balance = balance
         self.weights = weights
@@ -276,6 +279,7 @@ def refine_jointly(
     *,
     max_iter: int = 20,
     allowed: Allowed | None = None,
+    cost: Callable[[NDArray], float] | None = None,
 ) -> Refined:
     r"""Move every row to the cluster with the largest field value, until the labels settle.
 
@@ -297,7 +301,7 @@ def refine_jointly(
     If `allowed` restricts the labels, the same holds for the maximum over the allowed labellings,
     provided that the start is one of them.
     """
-    return repeat_step(step, labels, partial(reassigned, allowed=allowed), max_iter)
+    return repeat_step(step, labels, partial(reassigned, allowed=allowed), max_iter, cost)
 
 
 def cluster_jointly(
@@ -310,6 +314,9 @@ def cluster_jointly(
 ) -> MultiwayVolumeResult:
     """Refine the labels from the eigenvectors or from a given start, and certify the result.
 
+    Of the start and all steps, the labels with the smallest cut are kept, unless labels have
+    weights or sizes are limited.
+
     The gap is relative to the lower bound for all labellings, which remains valid if `allowed`
     restricts them.
 
@@ -319,18 +326,24 @@ def cluster_jointly(
     start, n_missed = problem.init, 0
     if start is None:
         start, n_missed = spectral_start(problem, seed=seed)
-    best = refine_jointly(step, start, max_iter=max_iter, allowed=allowed)
-    history = tuple(normalized_cut(problem.graph.W, labels) for labels in best.visited)
+
+    def cut(labels: NDArray) -> float:
+        return unchecked_cut(problem.graph.W, labels, problem.n_clusters)
+
+    cost = cut if allowed is None or allowed.only_cuts else None
+    best = refine_jointly(step, start, max_iter=max_iter, allowed=allowed, cost=cost)
+    history = best.costs or tuple(cut(labels) for labels in best.visited)
+    objective = cut(best.labels)
     status = Status.CONVERGED if best.settled or max_iter == 1 else Status.MAX_ITER
     if problem.is_degenerate or n_missed or best.n_held:
         status = Status.DEGENERATE
-    gap = history[-1] - problem.bound
+    gap = objective - problem.bound
     return MultiwayVolumeResult(
-        objective=history[-1],
+        objective=objective,
         gap=max(gap, 0.0) if np.isfinite(gap) else np.nan,
         residuals={
             "eigenvectors": float(problem.pairs.residuals[: problem.n_clusters].max()),
-            "fields": best.fields.residual(problem.operator),
+            "fields": best.fields.residual(step.operator),
         },
         status=status,
         n_iter=len(best.merits),

@@ -45,11 +45,28 @@ class Allowed:
     `place` maps fields to the allowed labels that agree best with them. For one field x of shape
     (n,) these are the signs y with the largest y'x, for k fields the clusters with the largest sum
     of entries. `weights` are the weights of the labels in the fields. Only rows with a single
-    allowed label may have a weight other than 1, so that `place` needs no weights.
+    allowed label may have a weight other than 1, so that `place` needs no weights. `has_limits` is
+    whether sizes are limited.
+
+    `anchors` are rows whose label the fields must not ignore. A field agrees with labels in their
+    sum only: it may differ from most known labels, if they are not those of the smoothest field.
+    The diagonal of Q is doubled at the anchors. For a Laplacian this is an edge from an anchor to
+    a node of its class, as heavy as its other edges together.
     """
 
     place: Callable[[NDArray], NDArray]
     weights: NDArray | None = None
+    anchors: NDArray | None = None
+    has_limits: bool = False
+
+    @property
+    def only_cuts(self) -> bool:
+        """Whether the cut alone decides between allowed labels."""
+        return self.weights is None and not self.has_limits
+
+    def operator(self, Q: SPDOperator) -> SPDOperator:
+        """Return the matrix of the fields."""
+        return Q if self.anchors is None else Q.anchored(self.anchors)
 
 
 class InverseImages:
@@ -109,6 +126,7 @@ class FirstStep:
         rtol: float = 1e-8,
         weights: NDArray | None = None,
     ):
+        self.operator = operator
         self.balance = balance
         self.weights = weights
         self._images = InverseImages(operator, rtol)
@@ -148,6 +166,7 @@ class Refined:
     fields: Any  # a `SmoothField` or `Fields`
     merits: tuple[float, ...]  # of the accepted fields, in order; never decreasing
     visited: tuple[NDArray, ...]  # labels at the start and after each step
+    costs: tuple[float, ...]  # of the labels visited
     settled: bool  # whether the last step moved at most two labels in a thousand
     n_held: int  # number of clusters that the last step would have emptied
 
@@ -157,6 +176,7 @@ def repeat_step(
     labels: NDArray,
     read: Callable[[NDArray, NDArray], tuple[NDArray, int]],
     max_iter: int,
+    cost: Callable[[NDArray], float] | None = None,
 ) -> Refined:
     r"""Repeat labels -> fields -> labels until the labels settle; the merit never decreases.
 
@@ -165,10 +185,18 @@ def repeat_step(
     with :math:`\beta = 1, 2, 4, \ldots` before labels are derived from them. If that does not
     increase the merit, the plain step is taken instead, at the cost of one more solve. `read` maps
     x and the last labels to new labels and the number of clusters that were held.
+
+    The last labels are returned. With a `cost` of labels, it is those of lowest cost, the last of
+    equally good ones. The start is among them, so that the steps cannot make it worse. Its fields
+    are those of the first step. With `max_iter` = 1 it is always the labels of the one step.
     """
     fields = step(labels)
     new, n_held = read(fields.x, labels)
     merits, visited = [fields.merit], [labels, new]
+    costs = [cost(one) for one in visited] if cost else []
+    kept = new, fields
+    if max_iter > 1 and costs and costs[0] < costs[1]:
+        kept = labels, fields
     settled = _is_settled(new, labels)
     last: NDArray | None = None
     beta = 0.0
@@ -184,13 +212,17 @@ def repeat_step(
             new, n_held = read(fields.x, beyond)
             merits.append(fields.merit)
             visited.append(new)
+            if cost:
+                costs.append(cost(new))
+            if not cost or costs[-1] <= min(costs):
+                kept = new, fields
             settled = _is_settled(new, beyond)
             beta = min(max(1.0, 2 * beta), MAX_BETA)
         elif beta:
             beta = 0.0
         else:
             settled = True  # the plain step does not increase the merit, up to rounding
-    return Refined(new, fields, tuple(merits), tuple(visited), settled, n_held)
+    return Refined(*kept, tuple(merits), tuple(visited), tuple(costs), settled, n_held)
 
 
 def _is_settled(new: NDArray, labels: NDArray) -> bool:

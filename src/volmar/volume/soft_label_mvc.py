@@ -31,7 +31,8 @@ from volmar.volume.two_way import MAX_REFINE, TwoWayProblem, VolumeResult, clust
 __all__ = ["SoftLabelMVC", "VolumeResult"]
 
 # Accuracy of the eigenvectors. A start that is refined needs only rough ones, because the
-# refinement corrects their errors.
+# refinement corrects their errors. They are always accurate relative to the next eigenvalue, below
+# which the refinement corrects nothing.
 EXACT_TOL = 1e-6
 ROUGH_TOL = 3e-3
 # Joint search for more than two clusters. The eigenvalues bound the normalised cut and must be
@@ -58,14 +59,16 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
     step returns the smoothest field x that agrees with the start, ``min x'Qx`` subject to
     ``y'x = sqrt(n)``, ``|1'x| <= b``, and all later steps only rescale magnitudes.
     ``mode="default"`` computes that field directly and repeats the step from the signs of the
-    field until at most two labels in a thousand move. The roughness ``x'Qx`` never increases.
-    Then h is computed exactly for those labels.
+    field until at most two labels in a thousand move. The roughness ``x'Qx`` never increases. If
+    the normalised cut has increased nevertheless, the labels of the start are kept. Then h is
+    computed exactly for those labels.
 
     More than two clusters are found jointly (``multiway="joint"``), which goes beyond the papers.
     The start is k-means on the k smallest eigenvectors of Q, with rows of unit length. Each step
     computes the field of each cluster against the rest, scales all fields to the same roughness,
     :math:`x_j'Qx_j = 1`, and moves every row to the cluster with the largest field value. The
-    agreement :math:`\sum_j y_j'x_j` of labels and fields never decreases.
+    agreement :math:`\sum_j y_j'x_j` of labels and fields never decreases. Of the start and all
+    steps, the labels with the smallest normalised cut are kept.
 
     Parameters
     ----------
@@ -165,7 +168,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
     field_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
         Smooth field that defines the clusters. Its magnitude measures how deep inside its cluster
         a row is. More than two clusters have one column each, scaled to :math:`x'Qx = 1`; the
-        largest value of a row is in the column of its cluster.
+        largest value of a row is in the column of its cluster, unless the start is kept.
     n_neighbors_ : int or None
         Number of neighbours of the similarity graph; None for affinities without neighbours.
     neighbor_recall_ : float or None
@@ -242,8 +245,10 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
     with the fields, so that the roughness still never increases. The start is that of the method
     itself, or labels spread from `y` along the graph if these predict held-out labels better.
     In the latter case the given labels have the same total weight in the fields as all other rows,
-    divided equally among the classes. More than two clusters with ``multiway="recursive"`` or
-    n_clusters="auto" are then refined jointly, and `tree_` is absent. Only with mode="default".
+    divided equally among the classes, and the fields must follow each of them: the diagonal of Q
+    is doubled at labelled rows (unless Q is an operator without a matrix). More than two clusters
+    with ``multiway="recursive"`` or n_clusters="auto" are then refined jointly, and `tree_` is
+    absent. Only with mode="default".
 
     `decision_function` extends the fields to new rows by the mean over the training rows, weighted
     by similarity. `labels_` comes from the training graph, but `predict` uses only the
@@ -428,8 +433,9 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
     ) -> VolumeResult | MultiwayVolumeResult:
         allowed = self._allowed()
         if isinstance(problem, MultiwayProblem):
+            operator = problem.operator
             step = OneAgainstRest(
-                problem.operator,
+                operator if allowed is None else allowed.operator(operator),
                 problem.n_clusters,
                 problem.balance,
                 rtol=MULTIWAY_RTOL,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar.graphs.graph import Graph
+from volmar.metrics.label_free import unchecked_cut
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.solvers import Status
 from volmar.volume.alternation import alternate
@@ -176,7 +178,8 @@ def _repeated(
     """Repeat the first step from every candidate, then compute h for the best labels."""
     problem = given.problem
     weights = None if allowed is None else allowed.weights
-    step = FirstStep(problem.operator, problem.balance, rtol=FIELD_RTOL, weights=weights)
+    operator = problem.operator if allowed is None else allowed.operator(problem.operator)
+    step = FirstStep(operator, problem.balance, rtol=FIELD_RTOL, weights=weights)
     refined = [
         refine(step, signs(start), max_iter=max_iter or MAX_REFINE, allowed=allowed)
         for start in given.soft_starts
@@ -185,16 +188,28 @@ def _repeated(
     if len(refined) > 1:
         chosen = int(np.argmin([_natural_objective(problem, one.labels) for one in refined]))
     best = refined[chosen]
+    start = signs(given.soft_starts[chosen])
+    is_cut = given.is_laplacian and (allowed is None or allowed.only_cuts)
+    if is_cut and max_iter != 1:
+        # I/n in Q hides eigenvalues of L far below 1/n, so that a smoother field may cut more.
+        cut, before = (_cut(given.graph.W, y) for y in (best.labels, start))
+        if before < cut and np.ptp(best.labels):
+            best = dataclasses.replace(best, labels=start)
     found = alternate(problem, best.labels, given.pairs.values, tol=tol, allowed=allowed)
     read = signs if allowed is None else allowed.place
-    moved = not np.array_equal(read(found.h), best.labels)
+    moved = not all(np.array_equal(read(x), best.labels) for x in (found.h, best.fields.x))
     return chosen, dataclasses.replace(
         found,
         field=found.h if moved else best.fields.x,
-        field_residual=np.nan if moved else best.fields.residual(problem.operator),
+        field_residual=np.nan if moved else best.fields.residual(operator),
         n_iter=len(best.merits),
         status=found.status if best.settled or max_iter == 1 else Status.MAX_ITER,
     )
+
+
+def _cut(W: Any, y: NDArray) -> float:
+    """Return the normalised cut of signs."""
+    return unchecked_cut(W, (y > 0).astype(np.intp), 2)
 
 
 def _natural_objective(problem: VolumeProblem, y: NDArray) -> float:
