@@ -21,7 +21,7 @@ FloatArray = NDArray[np.floating]
 # Eigenvalues, eigenvectors, an estimate of the next eigenvalue (NaN if unknown) and the method;
 # None if it did not converge.
 Found = tuple[FloatArray, FloatArray, float, str] | None
-# Eigenvalues that differ by less than this fraction of the norm of Q are not told apart.
+# Eigenvalues that differ by less than this fraction of the norm of Q need not be separated.
 SAME = 1e-9
 # Maximum residual as a fraction of the distance of the next eigenvalue from the smallest, which
 # bounds the angle between the computed eigenvectors and the exact ones.
