@@ -188,13 +188,16 @@ def _repeated(
     if len(refined) > 1:
         chosen = int(np.argmin([_natural_objective(problem, one.labels) for one in refined]))
     best = refined[chosen]
-    start = signs(given.soft_starts[chosen])
-    is_cut = given.is_laplacian and (allowed is None or allowed.only_cuts)
-    if is_cut and max_iter != 1:
-        # I/n in Q hides eigenvalues of L far below 1/n, so that a smoother field may cut more.
-        cut, before = (_cut(given.graph.W, y) for y in (best.labels, start))
-        if before < cut and np.ptp(best.labels):
-            best = dataclasses.replace(best, labels=start)
+    if given.is_laplacian and (allowed is None or allowed.only_cuts) and max_iter != 1:
+        # I/n in Q hides eigenvalues of L far below 1/n, so that a smoother field may cut more. The
+        # side of a row of small degree is then the sign of its entry, not that about the mean.
+        tried = [signs(given.soft_starts[chosen])]
+        if given.init is None and allowed is None:
+            tried.append(signs(given.starts.vectors[:, chosen]))
+        tried = [y for y in tried if np.ptp(y)]
+        least = min(tried, key=lambda y: _cut(given.graph.W, y), default=best.labels)
+        if np.ptp(best.labels) and _cut(given.graph.W, least) < _cut(given.graph.W, best.labels):
+            best = dataclasses.replace(best, labels=least)
     found = alternate(problem, best.labels, given.pairs.values, tol=tol, allowed=allowed)
     read = signs if allowed is None else allowed.place
     moved = not all(np.array_equal(read(x), best.labels) for x in (found.h, best.fields.x))
