@@ -41,6 +41,10 @@ BALANCED = {
     ),
     *("SDPMMC", "SKMMC", "SMIC"),
 }
+#: Methods that get two groups if the number is given. A table is standardised, so that columns
+#: without groups are as wide as the others: the tree of MSPC may cut the middle one of three
+#: groups, and k-means may split these columns. The tested tree of "auto" has no such limit.
+STANDARDISED = {"TableClusterer"}
 #: The margin prefers similar sizes, also for more than two groups.
 SIMILAR = {*BALANCED, "KernelCPMMC"}
 #: Whitening makes columns without groups as wide as the others: k-means may split those.
@@ -68,7 +72,6 @@ PARAMETERS = {
     "KernelKMeans": ("kernel='linear'", "gamma='scale'", "n_init=2"),
     "LGMMC": ("kernel='linear'", "gamma='scale'"),
     "IterSVR": ("kernel='linear'", "n_init=2"),
-    "SoftLabelMVC": ("multiway='recursive'",),
     "NormalizedSpectralClustering": ("affinity='local_scaling'", "n_init=2"),
     "LDAKMeans": ("n_init=2", "reg=0.1"),
     "TableClusterer": ("scale='standard'", "scale='minmax'"),
@@ -183,7 +186,7 @@ class Groups:
         Expression for the method, not fitted.
     """
 
-    def __init__(self, draw, names=None, *, clear=True, smallest=15, most=400):
+    def __init__(self, draw, names=None, *, clear=True, smallest=15, most=400, max_groups=5):
         self.draw = draw
         self.name = draw.pick(*(names or (*clusterer_names(), "TableClusterer")))
         self.script = Script(draw)
@@ -192,12 +195,14 @@ class Groups:
             *("from scipy import sparse", "from fuzz.domains.metamorphic import make_groups"),
         )
         self.is_auto = clear and self.name in AUTO and draw.chance(0.25)
-        self._draw_rows(clear, max(smallest, AUTO[self.name] if self.is_auto else 0), most)
+        smallest = max(smallest, AUTO[self.name] if self.is_auto else 0)
+        self._draw_rows(clear, smallest, most, max_groups)
         self.model = self.model_of("'auto'" if self.is_auto else self.k)
 
-    def _draw_rows(self, clear, smallest, most):
+    def _draw_rows(self, clear, smallest, most, max_groups):
         draw = self.draw
-        self.k = 2 if self.name in BALANCED else draw.whole(2, 5)
+        is_two = self.name in BALANCED or (self.name in STANDARDISED and not self.is_auto)
+        self.k = 2 if is_two else draw.whole(2, max_groups)
         p = 1 if clear and self.name in ONE_COLUMN else draw.pick(1, 2, 2, 3, 5, 8)
         # Distinct places on a grid with about twice as many places as groups.
         side = next(m for m in range(2, 9) if m**p >= (self.k if p == 1 else 2 * self.k))
@@ -284,7 +289,8 @@ def same_groups(draw):
     """The same groups in other numbers are found again."""
     change = draw.pick(*SAME_GROUPS)
     names = WITHOUT_UNITS if change == "columns rescaled" else None
-    groups = Groups(draw, names, most=200)
+    # Single columns: more than two groups of MSPC start from k-means in the units given as well.
+    groups = Groups(draw, names, most=200, max_groups=2 if change == "columns rescaled" else 5)
     if change == "columns rescaled":  # not with a kernel
         groups.model = groups.model_of("'auto'" if groups.is_auto else groups.k, more=False)
     groups.do("order = rng.permutation(n)", f"Z, groups = {SAME_GROUPS[change]}")
@@ -328,8 +334,9 @@ def weights(draw):
 
 def one_more_group(draw):
     """A further clear group leaves the others as they are."""
-    groups = Groups(draw, [name for name in clusterer_names() if name not in BALANCED], most=200)
-    size = draw.whole(60 if groups.is_auto else 10, 80)
+    names = [name for name in clusterer_names() if name not in BALANCED]
+    groups = Groups(draw, names, most=200, max_groups=4)
+    size = draw.whole(60 if groups.is_auto else 15, 80)  # more rows than neighbours in a graph
     if groups.name in SIMILAR:
         size = int(groups.script["n"] // groups.k)
     groups.do(
