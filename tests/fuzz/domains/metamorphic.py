@@ -62,8 +62,12 @@ EXEMPT = {
 MOST = {"SDPMMC": 60, "HardLabelMVC": 60, "GMMC": 120, "SKMMC": 120, "MultivariateMMC": 120}
 #: Methods that are documented not to depend on the units of single columns.
 WITHOUT_UNITS = ("MSPC", "TableClusterer")
-#: Methods that find the number of clusters, with the minimum size of a group that they test.
+#: Methods that find the number of clusters, with the minimum size of a group that they test. They
+#: get at most three groups: the rows of many groups connect the sides of the first split.
 AUTO = {"MSPC": 60, "TableClusterer": 60}
+#: Methods that read rows in their own layout, without a copy. Sums in another order move rows on
+#: the border of overlapping groups.
+OWN_LAYOUT = {name for name in clusterer_names() if getattr(volmar, name)._takes_blocks}
 #: Further parameters with which a method finds clear groups, as expressions.
 PARAMETERS = {
     "MSPC": ("solver='mpm'", "kernel='rbf'", "multiway='pairwise'", "scan='histogram'"),
@@ -202,7 +206,7 @@ class Groups:
     def _draw_rows(self, clear, smallest, most, max_groups):
         draw = self.draw
         is_two = self.name in BALANCED or (self.name in STANDARDISED and not self.is_auto)
-        self.k = 2 if is_two else draw.whole(2, max_groups)
+        self.k = 2 if is_two else draw.whole(2, 3 if self.is_auto else max_groups)
         p = 1 if clear and self.name in ONE_COLUMN else draw.pick(1, 2, 2, 3, 5, 8)
         # Distinct places on a grid with about twice as many places as groups.
         side = next(m for m in range(2, 9) if m**p >= (self.k if p == 1 else 2 * self.k))
@@ -269,7 +273,10 @@ class Groups:
 
 def same_bits(draw):
     """The same bits in another container give the same labels, also for overlapping groups."""
-    groups = Groups(draw, clear=draw.chance(0.3), most=150)
+    is_clear = draw.chance(0.3)
+    names = (*clusterer_names(), "TableClusterer")
+    names = names if is_clear else [name for name in names if name not in OWN_LAYOUT]
+    groups = Groups(draw, names, clear=is_clear, most=150)
     form = draw.pick(*SAME_BITS)
     groups.do(f"other = {form}")
 
