@@ -68,7 +68,8 @@ AUTO = {"MSPC": 60, "TableClusterer": 60}
 #: Methods that read rows in their own layout, without a copy. Sums in another order move rows on
 #: the border of overlapping groups.
 OWN_LAYOUT = {name for name in clusterer_names() if getattr(volmar, name)._takes_blocks}
-#: Further parameters with which a method finds clear groups, as expressions.
+#: Further parameters with which a method finds clear groups, as expressions. Graphs of a fixed
+#: number of neighbours are left out, because the neighbours of copied rows are their copies.
 PARAMETERS = {
     "MSPC": ("solver='mpm'", "kernel='rbf'", "multiway='pairwise'", "scan='histogram'"),
     "CPMMC": ("n_init=2", "tol=0.001"),
@@ -76,7 +77,7 @@ PARAMETERS = {
     "KernelKMeans": ("kernel='linear'", "gamma='scale'", "n_init=2"),
     "LGMMC": ("kernel='linear'", "gamma='scale'"),
     "IterSVR": ("kernel='linear'", "n_init=2"),
-    "NormalizedSpectralClustering": ("affinity='local_scaling'", "n_init=2"),
+    "NormalizedSpectralClustering": ("n_init=2",),
     "LDAKMeans": ("n_init=2", "reg=0.1"),
     "TableClusterer": ("scale='standard'", "scale='minmax'"),
 }
