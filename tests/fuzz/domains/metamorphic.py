@@ -58,8 +58,10 @@ EXEMPT = {
     ("auto", "rows repeated"): "the same",
     ("MinimumDensityHyperplane", "a column twice"): "the density across x - x is not defined",
     **{
-        (name, "a constant column"): "gamma='scale' counts differences between means of columns"
-        for name in ("SKMMC", "KernelCPMMC", "KernelKMeans", "LGMMC", "IterSVR")
+        (name, change): "gamma='scale' counts differences between means of columns"
+        for name in clusterer_names()
+        if name != "MSPC" and "gamma" in inspect.signature(getattr(volmar, name)).parameters
+        for change in ("a constant column", "columns reflected")
     },
 }
 #: Maximum number of rows of methods whose time grows with the cube of it; 400 for the others.
