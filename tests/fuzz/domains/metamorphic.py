@@ -45,6 +45,8 @@ BALANCED = {
 #: without groups are as wide as the others: the tree of MSPC may cut the middle one of three
 #: groups, and k-means may split these columns. The tested tree of "auto" has no such limit.
 STANDARDISED = {"TableClusterer"}
+#: Methods whose objective is better for other partitions of three groups in a line.
+TWO_GROUPS = {"LDAKMeans"}
 #: The margin prefers similar sizes, also for more than two groups.
 SIMILAR = {*BALANCED, "KernelCPMMC"}
 #: Whitening makes columns without groups as wide as the others: k-means may split those.
@@ -78,7 +80,7 @@ OWN_LAYOUT = {name for name in clusterer_names() if getattr(volmar, name)._takes
 #: number of neighbours are left out, because the neighbours of copied rows are their copies, and
 #: so are fewer starts than by default, which may end in a local optimum.
 PARAMETERS = {
-    "MSPC": ("solver='mpm'", "kernel='rbf'", "multiway='pairwise'", "scan='histogram'"),
+    "MSPC": ("solver='mpm'", "kernel='rbf'", "scan='histogram'"),
     "CPMMC": ("tol=0.001",),
     "KernelCPMMC": ("gamma='scale'", "method='nystroem'"),
     "KernelKMeans": ("kernel='linear'", "gamma='scale'"),
@@ -212,7 +214,8 @@ class Groups:
 
     def _draw_rows(self, clear, smallest, most, max_groups):
         draw = self.draw
-        is_two = self.name in BALANCED or (self.name in STANDARDISED and not self.is_auto)
+        is_two = self.name in BALANCED | TWO_GROUPS
+        is_two |= self.name in STANDARDISED and not self.is_auto
         self.k = 2 if is_two else draw.whole(2, 3 if self.is_auto else max_groups)
         p = 1 if clear and self.name in ONE_COLUMN else draw.pick(1, 2, 2, 3, 5, 8)
         # Distinct places on a grid with about twice as many places as groups.
@@ -348,7 +351,7 @@ def weights(draw):
 
 def one_more_group(draw):
     """A further clear group leaves the others as they are."""
-    names = [name for name in clusterer_names() if name not in BALANCED]
+    names = [name for name in clusterer_names() if name not in BALANCED | TWO_GROUPS]
     groups = Groups(draw, names, most=200, max_groups=4)
     size = draw.whole(60 if groups.is_auto else 15, 80)  # more rows than neighbours in a graph
     if groups.name in SIMILAR:
