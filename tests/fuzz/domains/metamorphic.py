@@ -299,7 +299,10 @@ def same_bits(draw):
         )
         require(same, "labels_ are equal, predictions are not")
 
-    return groups.case(call, "model.fit(X).labels_ == model.fit(other).labels_", ("X", "other"))
+    case = groups.case(call, "model.fit(X).labels_ == model.fit(other).labels_", ("X", "other"))
+    if not is_clear:
+        case.documented = DOCUMENTED  # overlapping groups may be too uneven for a method
+    return case
 
 
 def same_groups(draw):
