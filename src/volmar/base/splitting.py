@@ -145,7 +145,7 @@ def merge_leaves(tree: SplitTree, X: Any, weights: NDArray | None, labels: NDArr
     """Merge leaves of the tree that have no valley between them, by giving them one label.
 
     Held-out rows have confirmed every split. Leaves on its two sides are merged only if their rows
-    show that its valley is elsewhere (`contradicts_split`), so that it cuts through a mode here.
+    look like one mode along its scores, so that its valley is elsewhere and it cuts a mode here.
     Only leaves that look like a single group are merged: the middle of several undetected groups
     has no valley towards its neighbours. `labels` are the leaves of the rows of X. X may be a
     sample; leaves without rows in it are not merged.
@@ -158,20 +158,22 @@ def merge_leaves(tree: SplitTree, X: Any, weights: NDArray | None, labels: NDArr
     rng, resolutions = np.random.default_rng(0), column_resolutions(X)
     seen, codes = np.unique(labels, return_inverse=True)
     is_one_group = np.array([not leaf.p_value <= ONE_GROUP for leaf in leaves])[seen]
-    sides = {
-        id(split): [{leaf.label for leaf in SplitTree(side).leaves()} for side in split.children]
+    splits = [
+        (
+            split.model,
+            *({leaf.label for leaf in SplitTree(side).leaves()} for side in split.children),
+        )
         for split in tree.splits()
-    }
+    ]
 
     def may_merge(*clusters: NDArray) -> bool:
         one, other = (set(seen[cluster].tolist()) for cluster in clusters)
         if not is_one_group[np.concatenate(clusters)].all():
             return False
         pair = X[np.flatnonzero(np.isin(labels, list(one | other)))]
-        for split in tree.splits():
-            left, right = sides[id(split)]
+        for model, left, right in splits:
             if (one & left and other & right) or (one & right and other & left):
-                scores = dithered_scores(scores_of(split.model), pair, resolutions, rng)
+                scores = dithered_scores(scores_of(model), pair, resolutions, rng)
                 if hump_test(scores, rng).p_value <= ONE_GROUP:
                     return False
         return True
