@@ -106,20 +106,16 @@ def test_the_default_mode_has_its_own_values(kind):
     assert one.objective_ != quietly(kind(C=10.0, random_state=0), X).objective_
 
 
-def test_random_labels_of_rows_that_no_hyperplane_follows():
-    """Eq. 14 is 0/0 at w = 0: the labels of one cut fewer are taken over, and counted.
-
-    Whether a run meets w = 0 may depend on rounding, so that most of five runs must meet it.
-    """
-    found = []
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        X = rng.standard_normal((200, 2)) + 6.0 * (np.arange(200) % 2)[:, None] * np.eye(2)[0]
-        model = quietly(CPMMC(mode="paper", init="random", random_state=seed), X)
-        found.append(model.result_.n_degenerate)
-        assert set(model.labels_) == {0, 1}
-        assert quietly(CPMMC(mode="paper", random_state=seed), X).result_.n_degenerate == 0
-    assert np.count_nonzero(found) >= 3
+# Runs that meet w = 0 for rows changed by 1e-13, too; those of seeds 3 and 4 depend on rounding.
+@pytest.mark.parametrize("seed", [0, 1, 2, 5, 6])
+def test_random_labels_of_rows_that_no_hyperplane_follows(seed):
+    """Eq. 14 is 0/0 at w = 0: the labels of one cut fewer are taken over, and counted."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((200, 2)) + 6.0 * (np.arange(200) % 2)[:, None] * np.eye(2)[0]
+    model = quietly(CPMMC(mode="paper", init="random", random_state=seed), X)
+    assert model.result_.n_degenerate >= 1
+    assert set(model.labels_) == {0, 1}
+    assert quietly(CPMMC(mode="paper", random_state=seed), X).result_.n_degenerate == 0
 
 
 @pytest.mark.parametrize("kind", [CPMMC, KernelCPMMC])
