@@ -297,7 +297,7 @@ class GuidedMixin:
             for once in (False, True):
                 try:
                     model = self._guided_fit(rows, given, free, start, others, once=once)
-                except EmptyClusterError:
+                except ValueError:  # no clusters, or no margin, with the other labels alone
                     return False
                 scores = _columns(model._finite_scores(rows[fold]), guide.k)
                 found.append(np.argmax(scores, axis=1))
