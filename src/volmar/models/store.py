@@ -167,10 +167,9 @@ def save_model(
     path : str or path-like
         File to write, usually with the suffix ``.volmar``.
     model : estimator
-        A fitted estimator of volmar, such as `MSPC` or `TableClusterer`, or a pipeline of
-        scikit-learn whose last step is a clusterer of volmar. Its other steps may be
-        `StandardScaler`, `MinMaxScaler`, `MaxAbsScaler`, `RobustScaler`, `Normalizer`,
-        `SimpleImputer`, `PCA`, `TruncatedSVD` or `volmar.tables.Preparation`.
+        A fitted estimator of volmar, or a pipeline of scikit-learn that ends in a clusterer of
+        volmar. Its other steps may be `StandardScaler`, `MinMaxScaler`, `MaxAbsScaler`,
+        `RobustScaler`, `Normalizer`, `SimpleImputer`, `PCA`, `TruncatedSVD` or `Preparation`.
     preparation : volmar.tables.Preparation, default=None
         The fitted preparation of the table, saved with the model. It must be None for a
         `TableClusterer`, which has its own.
@@ -194,10 +193,6 @@ def save_model(
     (`labels_`, `confidence_` and arrays of `result_` with an entry per row) are not saved, nor
     are a previous model given as `init`, search trees, which are built again, and callbacks. If
     writing fails, no incomplete file is left.
-
-    See Also
-    --------
-    load_model : Load a saved model.
 
     Examples
     --------
@@ -281,9 +276,6 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
         If another version of volmar wrote the file, or if another version of scikit-learn fitted
         a step of a pipeline.
 
-    See Also
-    --------
-    save_model : Save a fitted model.
     """
     path = Path(path)
     if not path.is_file():
@@ -432,12 +424,9 @@ def _places() -> dict[tuple[str, str], tuple[str, str]]:
         "NdArrayNode": (np.ndarray, *numbers),
         "SparseMatrixNode": matrices,
         "TypeNode": (str, int),
-        "DictNode": (dict,),
-        "ListNode": (list,),
-        "TupleNode": (tuple,),
-        "DTypeNode": (np.dtype,),
-        "JsonNode": (str,),
     }
+    plain = {"Dict": dict, "List": list, "Tuple": tuple, "DType": np.dtype, "Json": str}
+    known |= {f"{name}Node": (one,) for name, one in plain.items()}
     for loader, types in known.items():
         for one in types:
             found[loader, one.__name__.rstrip("_")] = one.__module__, one.__name__
