@@ -82,9 +82,7 @@ CLASSES = {
     ),
     "volmar.operators": "protocol.EigenPairs",
     "volmar.report": "outcome.Evidence",
-    "volmar.rows": (
-        "kernel.Kernel kernel_pca.KernelPCAMap nystroem.NystroemMap row_map.RowMap views.ViewMap"
-    ),
+    "volmar.rows": "kernel.Kernel kernel_pca.KernelPCAMap nystroem.NystroemMap",
     "volmar.separation": (
         "batch_moments.BatchMoments gep.SeparationResult "
         "minimax_probability_machine.MinimaxProbabilityMachine mspc.MSPC "
