@@ -60,7 +60,6 @@ def cases():
         ("CPMMC", {"mode": "paper"}),
         ("MSPC", {"solver": "mpm"}),
         ("MSPC", {"solver": "eig", "mode": "paper"}),
-        ("MSPC", {"multiway": "pairwise", "n_clusters": 3}),
         ("SoftLabelMVC", {"mode": "paper"}),
         ("SoftLabelMVC", {"mode": "aistats"}),
         ("SoftLabelMVC", {"Q": "kernel", "n_clusters": 3}),

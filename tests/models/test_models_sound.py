@@ -206,8 +206,6 @@ TWICE = lambda array: np.concatenate([array, array])  # noqa: E731
         ("CPMMC", {}, "LinearHyperplane", "coef", lambda array: array.astype("U8")),
         ("CPMMC", {}, "CPMMC", "labels_", with_first(10**12)),
         ("CPMMC", {}, "CPMMC", "labels_", lambda array: array.astype(float)),
-        ("MSPC", {"n_clusters": 3, "multiway": "pairwise"}, "SeparatingPlanes", "pairs",
-         with_first(10**9)),
         ("MSPC", {"n_clusters": 3}, "SeparatingPlanes", "coefficients", lambda array: array[:2]),
         ("KernelKMeans", {}, "KernelKMeans", "_mean_weights", lambda array: array[1:]),
         ("KernelKMeans", {}, "KernelExpansion", "rows", lambda array: array[1:]),

@@ -129,7 +129,6 @@ def test_the_discriminants_give_the_labels_back(square, k):
         {"solver": "eig"},
         {"mode": "paper"},
         {"mode": "paper", "solver": "eig"},
-        {"multiway": "pairwise"},
         {"kernel": "rbf", "gamma": 0.1},
         {"scan": "histogram"},
         {"reg": 0.01, "init": "k-means"},

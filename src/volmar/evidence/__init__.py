@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from volmar.evidence.labels.label_result import LabelJoin as LabelJoin
     from volmar.evidence.labels.label_result import LabelTestResult as LabelTestResult
     from volmar.evidence.labels.label_test import label_test as label_test
-    from volmar.evidence.modes.dip import Dip as Dip
-    from volmar.evidence.modes.dip import DipTest as DipTest
-    from volmar.evidence.modes.dip import dip_statistic as dip_statistic
-    from volmar.evidence.modes.dip import dip_test as dip_test
     from volmar.evidence.modes.humps import HumpTest as HumpTest
     from volmar.evidence.modes.humps import hump_test as hump_test
     from volmar.evidence.novelty.cluster_novelty import ClusterNovelty as ClusterNovelty

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volmar._warn import warn_user
-from volmar.base.blocks import refuse_blocks
 from volmar.base.guided import GuidedMixin
 from volmar.base.validation import check_choice, check_cluster_size, check_count, check_number
 from volmar.base.views import ViewsMixin
@@ -31,7 +30,6 @@ from volmar.rows import (
 from volmar.separation.gep import check_reg
 from volmar.separation.guided import guided_clusters
 from volmar.separation.partial_fit import BatchSeparation
-from volmar.separation.polish import check_polish, polished
 from volmar.separation.problem import SeparationRows, check_features, planes_of
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.two_way import TwoWaySolver, describe_split
@@ -52,7 +50,7 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
               \qquad p = \frac{\kappa^2}{1 + \kappa^2}
 
     with :math:`\Lambda = diag(\Sigma)`, so that the scales of the features do not matter. More
-    than two clusters are found by repeated splits, or from pairs of clusters (see `multiway`).
+    than two clusters are found by repeated splits (see Notes).
 
     Parameters
     ----------
@@ -61,18 +59,6 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         more than one group; pure noise stays a single cluster with probability at least 1 -
         `alpha` (see `volmar.evidence.split_test` and the `p_value` of splits in `tree_`). Parts
         larger than 64 MB (a million rows of 8 columns) are split on a sample of that size.
-    multiway : {"recursive", "pairwise"}, default="recursive"
-        Method for more than two clusters. "recursive": the part whose split separates held-out
-        rows best is split next (see `tree_`). Then all clusters compete for all rows by the linear
-        discriminants :math:`\mu_j' (S + \lambda\Lambda)^{-1} (x - \mu_j / 2)`, S the covariance
-        within clusters, until the labels converge. With a given number of clusters and init="auto"
-        they also start from k-means, and the better separated clusters are kept (as measured by
-        `volmar.metrics.separation_score`, but with one covariance within all clusters). Parts of
-        more than 20,000 rows are split on a sample of 20,000, which is the same for rows in memory
-        and for dask. The discriminants converge on 20,000 rows before they continue on all rows.
-        "pairwise" starts from k-means or given labels and fits a minimax probability machine to
-        each pair of clusters. A row joins the cluster whose smallest score against another cluster
-        is largest.
     solver : {"gep", "mpm", "eig"}, default="gep"
         "gep" maximises the lower bound on p of Theorem 2, which also penalises unequal cluster
         sizes; no iteration lowers it. "mpm" alternates between the minimax probability machine and
@@ -89,12 +75,12 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         k-means on the standardised rows and on X. They are fitted to one half of a sample and
         ranked on the other half, by the bound without `reg` and by the valley of the density at
         the cut. "k-means" is k-means on X, as in the paper. An array contains the labels to start
-        from, for two clusters or multiway="pairwise". A fitted clusterer of the same columns
-        starts from the clusters that it predicts (one more start for n_clusters > 2), and clusters
-        that match keep its numbers.
+        from, for two clusters. A fitted clusterer of the same columns starts from the clusters
+        that it predicts (one more start for n_clusters > 2), and clusters that match keep its
+        numbers.
     n_init : int, optional
         Number of directions compared by init="auto", or of restarts of k-means with
-        init="k-means" or multiway="pairwise". If None, 16; with mode="paper" 1, as in the paper.
+        init="k-means". If None, 16; with mode="paper" 1, as in the paper.
     kernel : str or callable, default="linear"
         "linear", the name of a scikit-learn kernel, a function of two matrices, or "precomputed".
         Other kernels than "linear" are exact up to 1000 rows (and if precomputed), and
@@ -130,10 +116,6 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         takes the sign of XX'q, and not of q as the default does. `n_init`, `max_iter`, `tol` and
         `min_cluster_size` have the paper's values if None. The paper chose lambda by the true
         labels from 1e-4, 1e-3, ..., 1e4; `reg` is 1, the middle value, if None. See Notes.
-    polish : {None, "density"}, default=None
-        "density": if held-out rows show a gap along the direction of two clusters, the hyperplane
-        moves to the nearby minimum of the density, provided that the valley is deeper there
-        (`volmar.MinimumDensityHyperplane`). With more than two clusters each split is polished.
     alpha : float, default=0.05
         Significance level of n_clusters="auto": the probability of one or more false
         splits. Between 0.001 and 0.5; tests take longer for small values.
@@ -162,12 +144,12 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
     broken_links_ : ndarray of shape (n_pairs, 2)
         Pairs of `cannot_link` that share a cluster. Only if `fit` was given such pairs.
     tree_ : SplitTree
-        The splits, for more than two clusters or "auto" with multiway="recursive". Not set if
-        `fit` was given labels or links. Rows may have moved after the splits (see `labels_`).
+        The splits, for more than two clusters or "auto". Not set if `fit` was given labels
+        or links. Rows may have moved after the splits (see `labels_`).
     coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
         Direction, scaled so that the means of the clusters are 1 apart; with more than two
-        clusters their discriminants. Only for kernel="linear". Not set for multiway="pairwise",
-        nor for more than two clusters if the result is the tree itself (see `result_`).
+        clusters their discriminants. Only for kernel="linear". Not set for more than two
+        clusters if the result is the tree itself (see `result_`).
     intercept_ : ndarray of shape (1,) or (n_clusters,)
         Offset; rows with ``X @ coef_[0] + intercept_[0] > 0`` are in cluster 1.
     msp_ : float
@@ -179,8 +161,6 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         For each cluster, the worst-case probability of its side of the hyperplane over all
         distributions with its mean and covariance (Chebyshev's bound along `coef_`, not
         regularised). It describes the clusters that were found, not the true groups.
-    polished_ : bool
-        Whether `polish` moved the hyperplane.
     kept_variance_ : float
         Share of the variance of the standardised features in the search, usually 1 (see Notes).
     min_cluster_weight_ : float
@@ -189,13 +169,13 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
     gamma_ : float or None
         Kernel coefficient, None for kernels without one. Not set for one cluster.
     reg_ : float
-        The `reg` that was used; for more than two clusters, that of the discriminants or machines.
+        The `reg` that was used; for more than two clusters, that of the discriminants.
     status_ : Status
         How the solver ended.
     objective_ : float
         Minimised objective: minus the bound on kappa^2 ("gep"), minus p ("mpm"), or minus the
         leading eigenvalue ("eig"). With more than two clusters, minus their separation
-        :math:`tr((R + \lambda I)^{-1} B)`, or minus the mean p of all pairs ("pairwise").
+        :math:`tr((R + \lambda I)^{-1} B)`.
     result_ : SeparationResult, MultiwaySeparationResult or RecursiveResult
         The certified result. It is that of the tree itself if "auto" finds fewer than three
         clusters, or if discriminants would make a cluster too small in their first step.
@@ -215,8 +195,16 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
     Notes
     -----
     `decision_function` is the signed distance to the hyperplane in units of the distance between
-    the means of the clusters. With more than two clusters it returns the discriminants, or the
-    smallest score against another cluster (multiway="pairwise").
+    the means of the clusters. With more than two clusters it returns the discriminants.
+
+    *More than two clusters.* The part whose split separates held-out rows best is split next (see
+    `tree_`). Then all clusters compete for all rows by the linear discriminants :math:`\mu_j' (S +
+    \lambda\Lambda)^{-1} (x - \mu_j / 2)`, S the covariance within clusters, until the labels
+    converge. With a given number of clusters and init="auto" they also start from k-means, and the
+    better separated clusters are kept (as measured by `volmar.metrics.separation_score`, but with
+    one covariance within all clusters). Parts of more than 20,000 rows are split on a sample of
+    20,000, which is the same for rows in memory and for dask. The discriminants converge on 20,000
+    rows before they continue on all rows.
 
     With init="auto" and 20,000 dense rows or more, a sample is clustered first: 5 % of the rows
     (up to 8 million values), at least 4,000. Then all rows alternate until `tol` is reached.
@@ -225,7 +213,7 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
     `volmar.metrics.separation_score` with ``cross_fit=True`` for an estimate on held-out rows.
 
     *Labels and links.* If `fit` is given labels of some rows or links between rows, clusters are
-    first found without them, as `solver`, `multiway`, `scan` and `mode` specify. The start is
+    first found without them, as `solver`, `scan` and `mode` specify. The start is
     these clusters, or the given labels spread over a graph of neighbours if those predict held-out
     labels better. The hyperplane of two clusters, or the discriminants of more, and the labels are
     then updated in turn as usual, but only allowed labels are used, and `reg_` is fixed. There is
@@ -259,6 +247,7 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
     True
     """
 
+    _multiway = "recursive"
     _takes_blocks = True
     _has_first_step = True
     _may_be_nan = ("min_cluster_weight_",)
@@ -272,7 +261,6 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         self,
         n_clusters: int | str = 2,
         *,
-        multiway: str = "recursive",
         solver: str = "gep",
         reg: float | None = None,
         init: Any = "auto",
@@ -288,7 +276,6 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         max_iter: int | None = None,
         tol: float | None = None,
         mode: str = "default",
-        polish: str | None = None,
         alpha: float = 0.05,
         max_clusters: int | None = None,
         metric: str = "euclidean",
@@ -297,7 +284,6 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
-        self.multiway = multiway
         self.solver = solver
         self.reg = reg
         self.init = init
@@ -313,7 +299,6 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         self.max_iter = max_iter
         self.tol = tol
         self.mode = mode
-        self.polish = polish
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.metric = metric
@@ -325,13 +310,11 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
 
     def _check_parameters(self) -> None:
         check_choice("solver", self.solver, ["gep", "mpm", "eig"])
-        check_choice("multiway", self.multiway, ["recursive", "pairwise"])
         check_choice("mode", self.mode, ["default", "paper"])
         check_choice("scan", self.scan, ["auto", "exact", "histogram"])
         if self.reg is not None:
             check_reg(self.reg)
         self._check_kernel()
-        check_polish(self)
         for name in ("n_init", "max_iter"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
@@ -341,15 +324,6 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
             check_choice("init", self.init, ["auto", "k-means"])
         if self.min_cluster_size is not None and np.ndim(self.min_cluster_size) == 0:
             check_cluster_size(self.min_cluster_size)
-
-    def _check_blocks_parameters(self) -> None:
-        if self.polish is not None:
-            refuse_blocks(f"MSPC(polish={self.polish!r})", "it reads the rows many times")
-        if self.multiway == "pairwise" and self.n_clusters != "auto" and self.n_clusters > 2:
-            refuse_blocks(
-                f"MSPC(n_clusters={self.n_clusters!r}, multiway='pairwise')",
-                "it starts from k-means, which needs rows in memory",
-            )
 
     @property
     def _keeps_minimum(self) -> bool:
@@ -416,13 +390,7 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
             steps = self._solver().steps | ({"max_iter": 1} if self._ends_first else {})
             found = guided_clusters(rows, self._guide, self.init, momentum=momentum, **steps)
             return replace(found, status=Status.CONVERGED) if self._ends_first else found
-        if self.n_clusters > 2:
-            from volmar.separation.pairwise_machines import machines_from_start
-
-            size = self.min_cluster_size
-            return machines_from_start(rows, self.n_clusters, seed, self._solver(), size)
-        found = self._solver().solve(rows, seed, hurdle=self._hurdle, n_halves=self._n_halves)
-        return polished(self.polish, rows, found, seed)
+        return self._solver().solve(rows, seed, hurdle=self._hurdle, n_halves=self._n_halves)
 
     def _finish(self, rows: SeparationRows, result: Any, weights: Any) -> None:
         if isinstance(result, MultiwaySeparationResult):
@@ -448,7 +416,7 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         z = rows.z
         found = describe_split(z, rows.with_reg(result.reg), result, sides)
         self._state_loss(z)
-        self.reg_, self.polished_ = result.reg, "gradient" in result.residuals
+        self.reg_ = result.reg
         self.msp_, self.msp_lower_bound_ = found.msp, found.msp_lower_bound
         self.side_probability_ = found.side_probability
         self.min_cluster_weight_ = rows.min_weight
@@ -479,9 +447,8 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         self._state_loss(rows.z)
         self.reg_ = reg
         self.min_cluster_weight_ = rows.min_weight
-        pairs = result.pairs if result.pairs.size else None
-        self._planes = planes_of(rows, result.directions, -result.offsets, pairs=pairs)
-        if rows.feature_map is None and pairs is None:
+        self._planes = planes_of(rows, result.directions, -result.offsets)
+        if rows.feature_map is None:
             self.coef_ = np.ascontiguousarray(self._planes.coefficients.T)
             self.intercept_ = result.offsets - self.coef_ @ rows.z.mean
 

@@ -31,10 +31,8 @@ from volmar.solvers import Status
 # Required values of parameters: batches are clustered by linear discriminants of moments.
 NEEDED = {
     "kernel": "linear",
-    "multiway": "recursive",
     "solver": "gep",
     "mode": "default",
-    "polish": None,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,7 @@ class MultiwaySeparationResult(Result):
     ----------
     objective : float
         Minus the separation :math:`tr((R + \lambda I)^{-1} B)` of the clusters, with B the
-        covariance of their means (for two clusters minus :math:`R^2` of Theorem 2). For pairwise
-        machines minus the mean of their probabilities.
+        covariance of their means (for two clusters minus :math:`R^2` of Theorem 2).
     residuals : mapping
         "moves": share of the rows that the last step relabelled.
     labels : ndarray of shape (n,)
@@ -30,23 +29,13 @@ class MultiwaySeparationResult(Result):
         Directions in the standardised coordinates z.
     offsets : ndarray of shape (m,)
         Constants that are added to the projections.
-    pairs : ndarray of shape (m, 2)
-        If each direction separates two clusters, the cluster on its positive side and the other
-        one. Empty if there is one direction per cluster.
     """
+
+    _per_cluster: ClassVar = {"directions": 1, "offsets": 0}
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     directions: NDArray = field(default_factory=lambda: np.empty((0, 0)))
     offsets: NDArray = field(default_factory=lambda: np.empty(0))
-    pairs: NDArray = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
-
-    @property
-    def _numbers(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("labels", "pairs") if self.pairs.size else ("labels",)
-
-    @property
-    def _per_cluster(self) -> dict[str, int]:  # type: ignore[override]
-        return {} if self.pairs.size else {"directions": 1, "offsets": 0}
 
 
 class Step(NamedTuple):
@@ -72,7 +61,6 @@ def relabel_until_settled(
     min_weight: float | NDArray,
     max_iter: int = 100,
     tol: float = 1e-3,
-    pairs: NDArray | None = None,
     keeps_best: bool = False,
 ) -> MultiwaySeparationResult:
     """Repeat `step` from nonempty clusters until it relabels at most a share `tol` of the rows.
@@ -116,5 +104,4 @@ def relabel_until_settled(
         labels=labels,
         directions=np.empty((0, 0)) if kept is None else kept.directions,
         offsets=np.empty(0) if kept is None else kept.offsets,
-        pairs=np.empty((0, 2), dtype=np.int64) if pairs is None else pairs,
     )

@@ -41,7 +41,6 @@ from volmar.separation.multiway import (
     refine_leaves,
     refine_on_all,
 )
-from volmar.separation.polish import polished
 from volmar.separation.problem import SeparatingPlanes, SeparationRows
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.seeded_blocks import seeded_clusters, seeded_sample
@@ -57,7 +56,6 @@ OF_A_SPLIT = (
     "reg_",
     "msp_",
     "msp_lower_bound_",
-    "polished_",
     "side_probability_",
     "kept_variance_",
 )
@@ -68,7 +66,6 @@ class SeparationTree(KernelMixin, WeightedClusterer):
 
     _postpones = True
     _hurdle: float = 0.0
-    polish: str | None
     _cluster_floor: float = 0.0
     _n_halves: int = 2
     min_cluster_size: float | ArrayLike | None
@@ -102,7 +99,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
     def _publish_clusters(
         self, rows: SeparationRows, result: MultiwaySeparationResult, reg: float
     ) -> None:
-        """Set the fitted attributes of k clusters with discriminants or machines."""
+        """Set the fitted attributes of k clusters with discriminants."""
 
     def _fit_tree(self, X: Any, weights: Any, steps: Iterable[int]) -> GrownTree:
         """Split repeatedly; then let all clusters compete for all rows.
@@ -210,7 +207,6 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         cut = float(planes.threshold + planes.coefficients @ (planes.mean - z.mean))
         if sampled.result_.history:
             result = solver.solve_from(rows, w, cut, sampled.reg_)
-            result = polished(self.polish, rows, result, int(sampled.random_state))
         else:
             result = replace(sampled.result_, labels=z.scores(w) > cut, w=w, threshold=cut)
         second = result.labels.astype(bool)

@@ -107,7 +107,6 @@ def _models():
             is_given = "precomputed" in given.values()
             model = getattr(volmar, name)(random_state=0, **given)
             found[f"{name} {given}"] = model, S if is_given else X
-    found["pairwise"] = volmar.MSPC(3, multiway="pairwise", random_state=0), X
     frame = table()
     for missing in ("impute", "drop", "indicator"):
         made = volmar.TableClusterer(2, id_column="name", missing=missing, random_state=0)

@@ -149,10 +149,6 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     HumpTest
         `statistic` and `p_value`.
 
-    See Also
-    --------
-    dip_test : Hartigan's dip test, which is always valid but does not detect small groups.
-
     Notes
     -----
     The null is estimated, so that the level is approximate. In simulations with 400 samples of 50

@@ -180,7 +180,6 @@ def held_out_test(
     level: float,
     rng: np.random.Generator,
     n_splits: int | None = None,
-    test: str = "humps",
     stop_early: bool = True,
     tell: Callable[[], None] | None = None,
 ) -> HeldOutTest:
@@ -203,8 +202,6 @@ def held_out_test(
         Random generator of halves, starts and draws.
     n_splits : int or None, default=None
         Number of times the rows are split in halves. If None, 3, or 1 for 20,000 rows or more.
-    test : {"humps", "dip"}, default="humps"
-        Test for one mode; see `split_test`.
     stop_early : bool, default=True
         Whether to stop when the p-value is at most the level, or when all p-values of the first
         halves are above 0.5. Tests that are not made count as p-values of 1.
@@ -217,7 +214,7 @@ def held_out_test(
     if n < FEWEST_ROWS:
         return HeldOutTest(1.0, 0, (), *scores_and_sides)
     resolutions = column_resolutions(X)
-    judged = [_Judged(one, n_splits, level, test) for one in candidates]
+    judged = [_Judged(one, n_splits, level) for one in candidates]
     made: list[float] = []
     directions: tuple[NDArray, ...] = ()
     for split in range(n_splits):
@@ -323,8 +320,8 @@ def _correlation(a: NDArray, b: NDArray) -> float:
 class _Judged:
     """A candidate and its p-values."""
 
-    def __init__(self, candidate: Candidate, n_splits: int, level: float, test: str):
-        self.candidate, self.test = candidate, test
+    def __init__(self, candidate: Candidate, n_splits: int, level: float):
+        self.candidate = candidate
         self.n_p_values = n_splits * (1 if candidate.has_one_border else 2)
         self.p_values: list[float] = []
         self.minima: list[float] = []
@@ -342,7 +339,7 @@ class _Judged:
     @property
     def p_minimum(self) -> float:
         """Combined p-value if no draw had reached the statistic in any test that was made."""
-        return self._combined(self.minima) if self.test == "humps" else 0.0
+        return self._combined(self.minima)
 
     def _combined(self, p_values: list[float]) -> float:
         rest = np.ones(self.n_p_values - len(p_values))
@@ -395,12 +392,7 @@ class _Judged:
         """Return the p-value of scores; `around` has more scores and rows to find a way around."""
         if scores.size < FEWEST_ROWS // 2:
             return 1.0
-        if self.test == "dip":
-            from volmar.evidence.modes.dip import dip_test
-
-            p_value = float(dip_test(scores).p_value)
-        else:
-            p_value = hump_test(scores, among.rng, n_draws=self.n_draws).p_value
+        p_value = hump_test(scores, among.rng, n_draws=self.n_draws).p_value
         # Only for small p-values, because neighbours take longer than draws.
         if p_value <= SMALL and among.are_connected(*(around or (scores, rows))):
             self.has_way_around = True

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
-from volmar._checks import check_choice, check_count, check_number, check_random_state
+from volmar._checks import check_count, check_number, check_random_state
 from volmar._clones import refuse_pairwise, seeded
 from volmar._input import check_matrix
 from volmar._notebook import html_card
@@ -147,16 +147,15 @@ def split_test(
     *,
     alpha: float = 0.05,
     n_splits: int | None = None,
-    test: str = "humps",
     progress: Callable[[int, int], None] | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> SplitTestResult:
     """Test whether rows form more than one group.
 
     The rows are divided at random into halves. A split is learnt on one half, and the scores of
-    the other, held-out half are tested for one mode against more. If both halves learn the same
-    split, the held-out scores of all rows are tested together. This is repeated, and the p-values
-    are combined by a rule that is valid under any dependence (`volmar.evidence.combine_p_values`).
+    the other, held-out half are tested for one mode against more (`volmar.evidence.hump_test`). If
+    both halves learn the same split, the held-out scores of all rows are tested together. This is
+    repeated, and the p-values are combined by a rule that is valid under any dependence.
 
     Parameters
     ----------
@@ -169,14 +168,9 @@ def split_test(
         like two groups of any size (70 % of the level), and the clearest pair of clusters of a
         partition into 2 to 10 clusters (30 %). This is the test of ``volmar.MSPC("auto")``.
     alpha : float, default=0.05
-        Level of the test, at least 0.001. A smaller level needs more draws. The minimum p-value of
-        "dip" is about 0.0004 up to 2,000 rows and 0.0015 with 50,000 rows.
+        Level of the test, at least 0.001. A smaller level needs more draws.
     n_splits : int or None, default=None
         Number of times the rows are divided into halves. If None, 3, or 1 for 20,000 rows or more.
-    test : {"humps", "dip"}, default="humps"
-        Test for one mode. "humps" compares the deepest valley of a smoothed density with samples
-        from a unimodal density (`volmar.evidence.hump_test`). "dip" is Hartigan's dip test, whose
-        null is the uniform density. It is valid, but does not detect small groups.
     progress : callable, optional
         Function called with (done, total) before the first and after each random split in halves.
     random_state : int, RandomState or None, default=None
@@ -209,7 +203,7 @@ def split_test(
     --------
     >>> import numpy as np
     >>> from volmar.datasets import make_blobs
-    >>> from volmar.diagnostics import split_test
+    >>> from volmar import split_test
     >>> X, _ = make_blobs(300, n_features=5, random_state=0)
     >>> split_test(X, random_state=0).is_real
     True
@@ -218,7 +212,6 @@ def split_test(
     False
     """
     check_number("alpha", alpha, low=MIN_ALPHA, high=1.0)
-    check_choice("test", test, ["humps", "dip"])
     if n_splits is not None:
         check_count("n_splits", n_splits)
     if estimator is not None:
@@ -245,7 +238,6 @@ def split_test(
         level=float(alpha),
         rng=rng,
         n_splits=wanted,
-        test=test,
         stop_early=False,
         tell=tell,
     )
