@@ -11,8 +11,7 @@ from volmar import MSPC
 from volmar.guidance.guide import EmptyClusterError, Guide
 from volmar.models import load_model, save_model
 from volmar.rows import as_rows, standardized
-from volmar.separation.bound import bound
-from volmar.separation.gep import RegularizedCorrelation
+from volmar.separation.gep import RegularizedCorrelation, bound
 from volmar.separation.guided import GuidedScan
 
 

@@ -13,9 +13,8 @@ from volmar.base.recursion import PostponedSplitError, RecursiveResult
 from volmar.datasets import make_blobs
 from volmar.rows import as_rows, standardized
 from volmar.separation import race
-from volmar.separation.discriminants import refine_clusters
+from volmar.separation.discriminants import MultiwaySeparationResult, refine_clusters
 from volmar.separation.gep import RegularizedCorrelation
-from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.solvers import Status
 
 
@@ -190,7 +189,7 @@ def test_the_tree_is_kept_if_no_refinement_is_valid(monkeypatch, mixture):
     def refuse(z, regularized, labels, k, *_, **__):
         return refine_clusters(z, regularized, labels, k, min_weight=np.inf)
 
-    monkeypatch.setattr("volmar.separation.multiway.settle_clusters", refuse)
+    monkeypatch.setattr("volmar.separation.discriminants.settle_clusters", refuse)
     model = MSPC(4, random_state=0).fit(X)
     assert isinstance(model.result_, RecursiveResult)
     np.testing.assert_array_equal(model.predict(X), model.labels_)

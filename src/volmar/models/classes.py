@@ -100,7 +100,7 @@ CLASSES: dict[str, str] = {
     "LabelGenerationResult/1": "volmar.margin.relaxations.lgmmc_solver",
     "MarginResult/1": "volmar.margin.engine.descent",
     "MinimaxProbabilityResult/1": "volmar.solvers.minimax_probability",
-    "MultiwaySeparationResult/1": "volmar.separation.relabelling",
+    "MultiwaySeparationResult/1": "volmar.separation.discriminants",
     "MultiwayVolumeResult/1": "volmar.volume.multiway",
     "OneCluster/1": "volmar.base.one_cluster",
     "RecursiveResult/1": "volmar.base.recursion",

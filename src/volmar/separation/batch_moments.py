@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from volmar.rows import Moments, RowSource, Standardized
 from volmar.rows.standardized import standardized_columns
-from volmar.separation.bound import bound
-from volmar.separation.discriminants import discriminants_of
-from volmar.separation.gep import RegularizedCorrelation, SeparationResult
-from volmar.separation.relabelling import MultiwaySeparationResult
+from volmar.separation.discriminants import MultiwaySeparationResult, discriminants_of
+from volmar.separation.gep import RegularizedCorrelation, SeparationResult, bound
 
 
 class SummedRows(NamedTuple):
