@@ -20,13 +20,12 @@ from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
 from volmar.baselines import KernelKMeans
 from volmar.datasets import make_two_circles
 from volmar.diagnostics import split_test, stability
-from volmar.evidence import DIRECTION, HumpTest
-from volmar.evidence.modes.humps import deepest_valley
-from volmar.evidence.splits import held_out
-from volmar.evidence.splits.held_out import PAIR
+from volmar.evidence import DIRECTION, HumpTest, held_out
+from volmar.evidence.held_out import PAIR
+from volmar.evidence.humps import deepest_valley
 
 # The function has replaced its module as an attribute of the package.
-MODULE = importlib.import_module("volmar.evidence.splits.split_test")
+MODULE = importlib.import_module("volmar.evidence.split_test")
 
 
 @pytest.fixture(scope="module")

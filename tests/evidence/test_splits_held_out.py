@@ -13,9 +13,9 @@ from volmar.evidence import (
     Candidate,
     combine_p_values,
 )
-from volmar.evidence.modes.humps import HumpTest
-from volmar.evidence.splits import held_out as module
-from volmar.evidence.splits.held_out import PAIR, fisher_p_value
+from volmar.evidence import held_out as module
+from volmar.evidence.held_out import PAIR, fisher_p_value
+from volmar.evidence.humps import HumpTest
 
 
 class Axis:

@@ -8,7 +8,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
 from volmar import MSPC
-from volmar.evidence.modes.valleys import valleys_at
+from volmar.evidence.densities import valleys_at
 from volmar.metrics import clustering_error, separation_score
 from volmar.rows import as_rows, standardized
 from volmar.separation.discriminants import pooled_separation

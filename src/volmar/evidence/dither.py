@@ -12,9 +12,7 @@ from scipy import sparse
 from volmar._checks import is_finite
 from volmar._input import FLOATS, check_matrix
 from volmar._vectors import check_vector
-from volmar.evidence.modes.densities import GRID, fill
-
-__all__ = ["column_resolutions", "dithered", "dithered_scores"]
+from volmar.evidence.densities import GRID, fill
 
 # Resolutions are computed from at most MAX_ENTRIES entries, in MIN_ROWS to MAX_ROWS rows.
 MIN_ROWS, MAX_ROWS, MAX_ENTRIES = 100, 500, 64_000

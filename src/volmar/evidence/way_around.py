@@ -10,10 +10,8 @@ from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
 
 from volmar._vectors import check_vector
+from volmar.evidence.densities import GRID, grid_shares, missing_mass, smoothed
 from volmar.evidence.dither import as_given, column_resolutions, dithered
-from volmar.evidence.modes.densities import GRID, grid_shares, missing_mass, smoothed
-
-__all__ = ["has_way_around"]
 
 # Maximum number of rows that are examined, and of their entries.
 MAX_ROWS, MAX_ENTRIES = 2000, 20_000_000

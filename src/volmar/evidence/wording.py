@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["is_minimum", "level_text", "p_value_text", "rounded_up"]
-
 # Smallest p-value that is printed. No test makes enough draws to resolve smaller ones.
 SMALLEST = 1e-4
 # A p-value between its level and this value is a hint of a gap, not evidence for one.

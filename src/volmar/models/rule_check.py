@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from volmar.evidence.novelty.scatter import WIDE
+from volmar.evidence.novelty import WIDE
 from volmar.models.classes import is_public_estimator, name_of
 from volmar.models.hints import is_known_function, is_numbers, is_real
 from volmar.models.rules import RULES

@@ -15,7 +15,7 @@ from scipy.special import expit
 from volmar._eigen import eigenpairs
 from volmar.base.recursion import PostponedSplitError
 from volmar.evidence import column_resolutions, dithered
-from volmar.evidence.modes.valleys import valleys_at
+from volmar.evidence.densities import valleys_at
 from volmar.metrics.separation_bound import probability
 from volmar.rows import RowSpace, Standardized, drawn_by_weight, take_rows
 from volmar.rows.standardized import relative_scale

@@ -1,4 +1,4 @@
-"""Test for one mode, based on the deepest valley of a smoothed density."""
+"""Test for one mode: the deepest valley of a smoothed density."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from scipy.optimize import isotonic_regression
 
 from volmar._checks import shown
 from volmar._vectors import check_vector
+from volmar.evidence.densities import FoldedSample, folded_sample, missing_mass
 from volmar.evidence.dither import check_generator, column_resolutions, dithered
-from volmar.evidence.modes.densities import missing_mass
-from volmar.evidence.modes.folded import FoldedSample, folded_sample
-
-__all__ = ["HumpTest", "deepest_valley", "hump_test"]
 
 # Local maxima below this share of the highest are not considered as the mode of the null.
 LOW = 0.3

@@ -2,34 +2,76 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from volmar.evidence.combine import combine_p_values
+from volmar._checks import check_number
+from volmar._vectors import check_vector
+from volmar.evidence.densities import deepest_valleys
 from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
-from volmar.evidence.modes.humps import deepest_valley, hump_test
-from volmar.evidence.splits.pairs import CellPair, clearest_pairs
-from volmar.evidence.splits.searched import SearchedRows, n_searched, searched_rows
-from volmar.evidence.splits.two_groups import two_group_direction
+from volmar.evidence.humps import deepest_valley, hump_test
+from volmar.evidence.pairs import CellPair, LinearCells, clearest_pairs
+from volmar.evidence.two_groups import SearchedRows, n_searched, searched_rows, two_group_direction
 from volmar.evidence.way_around import has_way_around
 from volmar.metrics.separation_bound import separation_along
 
-__all__ = [
-    "DIRECTION",
-    "LINEAR",
-    "PAIR",
-    "Candidate",
-    "HeldOutTest",
-    "Scorer",
-    "SeenRows",
-    "held_out_test",
-]
+# --------------------------------------------- combination of p-values with an unknown dependence
+
+
+def combine_p_values(p_values: ArrayLike, *, share: float = 1.0 / 3.0) -> float:
+    r"""Combine p-values of the same hypothesis, under any dependence between them.
+
+    The combined p-value is :math:`\min(1, Q_\gamma(p) / \gamma)`, where :math:`Q_\gamma` is the
+    smallest p-value that a share :math:`\gamma` of them does not exceed. It is valid under any
+    dependence: the expected share of valid p-values below :math:`\alpha \gamma` is at most
+    :math:`\alpha \gamma`. By Markov's inequality, the probability that this share reaches
+    :math:`\gamma` is at most :math:`\alpha`. :math:`\gamma = 1/2` gives twice the median, and
+    :math:`\gamma = 1/m` Bonferroni's rule.
+
+    Parameters
+    ----------
+    p_values : array of shape (m,)
+        P-values, each valid by itself.
+    share : float, default=1/3
+        The share :math:`\gamma`. Choose it before the p-values are known.
+
+    Returns
+    -------
+    float
+        The combined p-value.
+
+    References
+    ----------
+    N. Meinshausen, L. Meier, P. Bühlmann (2009), P-values for high-dimensional regression, Journal
+    of the American Statistical Association 104.
+
+    Examples
+    --------
+    >>> from volmar.evidence.held_out import combine_p_values
+    >>> round(combine_p_values([0.01, 0.01, 0.6]), 3)
+    0.03
+    """
+    p = check_vector("p_values", p_values)
+    wrong = ~((p >= 0) & (p <= 1))
+    if wrong.any():
+        raise ValueError(
+            f"p_values must be numbers between 0 and 1, got {p[wrong][0]} at position "
+            f"{np.argmax(wrong)}."
+        )
+    share = check_number("share", share, low=0.0, high=1.0, open_low=True)
+    # In floating point, a product such as 0.1 * 30 may be slightly above the exact integer.
+    rank = max(math.ceil(share * p.size * (1.0 - 1e-12)), 1)
+    return min(1.0, float(np.partition(p, rank - 1)[rank - 1]) / share)
+
+
+# ----------------------------------------------------- tests of candidate splits on held-out rows
 
 # Number of times the rows are split in halves. With LARGE or more rows, once is enough.
 N_SPLITS = 3
@@ -406,3 +448,69 @@ def fisher_p_value(p_values: Sequence[float]) -> float:
     The result is :math:`P(\chi^2_{2m} \ge -2 \sum \log p_i)`.
     """
     return float(special.gammaincc(len(p_values), -np.sum(np.log(p_values))))
+
+
+# ---------- choice of the final split, along a valley, after held-out rows have confirmed a split
+
+# Minimum depth of a valley that is a gap. It cuts no cluster, and no other split is tried.
+GAP = 0.9
+# Partitions with at least this share of the largest significance are compared by depth.
+ABOUT_AS_CLEAR = 0.5
+
+
+def make_split(
+    X: Any,
+    rng: np.random.Generator,
+    *,
+    by_direction: bool = True,
+    directions: Sequence[NDArray] = (),
+) -> LinearCells | None:
+    """Return the split of all rows with the deepest valley.
+
+    The split is either the hyperplane across the direction in which two groups are clearest, or a
+    division of the cells of a partition into two sides. Cells with a shallow valley between them
+    stay on the same side, so that no cluster is cut.
+
+    Parameters
+    ----------
+    X : matrix of shape (n, d)
+        Rows, dense or CSR.
+    rng : Generator
+        Random generator of the samples of rows and of the starts.
+    by_direction : bool, default=True
+        Whether the hyperplane is a candidate. Use False if held-out rows have confirmed only the
+        partition.
+    directions : sequence of ndarray of shape (d,), default=()
+        Directions that are known to separate two groups. If empty, a direction is searched for.
+
+    Returns
+    -------
+    LinearCells or None
+        The split; None if there is no valley.
+    """
+    rows = searched_rows(X, rng)
+    found: list[tuple[float, LinearCells]] = []
+    if by_direction:
+        found = _hyperplanes(X, directions or [two_group_direction(rows, rng)], rng)
+        widest = max(found, key=lambda one: one[0], default=None)
+        if widest is not None and widest[0] >= GAP:
+            return widest[1]
+    pairs = clearest_pairs(rows, rng)
+    largest = max((pair.significance for pair in pairs), default=0.0)
+    clear = [pair for pair in pairs if pair.significance >= ABOUT_AS_CLEAR * largest]
+    found += [(pair.depth, pair.cells) for pair in clear]
+    return max(found, key=lambda one: one[0])[1] if found else None
+
+
+def _hyperplanes(
+    X: Any, directions: Sequence[NDArray], rng: np.random.Generator
+) -> list[tuple[float, LinearCells]]:
+    """Return, for each direction with a valley, its depth and the hyperplane through it."""
+    W = np.column_stack(directions)
+    scores = dithered_scores(lambda rows: np.asarray(rows @ W), X, column_resolutions(X), rng)
+    valleys = deepest_valleys(list(scores.T))
+    return [
+        (valley.depth, LinearCells.hyperplane(w, valley.place))
+        for w, valley in zip(directions, valleys, strict=True)
+        if valley.depth > 0
+    ]
