@@ -30,26 +30,8 @@ FARTHEST = 1e100
 class Border:
     r"""The border, of any shape, between two sides of rows.
 
-    A point is on the side whose three nearest rows have the smaller mean distance to it.
-
-    Parameters
-    ----------
-    seen : matrix of shape (m, d)
-        Rows that were clustered, dense or CSR. If there are more than 2,000, a random sample of
-        2,000 is used, with the same share of each side.
-    sides : array-like of bool of shape (m,)
-        Side of each seen row.
-    rng : Generator
-        Random generator that samples the seen rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.evidence.borders import Border
-    >>> seen = np.array([[0.0], [1.0], [2.0], [10.0], [11.0], [12.0]])
-    >>> border = Border(seen, seen[:, 0] > 5, np.random.default_rng(0))
-    >>> border.distances(np.array([[0.0], [9.0]])).round(1)
-    array([-6.,  3.])
+    A point is on the side whose three nearest rows have the smaller mean distance to it. Of more
+    than 2,000 seen rows, a random sample of 2,000 is used, with the same share of each side.
     """
 
     def __init__(self, seen: Any, sides: ArrayLike, rng: np.random.Generator):
@@ -73,6 +55,8 @@ class Border:
     def distances(self, rows: Any) -> NDArray[np.float64]:
         r"""Return signed distances of rows to the border, positive on side True.
 
+        All are 0 if the seen rows are on one side only.
+
         A straight walk leads from a row x to the nearest seen row y of the other side. The
         distance is the length of the walk up to the point where the side changes, found by
         bisection.
@@ -83,18 +67,6 @@ class Border:
         empty gap. The density of the distances has a valley at the border only if the density of
         the rows has one.
 
-        Parameters
-        ----------
-        rows : matrix of shape (n, d)
-            Rows, dense or CSR.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Distances in the units of the rows; all 0 if the seen rows are on one side only.
-
-        Notes
-        -----
         For p = x + t (y - x) and any row z, Stewart's theorem states
 
         .. math:: |p - z|^2 = (1 - t) |x - z|^2 + t |y - z|^2 - t (1 - t) |x - y|^2,
@@ -195,21 +167,8 @@ def fitted_border(
 ) -> Border:
     """Return the border between two clusters of seen rows, after dithering.
 
-    Parameters
-    ----------
-    labels : array-like of shape (m,)
-        Clusters of the seen rows; -1 for noise, which is left out.
-    seen : matrix of shape (m, d)
-        The seen rows.
-    resolutions : ndarray of shape (d,)
-        Resolutions from `volmar.evidence.column_resolutions`.
-    rng : Generator
-        Random generator of the sample and of the noise.
-    name : str
-        Name of the estimator, for error messages.
-    transform : callable, optional
-        Function that maps rows to the space in which distances are measured. If None, distances
-        are between the rows themselves.
+    Noise, label -1, is left out. Distances are measured after `transform`. `name` is that of the
+    estimator in errors.
     """
     labels = np.asarray(labels)
     found = np.unique(labels[labels >= 0])
@@ -233,11 +192,7 @@ def fitted_border(
 def walk_candidate(fit: Callable[[Any, int], Any]) -> Candidate:
     """Return a candidate for `held_out_test` whose split may have a border of any shape.
 
-    Parameters
-    ----------
-    fit : callable
-        Function of rows and a seed that returns a clusterer fitted to the rows, with two clusters
-        in `labels_`.
+    `fit` maps rows and a seed to a clusterer with two clusters in `labels_`.
     """
 
     def learn(seen: SeenRows, rng: np.random.Generator) -> Scorer | None:

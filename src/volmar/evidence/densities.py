@@ -231,20 +231,10 @@ N_BINS = 64
 
 @dataclass(frozen=True, eq=False)
 class BinnedSamples:
-    """Samples in `N_BINS` bins each; the shares of a sample without width are 0.
+    """Samples in `N_BINS` bins each; the `shares` (m, N_BINS) of a sample without width are 0.
 
-    Attributes
-    ----------
-    shares : ndarray of shape (m, N_BINS)
-        Share of each sample in its bins.
-    n : ndarray of shape (m,)
-        Number of values in the bins.
-    low, bandwidth : ndarray of shape (m,)
-        The 5th percentile and the bandwidth of each sample.
-    start, step : ndarray of shape (m,)
-        Start and width of the bins, in bandwidths from `low`.
-    folds : dict of int to FoldedSample
-        Samples with a folded tail, by their index.
+    `n` values are in the bins. `low` is the 5th percentile, and the bins have the `start` and
+    `step` in bandwidths from it. `folds` has the samples with a folded tail, by their index.
     """
 
     shares: NDArray[np.float64]
@@ -493,6 +483,7 @@ def _likelihoods(shares: NDArray, second: NDArray) -> tuple[NDArray, NDArray]:
     """Return log-likelihoods (m,) per value of both components, and log-densities (m, G).
 
     A common constant is left out.
+    `totals` and `moments` are moments of order 0 to 2, of samples and of their second components.
     """
     powers = _powers(shares.shape[1])
     first, other = _logarithms(powers @ shares.T, powers @ (shares * second).T)
@@ -510,11 +501,7 @@ def _logarithms(totals: NDArray, moments: NDArray) -> NDArray:
 
     With weight w, mean :math:`\mu` and variance v, :math:`\log w - \frac12 \log v -
     (g - \mu)^2 / 2v` is a polynomial in the grid point g. A common constant is left out.
-
-    Parameters
-    ----------
-    totals, moments : ndarray of shape (3, m)
-        Moments of order 0 to 2 of the samples, and of their second components.
+    `totals` and `moments` are moments of order 0 to 2, of samples and of their second components.
     """
     both = np.empty((2, *totals.shape), totals.dtype)
     np.subtract(totals, moments, out=both[0])

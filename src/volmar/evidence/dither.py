@@ -35,27 +35,8 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     Columns without ties are continuous, and so are columns with steps below 5 % of their standard
     deviation. Their resolution is 0. A column with at most ten distinct values is treated as a
     code (such as 3, 6, 7 for three diagnoses), whose gaps are no evidence. Its resolution is the
-    smallest width of noise that makes it unimodal.
-
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        Rows, dense or CSR. Resolutions are computed from a sample of at most 500 rows (100 if
-        there are many columns), which is drawn with a fixed seed.
-
-    Returns
-    -------
-    ndarray of shape (d,)
-        Resolutions, in the units of the columns.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.evidence.dither import column_resolutions
-    >>> rng = np.random.default_rng(0)
-    >>> X = np.column_stack([rng.normal(size=99), np.arange(99) % 25, np.arange(99) % 2])
-    >>> column_resolutions(X)
-    array([0., 1., 2.])
+    smallest width of noise that makes it unimodal. At most 500 rows are used (100 with many
+    columns), drawn with a fixed seed.
     """
     X = as_given(X)
     n, d = X.shape
@@ -161,20 +142,7 @@ def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
 
     A binary column becomes a step without a valley. Integers with a wide range hardly change. Use
     dithered rows only in tests for gaps. Clusters are found in the original rows.
-
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        Rows, dense or CSR. Sparse rows are returned dense if any resolution is positive.
-    resolutions : ndarray of shape (d,)
-        Resolutions from `column_resolutions`.
-    rng : Generator
-        Random generator of the noise.
-
-    Returns
-    -------
-    matrix of shape (n, d)
-        Rows in the dtype of X; X itself if all resolutions are 0.
+    Sparse rows are returned dense, unless all resolutions are 0.
     """
     X = as_given(X)
     check_generator(rng)
@@ -190,19 +158,7 @@ def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
 def dithered_scores(
     score: Callable[[Any], NDArray], X: Any, resolutions: NDArray, rng: np.random.Generator
 ) -> NDArray:
-    """Return the scores of dithered rows; sparse rows are made dense block by block.
-
-    Parameters
-    ----------
-    score : callable
-        Function that maps rows to scores of shape (n,).
-    X : matrix of shape (n, d)
-        Rows, dense or CSR.
-    resolutions : ndarray of shape (d,)
-        Resolutions from `column_resolutions`.
-    rng : Generator
-        Random generator of the noise.
-    """
+    """Return the scores of dithered rows; sparse rows are made dense block by block."""
     X = as_given(X)
     if not sparse.issparse(X) or not _checked_widths(resolutions, X).any():
         return score(dithered(X, resolutions, rng))

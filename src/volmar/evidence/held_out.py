@@ -33,30 +33,10 @@ def combine_p_values(p_values: ArrayLike, *, share: float = 1.0 / 3.0) -> float:
     dependence: the expected share of valid p-values below :math:`\alpha \gamma` is at most
     :math:`\alpha \gamma`. By Markov's inequality, the probability that this share reaches
     :math:`\gamma` is at most :math:`\alpha`. :math:`\gamma = 1/2` gives twice the median, and
-    :math:`\gamma = 1/m` Bonferroni's rule.
+    :math:`\gamma = 1/m` Bonferroni's rule. Choose the share before the p-values are known.
 
-    Parameters
-    ----------
-    p_values : array of shape (m,)
-        P-values, each valid by itself.
-    share : float, default=1/3
-        The share :math:`\gamma`. Choose it before the p-values are known.
-
-    Returns
-    -------
-    float
-        The combined p-value.
-
-    References
-    ----------
     N. Meinshausen, L. Meier, P. Bühlmann (2009), P-values for high-dimensional regression, Journal
     of the American Statistical Association 104.
-
-    Examples
-    --------
-    >>> from volmar.evidence.held_out import combine_p_values
-    >>> round(combine_p_values([0.01, 0.01, 0.6]), 3)
-    0.03
     """
     p = check_vector("p_values", p_values)
     wrong = ~((p >= 0) & (p <= 1))
@@ -108,17 +88,7 @@ class Scorer(NamedTuple):
 
 
 class SeenRows:
-    """The rows that a candidate learns from.
-
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        All rows.
-    numbers : ndarray of shape (m,)
-        Indices of the seen rows.
-    seed : int
-        Random seed of the sample of rows in `searched`.
-    """
+    """The rows of X with these `numbers`, from which a candidate learns."""
 
     def __init__(self, X: Any, numbers: NDArray, seed: int):
         self.X, self.numbers, self.seed = X, numbers, seed
@@ -140,17 +110,10 @@ class SeenRows:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method that finds a split of the rows.
+    """A method that finds a split of the rows, with its `share` of the level.
 
-    Attributes
-    ----------
-    learn : callable
-        Function of the seen rows and a generator that returns a `Scorer` or a `CellPair`, or None
-        if it finds no split.
-    share : float
-        Share of the level for this candidate. The shares of all candidates sum to 1.
-    has_one_border : bool
-        Whether `learn` returns a `Scorer`. Scores of two halves that agree are tested together.
+    `learn` maps the seen rows and a generator to a `Scorer` (if `has_one_border`), a `CellPair`,
+    or None without a split. Scores of two halves that agree are tested together.
     """
 
     learn: Callable[[SeenRows, np.random.Generator], Any]
@@ -162,25 +125,11 @@ class Candidate:
 class HeldOutTest:
     """Outcome of the test of candidate splits on held-out rows.
 
-    Attributes
-    ----------
-    p_value : float
-        P-value of one group against more, over all candidates.
-    candidate : int
-        Index of the candidate with the smallest p-value.
-    p_values : tuple of float
-        P-values of all tests that were made.
-    scores : ndarray of shape (n,)
-        Held-out scores of the first candidate in the first two halves, in standard deviations. If
-        there are more rows than `Scorer.most_rows`, scores of a sample.
-    sides : ndarray of shape (2, n)
-        Scores of all rows by the borders that each of these halves has learnt, in the same units.
-    has_way_around : bool
-        Whether a valley was not counted because rows connect its sides around it.
-    p_minimum : float
-        Smallest p-value that the tests can return with their number of draws; 0 if unknown.
-    directions : tuple of ndarray of shape (d,)
-        Normals of the hyperplanes learnt on the last two halves; empty if there are none.
+    `scores` are the held-out scores of the first candidate in the first two halves, in standard
+    deviations (of a sample, if there are more rows than `Scorer.most_rows`), and `sides` (2, n)
+    the scores of all rows by the border of each half. `p_values` are those of all tests,
+    `p_minimum` is the smallest that the draws allow, and `candidate` is the index of the candidate
+    with the smallest. `directions` are the normals of the hyperplanes of the last two halves.
     """
 
     p_value: float
@@ -230,25 +179,11 @@ def held_out_test(
     This is the test that `split_test` describes, for any candidates. Let :math:`s_c` be the shares
     of the level (0.7 for the direction, 0.3 for the pair). The p-value is
     :math:`\min_c p_c / s_c`, where :math:`p_c` combines the p-values of one candidate
-    (`volmar.evidence.combine_p_values`).
+    (`combine_p_values`).
 
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        Rows, dense or CSR.
-    candidates : sequence of Candidate
-        Methods that find a split.
-    level : float
-        Level that the p-value will be compared with. A smaller level needs more draws.
-    rng : Generator
-        Random generator of halves, starts and draws.
-    n_splits : int or None, default=None
-        Number of times the rows are split in halves. If None, 3, or 1 for 20,000 rows or more.
-    stop_early : bool, default=True
-        Whether to stop when the p-value is at most the level, or when all p-values of the first
-        halves are above 0.5. Tests that are not made count as p-values of 1.
-    tell : callable, optional
-        Function called without arguments after each of the `n_splits` splits.
+    With `stop_early`, the test ends when the p-value is at most the level, or when all p-values of
+    the first halves are above 0.5. Tests that are not made count as p-values of 1. `tell` is
+    called after each of the `n_splits` splits.
     """
     n = X.shape[0]
     n_splits = n_splits or (1 if n >= LARGE else N_SPLITS)
@@ -469,24 +404,9 @@ def make_split(
 
     The split is either the hyperplane across the direction in which two groups are clearest, or a
     division of the cells of a partition into two sides. Cells with a shallow valley between them
-    stay on the same side, so that no cluster is cut.
-
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        Rows, dense or CSR.
-    rng : Generator
-        Random generator of the samples of rows and of the starts.
-    by_direction : bool, default=True
-        Whether the hyperplane is a candidate. Use False if held-out rows have confirmed only the
-        partition.
-    directions : sequence of ndarray of shape (d,), default=()
-        Directions that are known to separate two groups. If empty, a direction is searched for.
-
-    Returns
-    -------
-    LinearCells or None
-        The split; None if there is no valley.
+    stay on the same side, so that no cluster is cut. None if there is no valley. Without
+    `by_direction`, only the partition is used, because held-out rows have confirmed only that.
+    `directions` are known to separate two groups; if there are none, one is searched for.
     """
     rows = searched_rows(X, rng)
     found: list[tuple[float, LinearCells]] = []

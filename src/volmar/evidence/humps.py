@@ -39,15 +39,7 @@ ROUNDING = 1e-9
 
 
 class HumpTest(NamedTuple):
-    """Outcome of the test of one mode.
-
-    Attributes
-    ----------
-    statistic : float
-        Depth of the deepest valley below the lower of the modes beside it, in standard errors.
-    p_value : float
-        Probability of a valley at least this deep if there is one mode.
-    """
+    """P-value of one mode; `statistic` is the depth of the deepest valley in standard errors."""
 
     statistic: float
     p_value: float

@@ -37,32 +37,13 @@ MAX_NAMED = 6
 class LabelJoin:
     """Two sides of the tree over given clusters, and the test of the border between them.
 
-    Attributes
-    ----------
-    left, right : tuple
-        Labels of the given clusters on the two sides.
-    n_left, n_right : int
-        Number of rows on each side.
-    tested : (tuple, tuple)
-        Labels of the two groups whose border was tested: the closest two groups, one from each
-        side. A group is a cluster, or several clusters that had been merged before.
-    n_tested : (int, int)
-        Number of rows in each of these groups.
-    p_value : float
-        P-value of the null hypothesis of one mode across the border, on held-out rows.
-    level : float
-        Level of the test. The border is a gap if `p_value` is at most `level`.
-    distance : float
-        Distance between the means of the tested groups, in standard deviations within groups.
-    depth : float
-        Depth of the valley at the border on held-out rows, averaged over the splits, from 0 (no
-        valley) to 1 (an empty gap).
-    is_curved : bool
-        Whether the rows were scored by their signed distance to a curved border, because no
-        hyperplane separates the two groups. Otherwise they were scored by a linear discriminant.
-    p_minimum : float
-        Smallest p-value that the number of draws allows. A `p_value` equal to it is an upper
-        bound.
+    `left` and `right` have the labels of the clusters on the two sides, with `n_left` and
+    `n_right` rows. `tested` has those of the closest two groups, one from each side, whose border
+    was tested (a group is a cluster, or several that had been merged before). The border is a gap
+    if `p_value` is at most `level`; a p-value equal to `p_minimum` is an upper bound. `distance`
+    is that of the means in standard deviations within groups, `depth` that of the valley on
+    held-out rows: 0 without a valley, 1 for an empty gap. If `is_curved`, rows were scored by
+    their distance to a curved border, because no hyperplane separates the two groups.
     """
 
     left: tuple[Any, ...]
@@ -804,14 +785,14 @@ def label_test(
     projected on a line has one mode (Prékopa). The scores are :math:`f_a - f_b`. If one side is
     much larger than the other, its rows far from the border are left out, so that small clusters
     can be detected. A valley with a way around it is not a gap
-    (`volmar.evidence.has_way_around`).
+    (see the page *Evidence*).
 
     The valley must be at the border. Labels that do not follow a gap (a border through the middle
     of a group, or random labels) are not separated, even if there are gaps elsewhere.
 
     **Curved borders.** The discriminant may put more than 5 % of the learnt rows of two groups on
     the wrong side. If the nearest rows misplace less than half as many, the scores are signed
-    distances to a curved border (`volmar.evidence.Border`), in the same region.
+    distances to a curved border, in the same region.
 
     **Which borders.** There are k - 1 tests, one for each join: two sides are separated if their
     closest pair of groups is. Groups without any sign of a gap (p > 0.2) are merged for the

@@ -44,13 +44,6 @@ class Sketch:
 
     Every column is added, with a random sign, to one random column of the result (a count sketch).
     Inner products are preserved in expectation, and the cost is linear in the nonzero entries.
-
-    Attributes
-    ----------
-    bucket : ndarray of int, shape (d,)
-        Column of the result that each column is added to.
-    sign : ndarray of int, shape (d,)
-        Sign of each column, 1 or -1.
     """
 
     bucket: NDArray[np.int64]
@@ -87,24 +80,9 @@ class ClusterScatter:
 
     .. math:: \|T\|^2_{1/\lambda} + \left(\|z\|^2 - \|T\|^2\right) / \sigma^2, \quad T = V'z .
 
-    Attributes
-    ----------
-    n_features : int
-        Number of columns of the rows.
-    sketch : Sketch or None
-        Map that reduces rows with more than 256 columns; None with fewer columns.
-    mean, scale : ndarray of shape (q,)
-        Mean and scale by which columns are standardised.
-    starts : ndarray of int, shape (n_clusters + 1,)
-        Cluster j has the centres ``starts[j]`` to ``starts[j + 1] - 1``.
-    centers : ndarray of shape (n_centers, q)
-        Centres of the cells.
-    axes : ndarray of shape (n_clusters or 1, q, r)
-        Eigenvectors of the covariances. If clusters are very many, they share one set.
-    variances : ndarray of shape (n_clusters or 1, r)
-        Their eigenvalues.
-    noise : ndarray of shape (n_clusters or 1,)
-        Variance of all other directions; infinity if r = q.
+    Cluster j has the `centers` from ``starts[j]`` to ``starts[j + 1] - 1``. `axes` (k, q, r) and
+    `variances` (k, r) are eigenvectors and eigenvalues of the covariances, `noise` (k,) is the
+    variance of all other directions, infinity if r = q. Very many clusters share one set.
     """
 
     n_features: int
@@ -128,23 +106,7 @@ class ClusterScatter:
         sketch: Sketch | None,
         seed: int,
     ) -> Self:
-        """Estimate the centres and covariances of clusters from labelled rows.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            Rows, dense or CSR; finite.
-        labels : ndarray of int, shape (n,)
-            Cluster of each row, numbered from 0. A cluster may have no rows.
-        weights : ndarray of shape (n,)
-            Positive weights of the rows.
-        n_clusters : int
-            Number of clusters.
-        sketch : Sketch or None
-            Sketch of the columns. Required with more than `WIDE` columns.
-        seed : int
-            Random seed of k-means.
-        """
+        """Estimate the centres and covariances of clusters from labelled rows."""
         rows = _reduced(X, sketch)
         mean = np.average(rows, axis=0, weights=weights)
         rows = rows - mean

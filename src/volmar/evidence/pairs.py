@@ -19,24 +19,9 @@ from volmar.evidence.two_groups import SearchedRows, n_searched, searched_rows
 
 @dataclass(frozen=True, eq=False)
 class LinearCells:
-    r"""Cells in which one of k linear functions is the largest, each on one of two sides.
+    """Cells in which one of k linear functions is the largest, each on one of two `sides`.
 
-    Attributes
-    ----------
-    coef : ndarray of shape (k, d)
-        Gradients of the functions :math:`f_l(x) = a_l'x + b_l`.
-    intercept : ndarray of shape (k,)
-        Offsets :math:`b_l`.
-    sides : bool ndarray of shape (k,)
-        Side of each cell. Each side has at least one cell.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.evidence.pairs import LinearCells
-    >>> cells = LinearCells.hyperplane(np.array([1.0, 0.0]), 2.0)
-    >>> cells.decision_function(np.array([[5.0, 1.0], [0.0, 1.0]]))
-    array([ 3., -2.])
+    The functions are ``coef[l] @ x + intercept[l]``.
     """
 
     coef: NDArray[np.float64]
@@ -224,20 +209,10 @@ MAX_PAIRS, COMPARABLE = 4, 0.5
 class CellPair:
     """A partition into cells, and a pair of its cells.
 
-    Attributes
-    ----------
-    cells : LinearCells
-        The partition, in the units of the rows. The second side has the second cell of the pair
-        and the cells connected to it. The first side has all other cells.
-    pair : tuple of int
-        The two cells; the first of them is on the first side.
-    others : tuple of tuple of int
-        Other pairs that are about as clearly separated. No two pairs share a cell.
-    significance : float
-        Significance of the valley between the two cells: its depth in standard errors.
-    depth : float
-        Depth of the shallowest valley between the two sides: 0 without a valley, 1 for an empty
-        gap.
+    The second side of `cells` has the second cell of the pair and the cells connected to it.
+    `others` are pairs that are about as clearly separated; no two pairs share a cell.
+    `significance` is the depth of the valley in standard errors, `depth` that of the shallowest
+    valley between the sides, 1 for an empty gap.
     """
 
     cells: LinearCells
@@ -284,18 +259,6 @@ def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPai
     projected on the difference of their discriminants :math:`f_j - f_i` inside its region
     (`in_region`). Valleys that a path through other cells avoids do not count. The
     valley with the largest depth in standard errors among the others is chosen.
-
-    Parameters
-    ----------
-    rows : SearchedRows
-        The rows.
-    rng : Generator
-        Random generator of the starts of k-means.
-
-    Returns
-    -------
-    list of CellPair
-        One pair for each number of clusters with a valley that no path avoids.
     """
     found = partitions(rows.T, rng)
     regions = [_regions(rows.noisy @ one.directions + one.offsets) for one in found]
@@ -433,23 +396,7 @@ def merged_labels(
     convex region (`in_region`). The pair with the shallowest valley is merged if the valley is
     negligible, and all pairs are then examined again. A valley that may be due to chance is kept,
     because held-out rows have confirmed the splits of the tree. Otherwise clusters side by side
-    would be merged in a chain.
-
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        Rows, dense or CSR.
-    labels : ndarray of shape (n,)
-        Cluster of each row, from 0 to k - 1.
-    rng : Generator
-        Random generator that samples rows.
-    may_merge : callable
-        Function of the old labels of two clusters that returns whether they may be merged.
-
-    Returns
-    -------
-    ndarray of shape (k,)
-        New labels, numbered from 0 in the order of the old labels.
+    would be merged in a chain. `may_merge` is a function of two old labels.
     """
     k = int(labels.max()) + 1
     new = np.arange(k)

@@ -63,7 +63,7 @@ class SplitTestResult:
         more than 1,000 rows, scores of a random sample of 1,000 rows.
     has_way_around : bool
         Whether a valley was found whose sides are connected around it, like those of a ring
-        (`volmar.evidence.has_way_around`). Such a valley counts as a p-value of 1.
+        (see the page *Evidence*). Such a valley counts as a p-value of 1.
     p_minimum : float
         Smallest p-value that the number of draws allows; 0 if unknown. A `p_value` equal to it is
         an upper bound.
@@ -177,18 +177,17 @@ def split_test(
     groups that no hyperplane separates (moons, nested rings), pass an `estimator` with a kernel or
     a graph.
 
-    Columns with few distinct values are dithered in the tests (`volmar.evidence.dithered`). A
+    Columns with few distinct values are dithered in the tests. A
     single such column is no evidence, but several that agree are. Drop duplicate rows
     first, because copies of a row may fall into both halves.
 
     If an estimator has an affine `decision_function`, `coef_` or two `cluster_centers_`, rows are
     scored by its hyperplane. Otherwise its split may be curved, and scores of a kernel or a graph
     could have modes that the rows do not have. The score of a held-out row is then its distance to
-    the border between the two clusters (`volmar.evidence.Border`), in the units of X, or of the
+    the border between the two clusters, in the units of X, or of the
     input of the last step of a pipeline.
 
-    A valley does not count if other rows connect its sides around it, as in a ring
-    (`volmar.evidence.has_way_around`).
+    A valley does not count if other rows connect its sides around it, as in a ring.
 
     Examples
     --------
@@ -224,13 +223,7 @@ def split_test(
 
     tell()
     found = held_out_test(
-        rows,
-        candidates,
-        level=float(alpha),
-        rng=rng,
-        n_splits=wanted,
-        stop_early=False,
-        tell=tell,
+        rows, candidates, level=float(alpha), rng=rng, n_splits=wanted, stop_early=False, tell=tell
     )
     cuts = [deepest_valley(side) for side in found.sides]
     sides = [side > cut for side, cut in zip(found.sides, cuts, strict=True)]

@@ -35,19 +35,9 @@ def n_searched(n_features: int) -> int:
 class SearchedRows:
     """Rows in the coordinates of the search.
 
-    Attributes
-    ----------
-    T : ndarray of shape (n, r)
-        Standardised columns, or their leading principal components if there are many columns.
-    noisy : ndarray of shape (n, r)
-        The same coordinates of dithered rows (`volmar.evidence.dithered`), in which the search
-        looks for gaps.
-    columns : ndarray of shape (n, p)
-        Dithered standardised columns.
-    basis : ndarray of shape (p, r) or None
-        Principal directions; None if T has the columns themselves.
-    mean, scale : ndarray of shape (d,)
-        Mean and standard deviation of the columns; 0 for the scale of constant columns.
+    T are standardised columns, or their leading principal components along `basis` if there are
+    many. `noisy` and `columns` are the same coordinates and the columns of dithered rows, in which
+    the search looks for gaps. The `scale` of constant columns is 0.
     """
 
     T: NDArray[np.float64]
@@ -70,15 +60,7 @@ class SearchedRows:
 
 
 def searched_rows(X: Any, rng: np.random.Generator) -> SearchedRows:
-    """Return a sample of at most `n_searched` rows in the coordinates of the search.
-
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        Rows, dense or CSR.
-    rng : Generator
-        Random generator of the sample and of the noise.
-    """
+    """Return a sample of at most `n_searched` rows in the coordinates of the search."""
     n, d = X.shape
     most = n_searched(d)
     require_memory(
@@ -139,18 +121,7 @@ def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray
     direction, the rows are cut along it in the deepest valley, or where two means fit best. The
     new direction is the linear discriminant of the two sides,
     :math:`(R + \lambda I)^{-1} (\mu_1 - \mu_0)` with R the correlation matrix.
-
-    Parameters
-    ----------
-    rows : SearchedRows
-        The rows.
-    rng : Generator
-        Random generator of the random directions.
-
-    Returns
-    -------
-    ndarray of shape (d,)
-        Direction in the units of the rows; zero if all columns are constant.
+    The result is in the units of the rows; zero if all columns are constant.
     """
     p, r = rows.columns.shape[1], rows.T.shape[1]
     if p == 0:

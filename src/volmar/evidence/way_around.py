@@ -36,24 +36,6 @@ def has_way_around(X: Any, scores: ArrayLike) -> bool:
     but the space around them is not sparser than elsewhere. This function compares these rows with
     the rows of both modes, shifted to the valley.
 
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        Rows, dense or CSR. If there are more than 2,000, the 2,000 at even steps in the order of
-        the scores are used. Columns with few distinct values are dithered (`dithered`).
-    scores : array-like of shape (n,)
-        Scores along which a test found two modes: scores of a hyperplane, or distances to a border
-        (`Border.distances`), preferably of held-out rows.
-
-    Returns
-    -------
-    bool
-        True if the valley is an artefact of the projection. False if it is a gap, or if this
-        cannot be decided: with a single column, with fewer than five rows at the valley or at a
-        mode, and in high dimension.
-
-    Notes
-    -----
     Columns are divided by their standard deviations. Let r(x) be the distance from x to its k-th
     nearest row, with k about sqrt(n) / 3. Its logarithm measures how sparse space is around x. The
     rows M of a mode are *shifted* to the valley, each by (valley - mode) c, where c is the slope
@@ -72,20 +54,8 @@ def has_way_around(X: Any, scores: ArrayLike) -> bool:
     dimension and for any units of the columns. On a ring it is 0. Between a narrow and a wide
     group, the rows at the valley lie in denser space than shifted rows of the wide group, but not
     than those of the narrow group. In high dimension, all distances are alike: g is not above 0,
-    and the result is False.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.evidence import has_way_around
-    >>> rng = np.random.default_rng(0)
-    >>> angle = rng.uniform(0, 2 * np.pi, size=600)
-    >>> ring = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.1 * rng.normal(size=(600, 2))
-    >>> has_way_around(ring, ring[:, 0])
-    True
-    >>> groups = rng.normal(size=(600, 2)) + 4 * (np.arange(600)[:, None] % 2)
-    >>> has_way_around(groups, groups[:, 0])
-    False
+    and the result is False, as with a single column and with fewer than five rows at the valley or
+    at a mode. At most 2,000 rows are used, at even steps in the order of the scores.
     """
     X = as_given(X)
     n, d = X.shape

@@ -38,19 +38,9 @@ from volmar.solvers import Result, Status
 class MultiwaySeparationResult(Result):
     r"""Clusters that are a fixed point of their linear discriminants.
 
-    Attributes
-    ----------
-    objective : float
-        Minus the separation :math:`tr((R + \lambda I)^{-1} B)` of the clusters, with B the
-        covariance of their means (for two clusters minus :math:`R^2` of Theorem 2).
-    residuals : mapping
-        "moves": share of the rows that the last step relabelled.
-    labels : ndarray of shape (n,)
-        Cluster of each row.
-    directions : ndarray of shape (p, m)
-        Directions in the standardised coordinates z.
-    offsets : ndarray of shape (m,)
-        Constants that are added to the projections.
+    `objective` is minus the separation :math:`tr((R + \lambda I)^{-1} B)` of the clusters, with B
+    the covariance of their means, and the residual "moves" the share of the rows that the last
+    step relabelled. `directions` (p, m) are in the standardised coordinates z.
     """
 
     _per_cluster: ClassVar = {"directions": 1, "offsets": 0}
@@ -646,11 +636,7 @@ def hyperplane_in_valley(z: Standardized, split: CellSplit, reg: float) -> Separ
 
 
 def refine_on_all(
-    sampled: SeparationRows,
-    rows: SeparationRows,
-    reg: float,
-    found: Refined,
-    **ends: Any,
+    sampled: SeparationRows, rows: SeparationRows, reg: float, found: Refined, **ends: Any
 ) -> tuple[MultiwaySeparationResult, ClusterSums]:
     """Continue from discriminants of a sample with all rows: a pass to start, and one per step."""
     best = found.result

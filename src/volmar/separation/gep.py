@@ -311,25 +311,11 @@ def check_reg(reg: Any) -> None:
 
 @dataclass(frozen=True, repr=False)
 class SeparationResult(Result):
-    """A hyperplane and the labels on its two sides.
+    """A hyperplane and the labels on its two sides: cluster 1 is z'w > threshold.
 
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        1 above the threshold, 0 below.
-    w : ndarray of shape (p,)
-        Direction in standardised coordinates.
-    threshold : float
-        Threshold of the projection: cluster 1 is z'w > threshold.
-    lower_bound : float
-        Theorem 2's bound on the separation probability of the labels; NaN if not computed.
-    reg : float
-        Regularisation of the objective, in units of the features' variances.
-    held_out_bound : float
-        Theorem 2's bound on the separation probability along the winning start of the race, on
-        held-out rows and not regularised; NaN without a race.
-    held_out_score : float
-        Score of that start on held-out rows (see `held_out_scores`); NaN without a race.
+    `lower_bound` is Theorem 2's bound on the separation probability of the labels. After a race,
+    `held_out_bound` is that bound along the winning start on held-out rows, not regularised, and
+    `held_out_score` the score of that start (`held_out_scores`).
     """
 
     _signed = ("w", "threshold")

@@ -107,13 +107,6 @@ class GuidedScan:
     Rows of a unit change sides together, at the weighted mean of their projections. Known rows
     keep their sides. The best such cut is found exactly by a sort. Size limits and cannot-link
     pairs then move further rows, and the bound is that of the final labels.
-
-    Parameters
-    ----------
-    guide : Guide
-        Known labels, links and size limits of two clusters.
-    weights : ndarray of shape (n,), optional
-        Weights of the rows.
     """
 
     def __init__(self, guide: Guide, weights: NDArray | None):
@@ -251,13 +244,7 @@ class SeededScan:
 
     Like `histogram_scan`, but seeded rows of cluster 0 count in the first bin, below every cut,
     and those of cluster 1 in the last bin. Takes two passes.
-
-    Parameters
-    ----------
-    z : Standardized
-        The rows.
-    seeds : vector over the rows
-        Known cluster of each row, 0 or 1; -1 if unknown.
+    Rows that are not seeded have the seed -1.
     """
 
     def __init__(self, z: Standardized, seeds: Any):

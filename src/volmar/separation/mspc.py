@@ -86,11 +86,7 @@ OF_A_SPLIT = (
     "kept_variance_",
 )
 # Required values of parameters: batches are clustered by linear discriminants of moments.
-NEEDED = {
-    "kernel": "linear",
-    "solver": "gep",
-    "mode": "default",
-}
+NEEDED = {"kernel": "linear", "solver": "gep", "mode": "default"}
 
 
 class MSPC(ViewsMixin, GuidedMixin, KernelMixin, WeightedClusterer):
@@ -759,12 +755,7 @@ class MSPC(ViewsMixin, GuidedMixin, KernelMixin, WeightedClusterer):
 
     @one_thread()
     @explain_memory
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Update the clusters with a batch of rows.
 
         The first batch is clustered by `fit`. A model that was fitted by `fit` starts again with a

@@ -594,9 +594,7 @@ def separation_by_race(
         if not is_lost(sample, R, result.w, looser.w, share) and is_deeper(sample, looser, result):
             result = looser
     return replace(
-        result,
-        held_out_bound=probability(max(winner.kappa2, 0.0)),
-        held_out_score=winner.score,
+        result, held_out_bound=probability(max(winner.kappa2, 0.0)), held_out_score=winner.score
     )
 
 

@@ -270,13 +270,7 @@ class TwoWaySolver:
         coarse = self if self.scan == "exact" else replace(self, scan="histogram")
         try:
             found = separation_by_race(
-                few,
-                partial(coarse._gep, few),
-                self.reg,
-                self.n_init,
-                seed,
-                chosen,
-                **race,
+                few, partial(coarse._gep, few), self.reg, self.n_init, seed, chosen, **race
             )
         except ValueError:  # e.g. all rows of the sample are equal
             return None
