@@ -19,8 +19,6 @@ from volmar.evidence.held_out import Candidate, Scorer, SeenRows
 N_NEIGHBORS = 3
 # Maximum number of seen rows, and of their entries. Larger sets are sampled.
 MAX_SEEN, MAX_ENTRIES = 2000, 20_000_000
-# Bisection steps: the border is located to within 1/512 of the distance to the other side.
-N_STEPS = 8
 # Maximum number of distances in memory at once.
 BLOCK = 2_000_000
 # Entries are clipped to this multiple of the extent of the seen rows.
@@ -110,7 +108,8 @@ class Border:
         square = other[np.arange(end.size), end][:, None]
         from_end = self._between[end]
         low, high = np.zeros(end.size), np.ones(end.size)
-        for _ in range(N_STEPS):
+        # Bisection steps: the border is located to within 1/512 of the distance to the other side.
+        for _ in range(8):
             middle = 0.5 * (low + high)
             t = middle[:, None]
             here = (1.0 - t) * to_seen + t * (from_end - (1.0 - t) * square)

@@ -64,18 +64,10 @@ OVERHANG = 0.6
 # It is extended on a side if at least this number of values, and this share of all, lie beyond.
 # LONGEST is the maximum extension, in widths.
 MIN_BEYOND, SHARE_BEYOND, LONGEST = 4, 0.015, 3.0
-# Gaps in the extension are shortened to this number of bandwidths. A decreasing density would have
-# more values in such a gap than a group of a few per cent has.
-LONGEST_GAP = 12.0
 # The grid ends this number of bandwidths beyond the last value of the extension.
 MARGIN = 3.0
-# Bandwidth at 300 values, in units of the 5-95 % range. It falls with the seventh root of the
-# size, the optimal rate for the derivative of a density, whose zeros are the modes.
-BANDWIDTH = 0.13
 # Number of grid points per bandwidth.
 RESOLUTION = 5
-# Added to counts before taking the root, so that single values in a tail have little weight.
-OFFSET = 3.0
 # Minimum number of values.
 MIN_SIZE = 20
 
@@ -119,7 +111,8 @@ class FoldedSample:
         Scaled to :math:`N = 2 \sqrt{\pi} n h f`, it behaves like a Poisson count, with a variance
         near its mean. The square root of such a count has a variance near 1/4.
         """
-        return np.asarray(2.0 * np.sqrt(2.0 * np.sqrt(np.pi) * self.n * density + OFFSET))
+        # The 3 gives single values in a tail little weight.
+        return np.asarray(2.0 * np.sqrt(2.0 * np.sqrt(np.pi) * self.n * density + 3.0))
 
     def value_at(self, place: float) -> float:
         """Return the value of the sample at a position in steps of the grid."""
@@ -170,7 +163,9 @@ def folded_sample(x: NDArray) -> FoldedSample | None:
 
 def bandwidth_of(n: NDArray | int, width: NDArray | float) -> NDArray | float:
     """Return the bandwidth of n values with this width of the 5-95 % range."""
-    return BANDWIDTH * (300.0 / np.maximum(n, 1)) ** (1.0 / 7.0) * width
+    # Bandwidth at 300 values, in units of the 5-95 % range. It falls with the seventh root of the
+    # size, the optimal rate for the derivative of a density, whose zeros are the modes.
+    return 0.13 * (300.0 / np.maximum(n, 1)) ** (1.0 / 7.0) * width
 
 
 def middle_nine_tenths(
@@ -216,7 +211,9 @@ def _tail(z: NDArray, top: float, width: float) -> tuple[NDArray, float, NDArray
         return np.empty(0), end, np.empty(0)
     beyond = np.sort(z[far])
     last = z[~far].max()
-    folded = last + np.cumsum(np.minimum(np.diff(beyond, prepend=last), LONGEST_GAP))
+    # Gaps in the extension are shortened to this number of bandwidths. A decreasing density would
+    # have more values in such a gap than a group of a few per cent has.
+    folded = last + np.cumsum(np.minimum(np.diff(beyond, prepend=last), 12.0))
     folded = folded[folded <= end + LONGEST * width]
     if folded.size == 0:
         return folded, end, folded
@@ -302,15 +299,11 @@ def binned(samples: Sequence[NDArray]) -> BinnedSamples:
 
 # --------------- valleys of many samples at once: the deepest of each, or the depth at given cuts
 
-# Depths below this share of the mode are rounding errors.
-NO_VALLEY = 1e-6
 # Integral of the squared Gaussian kernel, in bandwidths. The variance of a density estimate f from
 # n values is this integral times f / n.
 KERNEL_SQUARE = 0.5 / np.sqrt(np.pi)
 # Minimum distance from a cut to the median of a group beyond it, in interquartile ranges.
 APART = 1.5
-# Bandwidth at 300 values, in units of the grid's width. It falls with the fifth root of the size.
-VALLEY_BANDWIDTH = 0.065
 
 
 class Valley(NamedTuple):
@@ -340,7 +333,8 @@ def valleys_of(samples: BinnedSamples) -> tuple[NDArray, NDArray, NDArray]:
     at = np.argmax(missing, axis=1)
     each = np.arange(at.size)
     lack, there = missing[each, at], densities[each, at]
-    exists = lack > NO_VALLEY * densities.max(axis=1, initial=0.0)
+    # Depths below this share of the mode are rounding errors.
+    exists = lack > 1e-6 * densities.max(axis=1, initial=0.0)
     places = np.where(exists, samples.values_at(at + 0.5), np.nan)
     lower = np.where(exists, lack + there, 1.0)
     error = np.sqrt(KERNEL_SQUARE * (lower + there) / np.maximum(samples.n, 1))
@@ -377,7 +371,9 @@ def valleys_at(ordered: NDArray, cuts: NDArray) -> Valleys:
     u = (ordered - start[:, None]) * ((GRID - 1) / length)[:, None]
     inside = (u >= 0.0) & (u <= GRID - 1)
     shares = grid_shares(np.clip(u, 0.0, GRID - 1.0), inside, GRID)
-    density = smoothed(shares, VALLEY_BANDWIDTH * (300.0 / n) ** 0.2 * (GRID - 1))
+    # Bandwidth at 300 values, in units of the grid's width. It falls with the fifth root of the
+    # size.
+    density = smoothed(shares, 0.065 * (300.0 / n) ** 0.2 * (GRID - 1))
     missing = missing_mass(density)
     place = np.clip(np.rint((cuts - start) / length * (GRID - 1)), 0, GRID - 1).astype(np.int64)
     lack, there = (values[np.arange(k), place] for values in (missing, density))

@@ -25,8 +25,6 @@ FEW_VALUES, CATEGORIES = 10, 3
 # Number of widths to try, from one step to the whole range, and the mass below which a valley does
 # not count.
 N_WIDTHS, NO_VALLEY = 9, 0.02
-# Steps below this share of the standard deviation are too small for a test to detect.
-NEGLIGIBLE = 0.05
 
 
 def column_resolutions(X: Any) -> NDArray[np.float64]:
@@ -89,7 +87,8 @@ def _resolutions_of_tied(few: NDArray, ordered: NDArray) -> NDArray[np.float64]:
         width = widths[key]
         resolutions[j] = width * (2.0 if n_values[j] <= CATEGORIES else 1.0)
     deviations = few.std(axis=0, dtype=np.float64)
-    return np.where(resolutions > NEGLIGIBLE * deviations, resolutions, 0.0)
+    # Steps below this share of the standard deviation are too small for a test to detect.
+    return np.where(resolutions > 0.05 * deviations, resolutions, 0.0)
 
 
 def _largest_counts(ordered: NDArray) -> NDArray:

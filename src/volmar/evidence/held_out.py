@@ -56,23 +56,10 @@ def combine_p_values(p_values: ArrayLike, *, share: float = 1.0 / 3.0) -> float:
 # Number of times the rows are split in halves. With LARGE or more rows, once is enough.
 N_SPLITS = 3
 LARGE = 20_000
-# The minimum p-value is smaller than the level by this factor.
-BELOW_LEVEL = 4.0
-# Minimum number of draws.
-MIN_DRAWS = 2000
 # Minimum number of rows. A test needs at least half of that number.
 FEWEST_ROWS = 40
-# Minimum correlation of the scores of two halves that have found the same split. Their rows are
-# then tested together.
-AGREE = 0.8
-# Maximum p-value at which a valley is checked for a way around it.
-SMALL = 0.05
-# If all p-values of the first two halves are above this value, the test stops.
-HOPELESS = 0.5
 # Number of rows for the correlation of scores, and for the search for a way around a valley.
 AGREEMENT_ROWS, WAY_ROWS = 2000, 2000
-# The latter are taken at even steps in the order of their scores, from about this number of rows.
-MAX_SORTED = 10_000
 
 
 class Scorer(NamedTuple):
@@ -215,8 +202,9 @@ def held_out_test(
         made += latest
         if tell is not None:
             tell()
+        # If the first two halves show nothing, the others are not tried.
         if stop_early and (
-            min(one.p_value for one in judged) <= level or (split == 0 and min(latest) > HOPELESS)
+            min(one.p_value for one in judged) <= level or (split == 0 and min(latest) > 0.5)
         ):
             break
     best = min(range(len(judged)), key=lambda i: judged[i].p_value)
@@ -253,7 +241,8 @@ class _Rows:
 
     def are_connected(self, scores: NDArray, rows: NDArray) -> bool:
         """Return whether rows connect the two sides of the valley of their scores."""
-        step = max(1, scores.size // MAX_SORTED)
+        # Sorting more rows than this would take longer than it is worth.
+        step = max(1, scores.size // 10_000)
         scores, rows = scores[::step], rows[::step]
         if scores.size > WAY_ROWS:
             kept = np.argsort(scores)[np.linspace(0, scores.size - 1, WAY_ROWS).astype(np.int64)]
@@ -305,8 +294,9 @@ class _Judged:
         self.has_way_around = False
         # One or two p-values are combined by Bonferroni's rule, through the smallest.
         self.quantile = max(1.0 / 3.0, 1.0 / self.n_p_values)
-        smallest = candidate.share * level * self.quantile / BELOW_LEVEL
-        self.n_draws = max(MIN_DRAWS, int(np.ceil(1.0 / smallest)))
+        # The smallest p-value must be well below the level.
+        smallest = candidate.share * level * self.quantile / 4.0
+        self.n_draws = max(2000, int(np.ceil(1.0 / smallest)))
 
     @property
     def p_value(self) -> float:
@@ -327,7 +317,8 @@ class _Judged:
         """Return the p-value of scores across a border; halves that agree are tested together."""
         minimum = 1.0 / (1.0 + self.n_draws)
         everything = np.arange(scored.held_out.size)
-        if abs(scored.agreement) >= AGREE:
+        # Halves that have found the same split are tested together.
+        if abs(scored.agreement) >= 0.8:
             p_value = self._p_value(scored.rows, scored.held_out, everything)
         else:
             each = [
@@ -371,7 +362,7 @@ class _Judged:
             return 1.0
         p_value = hump_test(scores, among.rng, n_draws=self.n_draws).p_value
         # Only for small p-values, because neighbours take longer than draws.
-        if p_value <= SMALL and among.are_connected(*(around or (scores, rows))):
+        if p_value <= 0.05 and among.are_connected(*(around or (scores, rows))):
             self.has_way_around = True
             return 1.0
         return p_value
@@ -386,11 +377,6 @@ def fisher_p_value(p_values: Sequence[float]) -> float:
 
 
 # ---------- choice of the final split, along a valley, after held-out rows have confirmed a split
-
-# Minimum depth of a valley that is a gap. It cuts no cluster, and no other split is tried.
-GAP = 0.9
-# Partitions with at least this share of the largest significance are compared by depth.
-ABOUT_AS_CLEAR = 0.5
 
 
 def make_split(
@@ -413,11 +399,13 @@ def make_split(
     if by_direction:
         found = _hyperplanes(X, directions or [two_group_direction(rows, rng)], rng)
         widest = max(found, key=lambda one: one[0], default=None)
-        if widest is not None and widest[0] >= GAP:
+        # Such a valley is a gap. It cuts no cluster, and no other split is tried.
+        if widest is not None and widest[0] >= 0.9:
             return widest[1]
     pairs = clearest_pairs(rows, rng)
     largest = max((pair.significance for pair in pairs), default=0.0)
-    clear = [pair for pair in pairs if pair.significance >= ABOUT_AS_CLEAR * largest]
+    # Partitions with at least this share of the largest significance are compared by depth.
+    clear = [pair for pair in pairs if pair.significance >= 0.5 * largest]
     found += [(pair.depth, pair.cells) for pair in clear]
     return max(found, key=lambda one: one[0])[1] if found else None
 

@@ -234,8 +234,6 @@ def _named(labels: Sequence[Any]) -> str:
 # Ridge, relative to the variance of each column within clusters. It stabilises directions that are
 # learnt on few rows.
 REG = 0.1
-# Minimum standard deviation within clusters, as a share of that of all rows.
-NARROWEST = 1e-3
 # Maximum number of rows that directions are learnt from, of their entries, and of rows if columns
 # are many.
 MAX_LEARNT, MAX_ENTRIES, MAX_LEARNT_WIDE = 20_000, 20_000_000, 2_000
@@ -250,8 +248,6 @@ MIN_INSIDE = 5
 # Mean error above which scores do not separate the two sides, and the amount by which the error of
 # a threshold at the border may exceed the minimum.
 APART, SLACK = 0.25, 0.05
-# Number of weights between 0 and 1 that are tried for a half-space.
-N_WEIGHTS = 21
 
 
 class PairScores(NamedTuple):
@@ -334,7 +330,8 @@ class Discriminants:
 
 def _best_weight(distances: NDArray, a: int, b: int, c: int) -> float:
     """Return the t for which both means are farthest inside the half-space."""
-    t = np.linspace(0.0, 1.0, N_WEIGHTS)
+    # Number of weights between 0 and 1 that are tried for a half-space.
+    t = np.linspace(0.0, 1.0, 21)
     to_a, to_b, between = distances[a, c], distances[b, c], distances[a, b]
     square = t * to_a + (1.0 - t) * to_b - t * (1.0 - t) * between
     lower = np.minimum(to_a - (1.0 - t) * between, to_b - t * between)
@@ -480,7 +477,8 @@ def _learn(rows: Any, codes: NDArray, k: int) -> tuple[Callable[[Any], NDArray],
     deviations = np.sqrt(np.maximum(total, 0.0))
     within = np.sqrt(np.maximum(total - between, 0.0))
     varies = deviations > CONSTANT * (np.abs(centre) + deviations)
-    scale = np.where(varies, np.maximum(within, NARROWEST * deviations), np.inf)
+    # Minimum standard deviation within clusters, as a share of that of all rows.
+    scale = np.where(varies, np.maximum(within, 1e-3 * deviations), np.inf)
     means = means / scale
     if not is_wide:
         rows = rows / scale
@@ -510,14 +508,6 @@ def _learn(rows: Any, codes: NDArray, k: int) -> tuple[Callable[[Any], NDArray],
 
 # ---------------------- test of the border between two groups of given clusters, on held-out rows
 
-# Maximum p-value at which a valley is checked for a way around it.
-CLEARLY_ABOVE = 0.1
-# Minimum depth of the valley at the border, as a share of the deepest valley, and the number of
-# thresholds at which it is measured.
-AT_BORDER, N_PLACES = 0.5, 17
-# Maximum number of values drawn for a test (rows times draws), and the minimum size of the sample
-# of a region with more rows than this allows.
-MAX_POINTS, MIN_SAMPLED = 1_600_000, 1_000
 # Maximum number of seen rows whose neighbours are computed.
 MAX_COMPARED = 2_000
 # Number of nearest rows that vote for the side of a row.
@@ -567,10 +557,11 @@ def border_test(
             continue
         p_value, depth, deepest = 1.0, *_depths(found)
         # A gap inside one of the groups is not a gap between them.
-        if depth >= AT_BORDER * deepest > 0:
+        if depth >= 0.5 * deepest > 0:
             p_value = hump_test(found.scores, rng, n_draws=n_draws).p_value
         # A bent band is bimodal along a line, but it is a single piece.
-        if p_value <= CLEARLY_ABOVE and X.shape[1] <= WIDE:
+        # Only clear valleys are checked for a way around, which takes time.
+        if p_value <= 0.1 and X.shape[1] <= WIDE:
             rows = dithered(X[found.rows], resolutions, rng)
             p_value = 1.0 if has_way_around(rows, found.scores) else p_value
         p_values.append(p_value)
@@ -603,7 +594,9 @@ def _held_out(
     pair = view.pair(a, b)
     if pair is None:
         return None
-    most = max(MAX_POINTS // n_draws, MIN_SAMPLED)
+    # Maximum number of values drawn for a test (rows times draws), and the minimum size of the
+    # sample of a region with more rows than this allows.
+    most = max(1_600_000 // n_draws, 1_000)
     rows, scores = split.held_out_rows[pair.rows], pair.scores
     is_ours = (view.groups == a) | (view.groups == b)
     seen, sides = split.seen_rows[is_ours], view.groups[is_ours] == a
@@ -696,7 +689,7 @@ def _depths(found: _HeldOut) -> tuple[float, float]:
     low, high = found.border
     if found.scores.size == 0 or low > high:
         return 0.0, 0.0
-    cuts = np.append(np.linspace(low, high, N_PLACES), deepest_valley(found.scores))
+    cuts = np.append(np.linspace(low, high, 17), deepest_valley(found.scores))
     ordered = np.broadcast_to(np.sort(found.scores), (cuts.size, found.scores.size))
     depths = np.clip(valleys_at(ordered, cuts).depth, 0.0, 1.0)
     return float(depths[:-1].max()), float(depths.max())
@@ -704,21 +697,10 @@ def _depths(found: _HeldOut) -> tuple[float, float]:
 
 # ----------------------------- test which given clusters are separated by a gap, on held-out rows
 
-# Default number of random splits of the rows, and the number for `LARGE` or more rows.
-N_SPLITS, N_SPLITS_LARGE = 6, 2
-# Number of rows of the smallest cluster, per column, that are enough to learn from.
-LEARNT_FOR_COLUMN = 6.0
 # Maximum number of held-out rows that are tested.
 MAX_HELD_OUT = 20_000
-# The mode test makes this number of draws, divided by the level. The smallest combined p-value is
-# three divided by the number of draws.
-DRAWS_FOR_LEVEL = 4.0
-# Above this p-value there is no sign of a gap: the two groups are merged for the other tests.
-NO_SIGN = 0.2
 # Minimum level of a single test. Below it, the draws would take too long.
 MIN_LEVEL = 2.5e-4
-# Maximum number of pairs of groups that are checked for another group between them.
-MAX_CHECKED = 20
 
 
 @one_thread()
@@ -842,10 +824,13 @@ def label_test(
             "min_cluster_size, or test fewer clusters."
         )
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    wanted = n_splits or (N_SPLITS_LARGE if rows.shape[0] >= LARGE else N_SPLITS)
+    # Default number of random splits of the rows, and the number for `LARGE` or more rows.
+    wanted = n_splits or (2 if rows.shape[0] >= LARGE else 6)
     resolutions = column_resolutions(rows)
     splits = list(_splits(rows, given, resolutions, wanted, rng)) if k > 1 else []
-    n_draws = max(N_DRAWS, math.ceil(DRAWS_FOR_LEVEL / level))
+    # The mode test makes this number of draws, divided by the level. The smallest combined p-value
+    # is three divided by the number of draws.
+    n_draws = max(N_DRAWS, math.ceil(4.0 / level))
     tests = _test_joins(rows, splits, k, resolutions, n_draws, rng, progress)
     return _result(given, tests, float(alpha))
 
@@ -932,7 +917,8 @@ def _splits(
     rows is used for learning, and up to a half if clusters are small or columns are many.
     """
     k, n = len(given.names), rows.shape[0]
-    share = float(np.clip(LEARNT_FOR_COLUMN * rows.shape[1] / min(given.sizes), 0.25, 0.5))
+    # Number of rows of the smallest cluster, per column, that are enough to learn from.
+    share = float(np.clip(6.0 * rows.shape[1] / min(given.sizes), 0.25, 0.5))
     for _ in range(n_splits):
         order = rng.permutation(n)
         order = order[np.argsort(given.codes[order], kind="stable")]
@@ -970,7 +956,9 @@ def _test_joins(
         first, second = groups == a, groups == b
         tests.append(_Test(first, second, border))
         components[components == components[np.argmax(second)]] = components[np.argmax(first)]
-        if border.p_value > NO_SIGN:
+        # Above this p-value there is no sign of a gap: the two groups are merged for the other
+        # tests.
+        if border.p_value > 0.2:
             groups = np.unique(np.where(second, a, groups), return_inverse=True)[1]
             views = [split.discriminants(groups) for split in splits]
     if progress is not None:
@@ -992,7 +980,8 @@ def _closest(
     distances = np.mean([view.distances for view in views], axis=0)
     upper = np.triu(component[:, None] != component)
     pairs = np.argwhere(upper)[np.argsort(distances[upper], kind="stable")]
-    for a, b in pairs[:MAX_CHECKED]:
+    # Maximum number of pairs of groups that are checked for another group between them.
+    for a, b in pairs[:20]:
         if not is_blocked(rows, splits[0], views[0], a, b):
             return int(a), int(b)
     return int(pairs[0, 0]), int(pairs[0, 1])

@@ -26,8 +26,6 @@ FULL, RANK = 100, 16
 # Maximum number of cells of a cluster, and the minimum mean number of rows per cell. Cells let a
 # cluster be of any shape.
 MAX_CELLS, CELL_ROWS = 30, 20
-# Maximum number of rows from which the cells of a cluster are found.
-MAX_CELL_ROWS = 2000
 # Prior weight of the pooled covariance, as a number of rows per column.
 PRIOR = 0.3
 # Minimum eigenvalue of a covariance, relative to the mean eigenvalue.
@@ -224,7 +222,8 @@ def _cells(rows: NDArray, weights: NDArray, seed: int) -> tuple[NDArray, NDArray
         return np.average(rows, axis=0, weights=weights)[None], np.zeros(len(rows), dtype=np.intp)
     from sklearn.cluster import KMeans
 
-    few = slice(None, None, -(-len(rows) // MAX_CELL_ROWS))
+    # Maximum number of rows from which the cells of a cluster are found.
+    few = slice(None, None, -(-len(rows) // 2000))
     start = KMeans(n_cells, n_init=1, random_state=seed)
     quiet_fit(start, rows[few], weights[few])  # there may be fewer distinct rows than cells
     cells = np.unique(start.predict(rows), return_inverse=True)[1].ravel()
@@ -252,10 +251,6 @@ def _shrunk(products: NDArray, n: float) -> NDArray:
 
 # ------------ p-values of new rows: whether they lie farther out than other rows of their cluster
 
-# Minimum and maximum number of cross-validation folds of a cluster. More folds are used if leaving
-# out a fold would raise squared distances by more than BIAS standard deviations, which would make
-# the p-values of new rows too large.
-MIN_FOLDS, MAX_FOLDS, BIAS = 5, 20, 0.05
 # Maximum number of rows of a cluster that are used. More rows hardly change small p-values.
 MAX_ROWS = 10_000
 # Number of distances kept for each cluster: all of the largest, and evenly spaced smaller ones.
@@ -464,9 +459,12 @@ def _n_folds(n: int, d: int) -> int:
     1 + m (r + 1) / n^2. The relative standard deviation of the distance is sqrt(2 / r).
     """
     r = d if d <= FULL else RANK
-    left_out = BIAS * np.sqrt(2.0 / r) * n**2 / (r + 1)
+    # From 5 to 20 folds of a cluster. More are used if leaving out a fold would raise squared
+    # distances by more than 0.05 standard deviations, which would make the p-values of new rows
+    # too large.
+    left_out = 0.05 * np.sqrt(2.0 / r) * n**2 / (r + 1)
     wanted = int(np.ceil(n / max(left_out, 1.0)))
-    return min(max(wanted, MIN_FOLDS), MAX_FOLDS, n)
+    return min(max(wanted, 5), 20, n)
 
 
 def _summary(

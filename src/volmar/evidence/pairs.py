@@ -66,14 +66,8 @@ MAX_ITER, FEW_CHANGES = 10, 0.002
 MAX_ROWS = 1000
 # Number of rounds of discriminants after k-means.
 N_ROUNDS = 3
-# Number of candidate rows drawn for each initial centre of k-means.
-N_TRIALS = 4
 # Ridge of the covariance within clusters, in units of its mean variance.
 REG = 0.1
-# Minimum share of a cluster. A round with a smaller cluster is discarded.
-MIN_SHARE = 0.01
-# A variance within clusters below this share of the total is rounding error.
-ROUNDING = 1e-12
 
 
 class Discriminants(NamedTuple):
@@ -99,7 +93,8 @@ def partitions(T: NDArray, rng: np.random.Generator) -> list[Discriminants]:
     rows = T.astype(np.float32)
     few = rows if n <= MAX_ROWS else rows[rng.choice(n, MAX_ROWS, replace=False)]
     scatter = T.T @ T
-    min_size = max(5, MIN_SHARE * n)
+    # Minimum share of a cluster. A round with a smaller cluster is discarded.
+    min_size = max(5, 0.01 * n)
     found = []
     for k in numbers:
         centres = _k_means(few, _far_centres(few, k, rng))
@@ -135,7 +130,8 @@ def discriminants(
     means, sizes = _means(T, labels, k)
     S = (scatter - (means.T * sizes) @ means) / n
     mean_variance = np.trace(S) / r
-    if mean_variance <= ROUNDING * np.trace(scatter) / (n * r):
+    # A variance within clusters below this share of the total is rounding error.
+    if mean_variance <= 1e-12 * np.trace(scatter) / (n * r):
         mean_variance, S = 1.0 / REG, np.zeros_like(S)
     S[np.diag_indices(r)] += REG * mean_variance
     _, directions, _ = linalg.lapack.dposv(S, means.T)  # positive definite by its ridge
@@ -183,7 +179,8 @@ def _far_centres(rows: NDArray, k: int, rng: np.random.Generator) -> NDArray:
         sums = np.cumsum(nearest, dtype=np.float64)
         if not sums[-1] > 0:
             break
-        tried = np.searchsorted(sums, rng.random(N_TRIALS) * sums[-1], side="right")
+        # Number of candidate rows drawn for each initial centre of k-means.
+        tried = np.searchsorted(sums, rng.random(4) * sums[-1], side="right")
         tried = np.minimum(tried, len(rows) - 1)
         distances = rows[tried] @ rows.T
         distances *= -2.0
@@ -197,12 +194,6 @@ def _far_centres(rows: NDArray, k: int, rng: np.random.Generator) -> NDArray:
 
 
 # -------------------- the clearest pair of clusters of a partition, tested inside a convex region
-
-# Minimum number of rows in a region.
-MIN_ROWS = 20
-# Maximum number of pairs that are tested together, and their minimum significance as a share of
-# the largest.
-MAX_PAIRS, COMPARABLE = 4, 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,7 +295,8 @@ def _regions(values: NDArray) -> tuple[list[tuple[int, int]], list[NDArray], lis
     scores = (values[rows, high] - values[rows, low])[order]
     sizes = np.bincount(pair, minlength=k * k)
     ends = np.cumsum(sizes)
-    kept = np.flatnonzero(sizes >= MIN_ROWS)
+    # Minimum number of rows in a region.
+    kept = np.flatnonzero(sizes >= 20)
     parts = [slice(ends[one] - sizes[one], ends[one]) for one in kept]
     pairs = [(int(one) // k, int(one) % k) for one in kept]
     return pairs, [scores[part] for part in parts], [rows[order[part]] for part in parts]
@@ -366,21 +358,14 @@ def _disjoint(edges: dict[tuple[int, int], float]) -> list[tuple[int, int]]:
     chosen: list[tuple[int, int]] = []
     taken: set[int] = set()
     for edge in ordered:
-        if edges[edge] >= COMPARABLE * edges[ordered[0]] and not taken & set(edge):
+        # At most four pairs of comparable significance are tested together.
+        if edges[edge] >= 0.5 * edges[ordered[0]] and not taken & set(edge):
             chosen.append(edge)
             taken |= set(edge)
-    return chosen[:MAX_PAIRS]
+    return chosen[:4]
 
 
 # -------- merging of clusters without a valley between them, where a split has cut through a mode
-
-# Maximum depth of a valley that counts as none. Between two halves of one mode, a shallow valley
-# may occur by chance.
-FLAT = 0.05
-# Minimum number of rows of each cluster in the region of the pair, and their minimum share of the
-# cluster. If a mode was cut, most rows of both halves are in the region. If clusters are far
-# apart, only their tails are.
-MIN_ROWS_TO_MERGE, SHARE_TO_MERGE = 10, 0.25
 
 
 def merged_labels(
@@ -419,9 +404,14 @@ def _without_valley(T: NDArray, noisy: NDArray, labels: NDArray) -> Iterator[tup
     """Yield the pairs of clusters with a negligible valley, the shallowest first."""
     names, codes = np.unique(labels, return_inverse=True)
     found = pairwise_valleys(T, noisy, codes, names.size)
-    needed = np.maximum(MIN_ROWS_TO_MERGE, SHARE_TO_MERGE * np.bincount(codes))
+    # Minimum number of rows of each cluster in the region of the pair, and their minimum share of
+    # the cluster. If a mode was cut, most rows of both halves are in the region. If clusters are
+    # far apart, only their tails are.
+    needed = np.maximum(10, 0.25 * np.bincount(codes))
     for (i, j), inside, valley in sorted(found, key=lambda one: one[2].depth):
-        if valley.depth > FLAT:
+        # Maximum depth of a valley that counts as none. Between two halves of one mode, a shallow
+        # valley may occur by chance.
+        if valley.depth > 0.05:
             return
         here = np.bincount(codes[inside], minlength=names.size)
         if here[i] >= needed[i] and here[j] >= needed[j]:

@@ -28,8 +28,6 @@ from volmar.rows import draw_from_collection, is_dask
 
 # Minimum number of rows.
 FEWEST_ROWS = 80
-# Minimum level. It takes tens of thousands of draws.
-MIN_ALPHA = 0.001
 # Number of pairs of rows that are checked for affine scores, and the tolerance, as a share of the
 # range of the scores.
 N_PAIRS = 50
@@ -201,7 +199,8 @@ def split_test(
     >>> split_test(noise, random_state=0).is_real
     False
     """
-    check_number("alpha", alpha, low=MIN_ALPHA, high=1.0)
+    # Minimum level. It takes tens of thousands of draws.
+    check_number("alpha", alpha, low=0.001, high=1.0)
     if n_splits is not None:
         check_count("n_splits", n_splits)
     if estimator is not None:

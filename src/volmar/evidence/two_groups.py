@@ -22,8 +22,6 @@ MAX_DIMENSIONS = 100
 # With more columns than rows, there is one component per ROWS_PER_DIMENSION rows, and at least
 # MIN_DIMENSIONS. In as many dimensions as rows, every split looks perfect.
 ROWS_PER_DIMENSION, MIN_DIMENSIONS = 5, 5
-# A column whose standard deviation is below this share of its largest value is constant.
-CONSTANT = 1e-12
 
 
 def n_searched(n_features: int) -> int:
@@ -76,7 +74,8 @@ def searched_rows(X: Any, rng: np.random.Generator) -> SearchedRows:
     peak = np.abs(Z).max(axis=0, initial=0.0)
     safe = np.where(peak > 0, peak, 1.0)
     scale = np.sqrt(np.mean((Z / safe) ** 2, axis=0)) * safe  # squares do not overflow
-    varies = scale > CONSTANT * np.maximum(np.abs(mean), peak)
+    # A column whose standard deviation is below this share of its largest value is constant.
+    varies = scale > 1e-12 * np.maximum(np.abs(mean), peak)
     Z = Z[:, varies] / scale[varies]
     scale = np.where(varies, scale, 0.0)
     columns = dithered(Z, column_resolutions(Z), rng)
@@ -108,10 +107,6 @@ def _principal_directions(Z: NDArray, most: int) -> NDArray[np.float64]:
 # Maximum number of single columns that are tried as directions, and the number of rows by which
 # they are chosen if there are more columns.
 MAX_COLUMNS, COLUMN_ROWS = 100, 500
-# Number of other starts: leading principal directions, and random directions.
-N_PRINCIPAL, N_RANDOM = 8, 6
-# Number of rounds, number of best directions that each round improves, and ridges to try.
-N_ROUNDS, N_IMPROVED, REGS = 3, 6, (1.0, 0.1)
 
 
 def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -129,12 +124,14 @@ def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray
     columns = _columns_to_look_at(rows, rng)
     R = rows.T.T @ rows.T / len(rows.T)
     _, vectors = linalg.eigh(R)
-    random = rng.standard_normal((r, N_RANDOM))
-    factors = [linalg.cho_factor(R + reg * np.eye(r)) for reg in REGS]
-    principal = vectors[:, ::-1][:, :N_PRINCIPAL]
+    # Number of other starts: leading principal directions, and random directions.
+    random = rng.standard_normal((r, 6))
+    # Number of rounds, number of best directions that each round improves, and ridges to try.
+    factors = [linalg.cho_factor(R + reg * np.eye(r)) for reg in (1.0, 0.1)]
+    principal = vectors[:, ::-1][:, :8]
     found = _Found(rows, columns, np.hstack([principal, linalg.cho_solve(factors[0], random)]))
-    for _ in range(N_ROUNDS):
-        sides = found.sides_of_best(N_IMPROVED)
+    for _ in range(3):
+        sides = found.sides_of_best(6)
         counts = sides.sum(axis=0)
         difference = rows.T.T @ (sides / counts - ~sides / (len(sides) - counts))
         found.add(np.hstack([linalg.cho_solve(factor, difference) for factor in factors]))

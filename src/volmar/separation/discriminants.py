@@ -245,8 +245,6 @@ MAX_ROUNDS, MEANS_STEPS = 20, 8
 MAX_REPAIRS = 5
 # Minimum decrease of the log determinant by an exchange; less may be due to the sample.
 MIN_GAIN = 1e-3
-# If the exchanges of a round fail together, the best of them, this share, are tried next.
-TRIED_NEXT = 0.25
 
 
 def settle_clusters(
@@ -383,7 +381,9 @@ def exchange_clusters(
             lower = log_volume(regularized, *shares_and_means(z, after))
             if found.history and lower < volume - MIN_GAIN:
                 break
-            chosen = chosen[: int(TRIED_NEXT * len(chosen)) or len(chosen) == 2]
+            # If the exchanges of a round fail together, the best of them, this share, are tried
+            # next.
+            chosen = chosen[: int(0.25 * len(chosen)) or len(chosen) == 2]
         if not chosen:
             break
         best, sums, volume, limit = found, after, lower, 2 * len(chosen)
@@ -476,12 +476,6 @@ MANY_CLUSTERS = 20
 # Sample size of the k-means starts, its minimum per cluster, and the number of runs of k-means
 # (one for many clusters).
 MEANS_ROWS, ROWS_PER_CLUSTER, MEANS_STARTS = 4000, 40, 3
-# Number of best separated results that are searched for exchanges of clusters.
-N_EXCHANGED = 3
-# Minimum share of its rows that each cluster of "auto" must keep when clusters compete for rows.
-KEPT = 0.8
-# Regularisation for comparing starts, as in `volmar.metrics.separation_score`.
-JUDGED_REG = 0.1
 
 
 def k_means_labels(
@@ -550,7 +544,8 @@ def refine_leaves(
     (`exchange_clusters`).
     """
     z, leaves = rows.z, starts[0]
-    judge = RegularizedCorrelation(z.correlation, JUDGED_REG)
+    # Regularisation for comparing starts, as in `volmar.metrics.separation_score`.
+    judge = RegularizedCorrelation(z.correlation, 0.1)
     ends["min_weight"] = rows.min_weight
 
     def score(result: MultiwaySeparationResult) -> float:
@@ -569,7 +564,8 @@ def refine_leaves(
         return None
     ranked = sorted(((score(one.result), i) for i, one in enumerate(found)), reverse=True)
     if seed is not None:
-        for _, i in ranked[:N_EXCHANGED]:
+        # Number of best separated results that are searched for exchanges of clusters.
+        for _, i in ranked[:3]:
             result, own = found[i]
             metric = regularized_by(z, reg, in_own_units=own)
             other = exchange_clusters(z, metric, result, k, seed, **ends)
@@ -609,7 +605,9 @@ def _are_kept(labels: NDArray, refined: NDArray, k: int) -> bool:
     """Return whether each of k clusters keeps most of its rows and gains few others."""
     both = np.bincount(labels[labels == refined], minlength=k)
     larger = np.maximum(np.bincount(labels, minlength=k), np.bincount(refined, minlength=k))
-    return bool((both >= KEPT * larger).all())
+    # Minimum share of its rows that each cluster of "auto" must keep when clusters compete for
+    # rows.
+    return bool((both >= 0.8 * larger).all())
 
 
 def _matched(leaves: NDArray, labels: NDArray, weights: NDArray | None, k: int) -> NDArray:

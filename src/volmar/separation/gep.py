@@ -296,8 +296,6 @@ def _binned_split(
 
 # With a larger multiple of the identity, the correlations would be lost to rounding.
 LARGEST_REG = 1e15
-# Relative increase of the bound below which it is attributed to rounding.
-ROUNDING = 1e-12
 # Number of bins, and their range in standard deviations on either side of the mean. The first and
 # the last bin include all rows beyond. A bin is 1/85 of a standard deviation wide.
 N_BINS, N_DEVIATIONS = 1024, 6.0
@@ -482,7 +480,8 @@ def separation_gep(
             status = Status.DEGENERATE
             break
         moves = cut.moves if history or start is not None else 1.0
-        if history and cut.kappa2 <= (1.0 + ROUNDING) * history[-1]:
+        # Relative increase of the bound below which it is attributed to rounding.
+        if history and cut.kappa2 <= (1.0 + 1e-12) * history[-1]:
             if plain is not None:  # the bound would decrease: take the plain step
                 w, plain = plain, None
                 continue

@@ -70,8 +70,6 @@ from volmar.separation.problem import SeparationRows, check_features, planes_of
 from volmar.separation.two_way import TwoWaySolver, cross_fit_probability, describe_split
 from volmar.solvers import Status
 
-# Default minimum size of a cluster, as a share of the mean cluster size.
-DEFAULT_SHARE = 0.04
 # Maximum number of rows for cross-fitting; the error of the probability is then 0.01 to 0.02.
 CROSS_FIT_ROWS = 4000
 # Attributes of a split that are also set on the model if the tree has only this split.
@@ -392,7 +390,8 @@ class MSPC(ViewsMixin, GuidedMixin, KernelMixin, WeightedClusterer):
     def _minimum_share(self, n: int, k: int) -> float:
         size: Any = self.min_cluster_size
         if size is None or np.ndim(size) > 0:  # the guide handles one limit per cluster
-            return 1.0 / n if self.mode == "paper" else DEFAULT_SHARE / k
+            # Default minimum size of a cluster, as a share of the mean cluster size.
+            return 1.0 / n if self.mode == "paper" else 0.04 / k
         share = float(size) / n if isinstance(size, Integral) else float(size)
         if share * k > 1.0:
             raise ValueError(

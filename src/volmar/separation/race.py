@@ -31,8 +31,6 @@ from volmar.separation.problem import SeparationRows
 
 # Values are clipped to this many standard deviations: a single outlier is not a second group.
 FAR = 3.0
-# Approximate number of rows for estimating the resolutions of columns.
-RESOLUTION_ROWS = 500
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,8 @@ class WideColumns:
 
 def wide_columns(z: RowSpace, numbers: NDArray) -> WideColumns:
     """Return the columns of some rows, with their resolutions."""
-    few = numbers[:: max(1, numbers.size // RESOLUTION_ROWS)]
+    # Approximate number of rows for estimating the resolutions of columns.
+    few = numbers[:: max(1, numbers.size // 500)]
     # The columns as given, because many have only a few distinct values.
     parts = [column_resolutions(tile) for _, tile in z.Z.tiles(few, as_given=True)]
     return WideColumns(z, numbers, np.concatenate(parts) / z.scale[z.kept])
@@ -242,10 +241,6 @@ def normal_group_directions(
 
 # Rows per feature below which rows count as few.
 ROWS_PER_FEATURE = 10
-# Share of adjacent sorted values that must differ in a continuous feature; float32 has ties.
-CONTINUOUS = 0.99
-# Maximum relative difference of the standard deviations of features with a common scale.
-ONE_UNIT = 1e-3
 # Minimum and maximum number of rows to rank features and for a rough 2-means, and the number of
 # entries that sets it between these limits.
 MIN_ROWS, MAX_ROWS, MAX_ENTRIES = 125, 400, 16_000
@@ -253,13 +248,6 @@ MIN_ROWS, MAX_ROWS, MAX_ENTRIES = 125, 400, 16_000
 EXACT_UP_TO = 64
 # Number of starts of 2-means: sides of principal directions, and pairs of rows.
 N_PRINCIPAL, N_PAIRS = 3, 2
-# Mass of the valleys that samples of a flat density have at random. Simulated means are 0.001 to
-# 0.005 for 50 to 8,000 rows.
-FLAT = 0.003
-# With more columns than rows, number of candidate columns per selected column.
-CANDIDATES = 16
-# Weight of the regularised bound, which decides if there is no valley.
-REGULARIZED = 0.1
 
 
 class StartRows(NamedTuple):
@@ -315,7 +303,8 @@ def start_rows(X: Any, z: Standardized, rng: np.random.Generator) -> tuple[Start
 def has_one_unit(z: Standardized) -> bool:
     """Return whether the standard deviations of all features are (about) the same."""
     scale = z.scale[z.kept]
-    return bool(np.ptp(scale) <= ONE_UNIT * scale.max())
+    # Maximum relative difference of the standard deviations of features with a common scale.
+    return bool(np.ptp(scale) <= 1e-3 * scale.max())
 
 
 class HeldOut(NamedTuple):
@@ -353,8 +342,11 @@ def held_out_scores(projections: NDArray, min_share: float, ridge: NDArray | flo
     thresholds, kappa2, regularized = best_splits(ordered, variances, min_share, ridge)
     valleys = valleys_at(ordered, thresholds)
     allowed = np.isfinite(kappa2)
-    depth = np.sqrt(np.maximum(valleys.mass - FLAT, 0.0))
-    score = np.where(allowed, kappa2, 0.0) * depth + REGULARIZED * regularized
+    # Mass of the valleys that samples of a flat density have at random. Simulated means are 0.001
+    # to 0.005 for 50 to 8,000 rows.
+    depth = np.sqrt(np.maximum(valleys.mass - 0.003, 0.0))
+    # Weight of the regularised bound, which decides if there is no valley.
+    score = np.where(allowed, kappa2, 0.0) * depth + 0.1 * regularized
     return HeldOut(np.where(allowed, score, -np.inf), kappa2, valleys.depth)
 
 
@@ -394,12 +386,14 @@ def start_directions(
     few = slice(None, None, max(1, len(rows.Z) // n_few))
     values, noisy = rows.Z, rows.dithered[few]
     if rows.wide is not None:
-        columns, values, noisy = rows.wide.candidates(CANDIDATES * quarter, few, rng)
+        # With more columns than rows, number of candidate columns per selected column.
+        columns, values, noisy = rows.wide.candidates(16 * quarter, few, rng)
     alone = held_out_scores(noisy, min_share, regularized.reg * noisy.var(axis=0)).score
     best = np.argsort(-alone, kind="stable")[:quarter]
     features = np.eye(p)[:, best] if rows.wide is None else rows.wide.directions(columns[best])
     ordered = np.sort(values[:, best], axis=0)
-    is_continuous = (ordered[1:] > ordered[:-1]).mean(axis=0) > CONTINUOUS
+    # Share of adjacent sorted values that must differ in a continuous feature; float32 has ties.
+    is_continuous = (ordered[1:] > ordered[:-1]).mean(axis=0) > 0.99
     principal = _leading(regularized.correlation, min(p, 2 * quarter), rng)
     Z = rows.Z[few]
     means = regularized.solve(mean_differences(Z, _means_labels(Z, principal, rng)))
@@ -454,31 +448,17 @@ def _leading(correlation: NDArray, k: int, rng: np.random.Generator) -> NDArray:
 
 # ---------- the race of starts: directions fitted to one half of a sample and ranked on the other
 
-# Minimum number of rows for halves; fewer rows both fit and rank the directions.
-MIN_ROWS_FOR_HALVES = 16
 # First, this number of alternations of all starts on this number of rows of the half (more if
 # there are many features), ranked on as many rows. Then the number of best directions that go on,
 # and their number of alternations on all rows of the half.
 FIRST_ROUNDS, FIRST_ROWS, N_KEPT, MORE_ROUNDS = 2, 800, 4, 4
-# Factor by which an unchanged start must be better. Splits on which many features agree are
-# preferred to a split of one feature.
-AS_IT_IS = 3.0
 # Depth of the valley at the cut from which the race ends at once, without the other half.
 CLEAR = 0.5
-# Without such a valley, and with enough rows per feature: regularisation and steps of EM, which
-# alternations with `SMALL_REG` follow.
-EM_REG, EM_STEPS = 0.03, 20
 # The regularisations to choose from if none is given, and the factor by which the smaller one must
 # be better, because it also fits more noise.
 REG, SMALL_REG, HANDICAP = 1.0, 0.1, 1.5
-# A run has lost the split of its start if its direction has less than this share of the score,
-KEPT = 0.5
-# unless the projections on the two directions have at least this correlation.
-SAME = 0.99
 # Largest likely ratio of the final score of the race to the score after its first half.
 MAX_GAIN = 10.0
-# Minimum regularisation, because the correlation matrix of half of the rows may be singular.
-MIN_REG = 1e-3
 
 
 class Winner(NamedTuple):
@@ -532,7 +512,8 @@ def race(
     `hurdle`. With `n_halves=1` directions are fitted to one half only, in half of the time.
     """
     rng = np.random.default_rng(seed)
-    first = REG if reg is None else max(reg, MIN_REG)
+    # Minimum regularisation, because the correlation matrix of half of the rows may be singular.
+    first = REG if reg is None else max(reg, 1e-3)
     halves, found = [], []
     for learn, judge in _halves(rows, rng, numbers)[:n_halves]:
         correlation = np.asarray(learn.Z.T @ learn.Z, dtype=np.float64) / len(learn.Z)
@@ -609,11 +590,13 @@ def is_lost(
     """
     W = np.column_stack([start, end])
     products = W.T @ (correlation @ W)
-    if products[0, 1] ** 2 >= SAME**2 * products[0, 0] * products[1, 1]:
+    # Directions with highly correlated projections are the same split.
+    if products[0, 1] ** 2 >= 0.99**2 * products[0, 0] * products[1, 1]:
         return False
     ridge = REG * rows.variances(W)
     score = held_out_scores(rows.dithered @ W.astype(rows.Z.dtype), min_share, ridge).score
-    return bool(score[1] < KEPT * score[0])
+    # The split of the start is lost if its direction has most of its score no longer.
+    return bool(score[1] < 0.5 * score[0])
 
 
 def is_deeper(rows: StartRows, one: SeparationResult, other: SeparationResult) -> bool:
@@ -629,7 +612,8 @@ def _halves(
 ) -> list[tuple[StartRows, StartRows]]:
     """Return pairs of rows to fit and rows to rank directions, each in random order."""
     n = len(rows.Z)
-    if n < MIN_ROWS_FOR_HALVES:
+    # Minimum number of rows for halves; fewer rows both fit and rank the directions.
+    if n < 16:
         return [(rows, rows)]
     if numbers is None:
         order = rng.permutation(n)
@@ -677,7 +661,9 @@ def _as_they_are(half: _Half, reg: float, min_share: float) -> Winner | None:
     """
     alone = half.starts.directions[:, half.starts.stands_alone]
     best, _ = _ranked(half, alone, reg, min_share)
-    return None if best is None else best._replace(score=best.score / AS_IT_IS)
+    # Factor by which an unchanged start must be better. Splits on which many features agree are
+    # preferred to a split of one feature.
+    return None if best is None else best._replace(score=best.score / 3.0)
 
 
 def _alternated(
@@ -718,10 +704,11 @@ def _best_masks(
 
 
 def _normal_groups(half: _Half, rng: np.random.Generator) -> NDArray:
-    regularized = RegularizedCorrelation(half.regularized.correlation, EM_REG)
+    # A small regularisation and 20 steps of EM; alternations with `SMALL_REG` follow.
+    regularized = RegularizedCorrelation(half.regularized.correlation, 0.03)
     Z = half.rows.Z
     starts = half.starts.directions
     white = regularized.whitened(rng.standard_normal(starts.shape))
     sides = Z @ np.hstack([starts, white]).astype(Z.dtype) > 0
     sides = sides[:, both_sides(sides)]
-    return normal_group_directions(Z, regularized, sides, EM_STEPS)
+    return normal_group_directions(Z, regularized, sides, 20)
