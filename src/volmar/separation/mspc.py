@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -26,7 +26,6 @@ from volmar.base.outcome import check_fitted_values, forget, quiet
 from volmar.base.recursion import GrownTree, PartRows
 from volmar.base.splitting import CellSplit
 from volmar.base.validation import check_choice, check_cluster_size, check_count, check_number
-from volmar.base.views import ViewsMixin
 from volmar.evidence import HeldOutTest
 from volmar.guidance.guide import Guide
 from volmar.guidance.seeds import Seeds, check_seeds
@@ -87,7 +86,7 @@ OF_A_SPLIT = (
 NEEDED = {"kernel": "linear", "solver": "gep", "mode": "default"}
 
 
-class MSPC(ViewsMixin, GuidedMixin, KernelMixin, WeightedClusterer):
+class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
     r"""Maximin separation probability clustering (Huang et al., AAAI 2015).
 
     Finds the hyperplane that separates two clusters with the highest worst-case probability p,
@@ -170,15 +169,6 @@ class MSPC(ViewsMixin, GuidedMixin, KernelMixin, WeightedClusterer):
     max_clusters : int, optional
         Maximum number of clusters for n_clusters="auto". The strongest splits are made first, and
         a warning is issued if the limit prevents further ones. If None, there is no limit.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        "cosine" scales rows to unit length before the fit (`coef_` refers to these), and treats
-        sparse X of more than 1000 columns as text (idf, singular vectors). See the page
-        *Embeddings and text*.
-    text_components : int, "auto" or None, default="auto"
-        Number of singular vectors to which metric="cosine" reduces sparse rows. "auto" is 100 for
-        more than 1000 columns and no reduction otherwise; None is no reduction.
-    views : list of column groups, optional
-        Views of each row, all of equal weight: slices, column numbers or names, or masks.
     random_state : int, RandomState or None, default=None
         Random seed of starts, samples and landmarks.
 
@@ -229,8 +219,6 @@ class MSPC(ViewsMixin, GuidedMixin, KernelMixin, WeightedClusterer):
         clusters, or if discriminants would make a cluster too small in their first step.
     n_iter_ : int
         Number of iterations.
-    row_map_ : RowMap or ViewMap
-        Map applied to the rows. Only with metric="cosine" or `views`.
     n_features_in_ : int
         Number of features.
     previous_clusters_ : ndarray of shape (n_clusters,)
@@ -330,9 +318,6 @@ class MSPC(ViewsMixin, GuidedMixin, KernelMixin, WeightedClusterer):
         mode: str = "default",
         alpha: float = 0.05,
         max_clusters: int | None = None,
-        metric: str = "euclidean",
-        text_components: int | str | None = "auto",
-        views: Sequence[Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -353,9 +338,6 @@ class MSPC(ViewsMixin, GuidedMixin, KernelMixin, WeightedClusterer):
         self.mode = mode
         self.alpha = alpha
         self.max_clusters = max_clusters
-        self.metric = metric
-        self.text_components = text_components
-        self.views = views
         self.random_state = random_state
 
     # ------------------------------------------------------------------ parameters
