@@ -52,8 +52,7 @@ def modes():
         for k in (2, 3, "auto"):
             yield name, k, {}
         if "multiway" in parameters:
-            other = {"MSPC": "pairwise"}.get(name, "recursive")
-            yield name, 3, {"multiway": other}
+            yield name, 3, {"multiway": "recursive"}
         if "mode" in parameters:
             yield name, 2, {"mode": "paper"}
         if name == "MSPC":

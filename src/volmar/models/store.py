@@ -50,15 +50,13 @@ CLASSES = {
         "discriminative_kmeans.DiscriminativeKMeans "
         "discriminative_kmeans.DiscriminativeKMeansResult kernel_kmeans.KernelKMeans "
         "kernel_kmeans.KernelKMeansResult lda_kmeans.LDAKMeans lda_kmeans.LDAKMeansResult "
-        "minimum_density_hyperplane.MinimumDensityHyperplane normalized_cut.CutResult "
-        "normalized_cut.NormalizedCut "
+        "normalized_cut.CutResult normalized_cut.NormalizedCut "
         "normalized_spectral_clustering.NormalizedSpectralClustering "
         "normalized_spectral_clustering.SpectralResult smic.SMIC smic.SMICResult"
     ),
     "volmar.diagnostics": "drift_summary.CategoryCounts drift_summary.DriftSummary",
     "volmar.evidence": (
-        "novelty.cluster_novelty.ClusterNovelty novelty.scatter.ClusterScatter "
-        "novelty.scatter.Sketch splits.cells.LinearCells"
+        "novelty.ClusterNovelty novelty.ClusterScatter novelty.Sketch pairs.LinearCells"
     ),
     "volmar.graphs": (
         "copies.Copies cosine_knn.CosineKNNExtension cosine_knn.CosineKNNSimilarity "
@@ -84,14 +82,11 @@ CLASSES = {
     "volmar.report": "outcome.Evidence",
     "volmar.rows": "kernel.Kernel kernel_pca.KernelPCAMap nystroem.NystroemMap",
     "volmar.separation": (
-        "batch_moments.BatchMoments gep.SeparationResult "
+        "batch_moments.BatchMoments discriminants.MultiwaySeparationResult gep.SeparationResult "
         "minimax_probability_machine.MinimaxProbabilityMachine mspc.MSPC "
-        "problem.SeparatingPlanes relabelling.MultiwaySeparationResult"
+        "problem.SeparatingPlanes"
     ),
-    "volmar.solvers": (
-        "minimax_probability.MinimaxProbabilityResult minimum_density.MinimumDensityResult "
-        "result.Result"
-    ),
+    "volmar.solvers": "minimax_probability.MinimaxProbabilityResult result.Result",
     "volmar.table_clusterer": "estimator.TableClusterer",
     "volmar.tables": (
         "agreement.CategoryScores fills.Fills kinds.ColumnKind number_features.NumberFeatures "

@@ -143,7 +143,6 @@ ARGUMENTS = {
     "min_cluster_size": ("2", "5", "20", "0", "1"),
     "noise_label": ("-1", "'a'", "None"),
     "progress": ("None", "lambda done, total: None", "3"),
-    "test": ("'humps'", "'dip'", "'x'"),
     "max_rows": ("1", "2", "20", "1000"),
     "feature_names": ("None", "[f'f{i}' for i in range(p)]", "['a', 'b']", "3"),
     "used": ("None", "[True] * p", "[False]"),
@@ -185,8 +184,6 @@ FUNCTIONS = {
     "metrics.volume": "h Q",
     "evidence.column_resolutions": "X",
     "evidence.combine_p_values": "p_values share",
-    "evidence.dip_statistic": "x",
-    "evidence.dip_test": "x",
     "evidence.has_way_around": "X scores",
     "evidence.hump_test": "x rng n_draws",
     "evidence.label_test": (
