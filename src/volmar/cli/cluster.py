@@ -55,9 +55,7 @@ GIVEN = (
 )
 
 STAGES = ("reading", "preparing", "looking for groups", "testing")
-STAGES_OF_REPORT = (
-    *("judging", "resampling", "finding rows to label", "describing", "comparing numbers"),
-)
+STAGES_OF_REPORT = (*("judging", "resampling", "describing", "comparing numbers"),)
 
 
 @dataclass(frozen=True)

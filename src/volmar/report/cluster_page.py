@@ -19,7 +19,7 @@ from volmar.report.column_profiles import all_columns
 from volmar.report.drivers import ClusterMoments, Drivers, cluster_moments, drivers
 from volmar.report.environment import page_environment
 from volmar.report.histogram import bars
-from volmar.report.new_rows import rows_to_label, strangers
+from volmar.report.new_rows import strangers
 from volmar.report.number_comparison import numbers_side_by_side, silhouette_blocks
 from volmar.report.outcome import LEVEL, Evidence, Outcome
 from volmar.report.plane import scatter
@@ -112,7 +112,6 @@ def _view(outcome: Outcome) -> dict[str, Any]:
         "table": all_columns(outcome),
         "silhouette": silhouette_blocks(outcome),
         "numbers": numbers_side_by_side(outcome),
-        "rows_to_label": rows_to_label(outcome),
         "strangers": strangers(outcome),
         "means": _mean_table(outcome, moments) if k == 1 else None,
         "evidence": [_evidence(one) for one in outcome.evidence if one.kind != "join"],

@@ -14,11 +14,9 @@ from volmar._clones import repeatable_rows
 from volmar._warn import collecting
 from volmar.diagnostics import (
     ClusterDescription,
-    LabelSuggestions,
     NumberComparison,
     compare_numbers,
     describe_clusters,
-    label_suggestions,
     label_test,
     stability,
 )
@@ -32,8 +30,6 @@ __all__ = ["best_split_of", "described", "judged", "quality_scores", "with_joins
 N_RESAMPLES = 10
 # Numbers of rows, subsets and halvings for the test of which differences are real.
 N_AGAIN, N_SUBSETS, N_HALVINGS = 10_000, 8, 5
-# Number of rows that are suggested for labelling.
-N_SUGGESTED = 10
 # Maximum number of rows for the silhouette, which needs all pairs of rows.
 N_SILHOUETTE = 2000
 
@@ -41,7 +37,6 @@ N_SILHOUETTE = 2000
 def judged(outcome: Outcome, times: StageTimes) -> Outcome:
     """Return the outcome with scores, stability, a description and other numbers of clusters."""
     evidence, description, numbers = list(outcome.evidence), None, None
-    suggestions = None
     n = outcome.X.shape[0]
     with times.stage("judging"):
         quality = quality_scores(outcome.X, outcome.labels)
@@ -49,8 +44,6 @@ def judged(outcome: Outcome, times: StageTimes) -> Outcome:
         if n <= _most_repeated(outcome):
             with times.stage("resampling") as tell:
                 evidence += _stability(outcome, tell)
-            with times.stage("finding rows to label"):
-                suggestions = _suggestions(outcome)
         with times.stage("describing") as tell:
             description = described(outcome, tell)
     if outcome.clusterer is not None:
@@ -62,7 +55,6 @@ def judged(outcome: Outcome, times: StageTimes) -> Outcome:
         evidence=evidence,
         description=description,
         numbers=numbers,
-        suggestions=suggestions,
         seconds={**outcome.seconds, **times.seconds},
     )
 
@@ -84,25 +76,6 @@ def with_joins(outcome: Outcome, times: StageTimes) -> Outcome:
         except ValueError:  # too few rows
             return outcome
     return replace(outcome, joins=joins)
-
-
-def _suggestions(outcome: Outcome) -> LabelSuggestions | None:
-    """Return rows to label first, or None if halves of the rows cannot be clustered."""
-    if not hasattr(outcome.clusterer, "predict") or outcome.labels.dtype.kind not in "iu":
-        return None
-    try:
-        return label_suggestions(
-            outcome.X,
-            outcome.labels,
-            outcome.scores,
-            outcome.clusterer,
-            N_SUGGESTED,
-            y=outcome.seeds,
-            fit_rows=outcome.fit_rows,
-            random_state=outcome.seed,
-        )
-    except (ValueError, TypeError):
-        return None
 
 
 def _numbers(outcome: Outcome, tell: Any) -> NumberComparison | None:

@@ -1,4 +1,4 @@
-"""The sections of the report on rows that belong to no cluster and on rows to label first."""
+"""The section of the report on rows that belong to no cluster."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from volmar.report.outcome import Outcome
-from volmar.report.text import as_count, as_number, as_percent, listed, shortened
+from volmar.report.text import as_count, as_number, as_percent, listed
 
-__all__ = ["rows_to_label", "strangers"]
+__all__ = ["strangers"]
 
 # Level at which the page counts rejected rows, and maximum number of clusters that it names.
 LEVEL, MAX_NAMED = 0.01, 5
@@ -39,26 +39,3 @@ def strangers(outcome: Outcome) -> dict[str, Any] | None:
         if is_command
         else f"model.predict(new_rows, reject={LEVEL:g})",
     }
-
-
-def rows_to_label(outcome: Outcome) -> list[dict[str, Any]]:
-    """Return the suggested rows by id, with their cluster and the alternative cluster."""
-    found = outcome.suggestions
-    if found is None:
-        return []
-    place = {label: i for i, label in enumerate(outcome.clusters.tolist())}
-    return [
-        {
-            "id": shortened(str(outcome.ids[row])),
-            "cluster": place[cluster],
-            "rival": place.get(rival),
-            "disagreement": as_percent(float(share)),
-        }
-        for row, cluster, rival, share in zip(
-            found.rows.tolist(),
-            found.clusters.tolist(),
-            found.rivals.tolist(),
-            found.disagreement.tolist(),
-            strict=True,
-        )
-    ]

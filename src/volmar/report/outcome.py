@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from volmar.diagnostics import (
         ClusterDescription,
         ClusterNovelty,
-        LabelSuggestions,
         LabelTestResult,
         NumberComparison,
     )
@@ -187,10 +186,6 @@ class Outcome:
         Calibrated p-values of rows in the clusters, from `volmar.evidence.calibrate_novelty`.
     outlying : ndarray of bool, shape (n,), optional
         Rows that belong to no cluster whatever `X` is, from `PreparedTable`.
-    suggestions : LabelSuggestions, optional
-        Rows to label first, from `volmar.diagnostics.label_suggestions`.
-    seeds : ndarray of shape (n,), optional
-        Known labels, -1 for rows without one. Rows with a known label are not suggested.
     """
 
     title: str = "Clusters"
@@ -231,8 +226,6 @@ class Outcome:
     joins: LabelTestResult | None = None
     novelty: ClusterNovelty | None = None
     outlying: NDArray | None = None
-    suggestions: LabelSuggestions | None = None
-    seeds: NDArray | None = None
 
     def __post_init__(self) -> None:
         n, d = self.X.shape
@@ -328,8 +321,6 @@ class Outcome:
             best_split=None,
             joins=None,
             novelty=None,
-            suggestions=None,
-            seeds=None,
         )
 
     @property

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["TableClusterer"]
 
 # Kept by a fitted estimator for `describe` and `report`, and not saved to files.
-_OF_THE_DATA = ("_table", "_prepared", "_seeds")
+_OF_THE_DATA = ("_table", "_prepared")
 
 
 class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
@@ -327,7 +327,6 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         self.warnings_ = list(dict.fromkeys(texts))
         self.seconds_ = times.seconds
         self._table, self._prepared, self._fit_seed = table, rows, seed
-        self._seeds = guide.get("y")
         self._label(np.asarray(labels))
         self.drift_summary_ = self._summary(rows, np.asarray(labels), table)
         self._calibrate(rows.X, np.asarray(labels), seed)

@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._files import refuse_input
-from volmar._input import known_values
 from volmar._version import __version__
 from volmar.report.outcome import Evidence, Outcome
 from volmar.report.stages import Progress, StageTimes
@@ -65,33 +64,6 @@ class TableReports(BaseEstimator):
         from volmar.report.judging import described
 
         return described(self._outcome(data))
-
-    def suggest_labels(self, n: int = 10, data: Any = None, *, y: Any = None) -> NDArray[np.int64]:
-        """Suggest rows whose labels would be most informative, in descending order.
-
-        Parameters
-        ----------
-        n : int, default=10
-            Number of rows.
-        data : DataFrame, pyarrow Table, array, sparse array, str or path, default=None
-            As for `describe`.
-        y : array of shape (n_rows,), default=None
-            Known labels of the rows of the table, -1 if unknown. Labelled rows are not suggested.
-
-        Returns
-        -------
-        ndarray of int
-            Row numbers in the table. See `volmar.diagnostics.suggest_labels`.
-        """
-        from volmar.diagnostics import suggest_labels
-
-        rows = self._rows(data)
-        kept = np.arange(rows.X.shape[0]) if rows.kept is None else np.flatnonzero(rows.kept)
-        if y is not None:
-            n_rows = rows.X.shape[0] if rows.kept is None else len(rows.kept)
-            y = np.where(known_values(y, "y", n_rows)[1], 0, -1)[kept]
-        found = suggest_labels(self.model_, rows.X, n, y=y, random_state=self._fit_seed)
-        return kept[found].astype(np.int64)
 
     def outcome(
         self,
@@ -284,7 +256,6 @@ class TableReports(BaseEstimator):
             ids=rows.ids,
             id_name=rows.id_name,
             labels=labels,
-            seeds=getattr(self, "_seeds", None) if data is None else None,
             scores=self._scores_of(rows.X),
             model=self.model_ if is_split else None,
             clusterer=self._new_clusterer(self._fit_seed, self.n_clusters_),
