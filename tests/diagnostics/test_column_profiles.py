@@ -15,9 +15,8 @@ from volmar.diagnostics import (
 )
 from volmar.diagnostics.column_profiles import day_text
 from volmar.metrics.contingency import sampled_rows
-from volmar.report.column_profiles import all_columns
 from volmar.report.outcome import Outcome
-from volmar.report.profiles import border_rows, profiles
+from volmar.report.sections import all_columns, border_rows, profiles
 
 pd = pytest.importorskip("pandas")
 

@@ -7,7 +7,7 @@ from scipy import stats
 
 from volmar import MSPC
 from volmar.diagnostics import describe_clusters
-from volmar.diagnostics.column_tests import (
+from volmar.diagnostics.describe_clusters import (
     benjamini_hochberg,
     disjoint_subsets,
     mirror_selection,

@@ -19,7 +19,7 @@ from volmar import MSPC
 from volmar.datasets import make_blobs
 from volmar.diagnostics import compare_numbers, label_test
 from volmar.report import Outcome, save_pictures, write_report
-from volmar.report.number_comparison import numbers_side_by_side, silhouette_blocks
+from volmar.report.sections import numbers_side_by_side, silhouette_blocks
 
 EVERY = ["clusters", "scores", "tree", "silhouettes", "columns", "effects", "borders", "numbers"]
 

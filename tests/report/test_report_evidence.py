@@ -22,7 +22,7 @@ from volmar.datasets import make_two_moons
 from volmar.diagnostics import LabelJoin, LabelTestResult, split_test
 from volmar.evidence.wording import p_value_text
 from volmar.report import Evidence, evidence_of, sentences_of
-from volmar.report import evidence_of_number as module
+from volmar.report import evidence as module
 
 
 def by_kind(found):

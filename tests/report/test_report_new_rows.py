@@ -9,7 +9,7 @@ from helpers.outcomes import Hyperplane, outcome_of
 
 from volmar.diagnostics import calibrate_novelty
 from volmar.report.cluster_page import write_report
-from volmar.report.new_rows import strangers
+from volmar.report.sections import strangers
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from volmar.diagnostics.bound import error_bound as error_bound
     from volmar.diagnostics.cluster_description import ClusterDescription as ClusterDescription
     from volmar.diagnostics.cluster_description import Difference as Difference
-    from volmar.diagnostics.cluster_names import suggested_names as suggested_names
+    from volmar.diagnostics.cluster_description import suggested_names as suggested_names
     from volmar.diagnostics.column_profiles import ColumnProfile as ColumnProfile
     from volmar.diagnostics.column_profiles import ColumnProfiles as ColumnProfiles
     from volmar.diagnostics.column_profiles import column_profiles as column_profiles
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from volmar.diagnostics.conditions import StabilityReport as StabilityReport
     from volmar.diagnostics.conditions import stability_report as stability_report
     from volmar.diagnostics.describe_clusters import describe_clusters as describe_clusters
+    from volmar.diagnostics.drift import DriftReport as DriftReport
     from volmar.diagnostics.drift import drift as drift
-    from volmar.diagnostics.drift_report import DriftReport as DriftReport
     from volmar.diagnostics.stability import ResamplingStability as ResamplingStability
     from volmar.diagnostics.stability import stability as stability
     from volmar.evidence import ClusterNovelty as ClusterNovelty

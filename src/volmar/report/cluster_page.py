@@ -13,20 +13,36 @@ from numpy.typing import NDArray
 
 from volmar._files import expanded_path, refuse_existing, write_atomically
 from volmar._version import __version__
-from volmar.report.categories import led_by_categories
-from volmar.report.certificate import certificate_of
-from volmar.report.column_profiles import all_columns
+from volmar.plots.display import shortened
+from volmar.report.drawings import bars, scatter
 from volmar.report.drivers import ClusterMoments, Drivers, cluster_moments, drivers
-from volmar.report.environment import page_environment
-from volmar.report.histogram import bars
-from volmar.report.new_rows import strangers
-from volmar.report.number_comparison import numbers_side_by_side, silhouette_blocks
 from volmar.report.outcome import LEVEL, Evidence, Outcome
-from volmar.report.plane import scatter
-from volmar.report.profiles import profiles
-from volmar.report.splits import best_split, tree_lines
-from volmar.report.text import as_count, as_mean, as_number, as_percent, shortened, signed
-from volmar.report.verdict import STABLE, Verdict, agreement_of, in_words, verdict_of
+from volmar.report.sections import (
+    all_columns,
+    best_split,
+    numbers_side_by_side,
+    profiles,
+    silhouette_blocks,
+    strangers,
+    tree_lines,
+)
+from volmar.report.text import (
+    as_count,
+    as_mean,
+    as_number,
+    as_percent,
+    page_environment,
+    signed,
+)
+from volmar.report.verdict import (
+    STABLE,
+    Verdict,
+    agreement_of,
+    certificate_of,
+    in_words,
+    led_by_categories,
+    verdict_of,
+)
 from volmar.solvers import Status
 
 __all__ = ["write_report"]

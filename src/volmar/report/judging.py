@@ -21,8 +21,7 @@ from volmar.diagnostics import (
     stability,
 )
 from volmar.metrics import LabelScore, calinski_harabasz, separation_score
-from volmar.report.outcome import BestSplit, Evidence, Outcome
-from volmar.report.stages import StageTimes
+from volmar.report.outcome import BestSplit, Evidence, Outcome, StageTimes
 
 __all__ = ["best_split_of", "described", "judged", "quality_scores", "with_joins"]
 

@@ -1,7 +1,10 @@
-"""The results of a run that the report shows."""
+"""The results of a run that the report shows, and the times of its stages."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     )
     from volmar.metrics import LabelScore
 
-__all__ = ["LEVEL", "BestSplit", "Evidence", "Outcome", "too_few_rows"]
 
 # Level for p-values without a level of their own.
 LEVEL = 0.05
@@ -351,3 +353,37 @@ class Outcome:
         if scores.shape[1] == 2:
             return scores[:, 1] - scores[:, 0]
         return np.diff(np.partition(scores, -2, axis=1)[:, -2:]).ravel()
+
+
+# ----------------------------------------------------------------------------- the stages of a run
+
+
+Progress = Callable[[str, int, int], None]
+
+
+class StageTimes:
+    """Seconds by stage, in the order of the stages.
+
+    `progress` is called as ``progress(stage, done, total)``: with (0, 0) when a stage begins, and
+    after each step if the steps are counted.
+    """
+
+    def __init__(self, progress: Progress | None = None):
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Callable[[int, int], None]]:
+        """Time a stage; the yielded function reports progress as (done, total)."""
+
+        def tell(done: int, total: int) -> None:
+            if self.progress is not None:
+                self.progress(name, done, total)
+
+        tell(0, 0)
+        start = time.perf_counter()
+        try:
+            yield tell
+        finally:
+            spent = time.perf_counter() - start
+            self.seconds[name] = self.seconds.get(name, 0.0) + spent

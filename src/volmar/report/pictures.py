@@ -14,11 +14,10 @@ from volmar._files import expanded_path, printable, refuse_existing, write_atomi
 from volmar.base import SplitTree
 from volmar.diagnostics.silhouettes import silhouettes
 from volmar.plots.display import Display
-from volmar.report.column_profiles import profiles_of
+from volmar.report.drawings import MAX_POINTS
 from volmar.report.drivers import sampled
 from volmar.report.outcome import Outcome
-from volmar.report.plane import MAX_POINTS
-from volmar.report.profiles import description_of
+from volmar.report.sections import description_of, profiles_of
 
 __all__ = ["save_pictures"]
 

@@ -1,4 +1,4 @@
-"""The conclusion of the report: headline, lede and badge.
+"""The conclusions of the report in words: verdict, caveats and certificate.
 
 The badge shows the weakest of several criteria: the test of more than one group, the tests of the
 borders between clusters, stability, and whether the clusters only restate a categorical column.
@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.base.recursion import RecursiveResult
 from volmar.evidence.splits.split_test import UNSETTLED
 from volmar.evidence.wording import HINT, is_minimum, rounded_up
-from volmar.report.categories import Led
+from volmar.plots.display import shortened
+from volmar.report.drivers import Drivers
 from volmar.report.outcome import LEVEL, Evidence, Outcome
-from volmar.report.text import as_count, as_number, listed, shortened
-
-__all__ = ["STABLE", "Verdict", "agreement_of", "in_words", "verdict_of"]
+from volmar.report.text import as_count, as_number, listed
+from volmar.solvers import Status
 
 # Clusters are called stable from this mean adjusted Rand index of resamples on.
 STABLE = 0.6
@@ -399,3 +400,168 @@ def _chance(test: Evidence) -> str:
     if is_minimum(p, test.minimum):
         return f"at most {as_number(100 * rounded_up(p), 2)} % of cases"
     return "nearly all cases" if p > 0.99 else f"about {as_number(100 * p, 2)} % of cases"
+
+
+# -------------------------------- check whether categorical columns dominate the clusters of a run
+
+
+# Categorical columns dominate if they have at least this share of the weight of all columns.
+LEADING = 0.5
+# Maximum number of columns that the sentence names.
+MAX_COLUMNS = 3
+
+
+@dataclass(frozen=True)
+class Led:
+    """Caveat about dominating categories; `is_one_column` if one column dominates them all."""
+
+    is_one_column: bool
+    sentence: str
+
+
+def led_by_categories(outcome: Outcome, driving: Drivers | None) -> Led | None:
+    """Return a caveat if categorical columns dominate the clusters, else None.
+
+    Categorical columns are those of `Outcome.categorical` and `Outcome.category_features`. If
+    neither is given, they are taken from features named "column=value".
+    """
+    of_feature = [_categories(str(name), outcome) for name in outcome.feature_names]
+    if outcome.k < 2 or not any(of_feature):
+        return None
+    if driving is not None and driving.values.size:
+        columns, share = _weights(of_feature, driving.features, np.abs(driving.values))
+        if share >= LEADING:
+            return _led(columns, "the clusters")
+    tree = getattr(outcome.estimator, "tree_", None)
+    if tree is None or outcome.model is not outcome.estimator:
+        return None
+    for node in tree.splits():
+        features = np.array([j for j, _ in node.leading], dtype=np.int64)
+        values = np.array([abs(value) for _, value in node.leading])
+        columns, share = _weights(of_feature, features, values)
+        if share >= LEADING:
+            return _led(columns, f"split {node.rank}", everything=False)
+    return None
+
+
+def _categories(name: str, outcome: Outcome) -> tuple[str, ...]:
+    """Return the categorical columns that a feature was made from."""
+    if name in outcome.category_features:
+        return tuple(outcome.category_features[name])
+    if outcome.categorical is None:
+        return (name.split("=", 1)[0],) if "=" in name else ()
+    return tuple(c for c in outcome.categorical if name == c or name.startswith(f"{c}="))[:1]
+
+
+def _weights(
+    of_feature: list[tuple[str, ...]], features: NDArray, values: NDArray
+) -> tuple[list[str], float]:
+    """Return the categorical columns by weight, and their share of the total weight."""
+    weight: dict[str, float] = {}
+    for j, value in zip(features.tolist(), values.tolist(), strict=True):
+        columns = of_feature[j] if j < len(of_feature) else ()
+        for column in columns:
+            weight[column] = weight.get(column, 0.0) + value / len(columns)
+    total = float(values.sum())
+    share = sum(weight.values()) / total if total > 0 else 0.0
+    return sorted(weight, key=lambda column: -weight[column]), share
+
+
+def _led(columns: list[str], what: str, *, everything: bool = True) -> Led:
+    names = [f"'{shortened(column, 40)}'" for column in columns[:MAX_COLUMNS]]
+    if len(columns) > MAX_COLUMNS:
+        names.append(f"{len(columns) - MAX_COLUMNS} more")
+    sentence = f"The categories of {listed(names)} dominate {what}"
+    sentence += (
+        ", which may only restate that column. Leave it out to see what the other columns show."
+        if len(columns) == 1
+        else ". These columns agree with each other. Leave them out to see what the others show."
+    )
+    return Led(len(columns) == 1 and everything, sentence)
+
+
+# -------------------------------------------------------- the solver's certificate of its solution
+
+
+# Names of residuals that count rows which would change their cluster.
+OF_MOVES = ("moves", "switched")
+# Optimality conditions are satisfied if all residuals are at most this large.
+SATISFIED = 0.01
+
+
+def certificate_of(outcome: Outcome) -> dict[str, Any]:
+    """Return title, tone and text: what was checked, then what is not proved."""
+    result = getattr(outcome.estimator, "result_", None)
+    if outcome.k == 1 or result is None:
+        title = "No certificate"
+        text = f"{outcome.method} does not report how close its solution is to the optimum."
+        if outcome.k == 1:
+            title, text = "Nothing to solve", "All rows are in one cluster, so there is no border."
+        return {"title": title, "tone": "neutral", "text": text, "residuals": {}}
+    status = getattr(result, "status", None)
+    is_early, ended = False, "The solver finished normally."
+    if isinstance(status, Status) and not status.ok:
+        is_early, ended = True, f"The solver did not finish normally: {status.value}."
+    gap, objective = float(getattr(result, "gap", np.nan)), float(result.objective)
+    residuals = {name: float(value) for name, value in getattr(result, "residuals", {}).items()}
+    if np.isfinite(gap):
+        title, text = _bounded(gap, objective, is_for_labels=hasattr(result, "rho"))
+        tone = "fair" if is_early else "good"
+    else:
+        is_satisfied = bool(residuals) and all(r <= SATISFIED for r in residuals.values())
+        checked = _checked(residuals, is_satisfied=is_satisfied)
+        # Without a bound there is no proof, even if all residuals are small.
+        title = "Conditions satisfied, optimum not proved" if is_satisfied else "Not proved"
+        tone = "neutral"
+        if is_early:
+            title, tone = "The solver did not finish normally", "weak"
+        text = f"{checked}{_without_bound(outcome, result)}"
+    return {
+        "title": title,
+        "tone": tone,
+        "text": text,
+        "status": ended,
+        "steps": getattr(result, "n_iter", 0),
+        "residuals": {name: as_number(value) for name, value in residuals.items()},
+    }
+
+
+def _bounded(gap: float, objective: float, *, is_for_labels: bool) -> tuple[str, str]:
+    for_labels = " for these labels" if is_for_labels else ""
+    within = _gap_text(gap, objective)
+    text = f"The solution is proved to be within {within} of the best possible{for_labels}. "
+    text += (
+        "Another division of the rows could still be better; no method can rule that out."
+        if for_labels
+        else "This is about the method's optimisation problem, not about true groups."
+    )
+    return f"Within {within} of the best possible{for_labels}", text
+
+
+def _checked(residuals: dict[str, float], *, is_satisfied: bool) -> str:
+    """Return a sentence on the checked conditions; empty if a residual is undefined."""
+    if not residuals or np.isnan(list(residuals.values())).any():
+        return ""
+    if set(residuals) <= set(OF_MOVES) and is_satisfied:
+        return "Checked: no row would change its cluster in a further step. "
+    value = as_number(max(residuals.values()), 2)
+    return f"Checked: the optimality conditions hold up to a residual of {value}. "
+
+
+def _without_bound(outcome: Outcome, result: Any) -> str:
+    if isinstance(result, RecursiveResult) and outcome.k > 2:
+        return (
+            "Splits are made one after the other, and no bound covers the whole sequence. Another "
+            "division of the rows could be better."
+        )
+    return (
+        "No bound on the best possible solution is available for this method. Another division "
+        "of the rows could be better."
+    )
+
+
+def _gap_text(gap: float, objective: float) -> str:
+    if objective == 0:
+        return as_number(gap)
+    share = 100 * gap / abs(objective)
+    return "0.01 %" if share < 0.01 else f"{as_number(share, 2)} %"

@@ -16,7 +16,7 @@ from volmar._clones import MOST_FITTED
 from volmar._warn import collecting
 from volmar.metrics import LabelScore, label_free_scores
 from volmar.report.drivers import sampled
-from volmar.report.stages import Progress
+from volmar.report.outcome import Progress
 from volmar.table_clusterer.names import clusterer_names, find_name, new_clusterer
 
 __all__ = ["DEFAULT_METHODS", "Comparison", "MethodRun", "compare_methods", "spelled"]
