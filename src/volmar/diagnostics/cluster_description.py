@@ -15,24 +15,10 @@ N_NAMED = 3
 class Difference(NamedTuple):
     """One difference between a cluster and the other clusters.
 
-    Attributes
-    ----------
-    column : str
-        Name of the column.
-    level : str
-        Level of a category whose share differs; empty otherwise.
-    kind : {"number", "date", "ordinal", "share", "missing"}
-        Compared quantity: means, mean dates (days since 1970-01-01), mean ranks, shares of a
-        level, or shares of missing values.
-    inside, outside : float
-        Mean or share in the cluster and in the other clusters.
-    effect : float
-        Standardised difference.
-    real : bool or None
-        Whether the difference is significant at the false discovery rate; None if not tested.
-    evidence : float
-        P-value (sign flips) or fraction of the halvings that select it (mirrors); NaN if not
-        tested.
+    `kind` is that of the feature: "number", "date", "ordinal", "share" (of `level`) or "missing".
+    `inside` and `outside` are means in the cluster and in all others, in the units of the table.
+    `effect` is their difference in pooled standard deviations, or Cohen's h for shares. `real` is
+    None, and `evidence` NaN, if differences were not tested.
     """
 
     column: str

@@ -327,35 +327,15 @@ MOSTLY_UNIQUE = 0.5
 class ColumnProfile:
     """One column in each of k clusters.
 
-    Attributes
-    ----------
-    name : str
-        Name of the column.
-    kind : {"number", "date", "ordinal", "boolean", "category", "text", "empty"}
-        Kind of the column. Most values of a "text" column are distinct. Dates are days since
-        1970-01-01.
-    used : bool
-        Whether the column was used for clustering.
-    effect : float
-        Difference between the clusters from 0 to 1: the correlation ratio of ranks for numbers,
-        dates and ordinal columns, Cramér's V for levels, both corrected for chance. NaN for text
-        and empty columns.
-    missing : ndarray of shape (k,)
-        Fraction of missing values in each cluster.
-    quartiles : ndarray of shape (k, 3) or None
-        25 %, 50 % and 75 % quantiles in each cluster, for numbers and dates; NaN for a cluster
-        without values.
-    edges : ndarray of shape (m + 1,) or None
-        Edges of the bars of the histograms. The outermost bars include all values beyond them.
-    levels : list of str
-        Labels of the bars if they are not intervals: the most frequent levels and "other", or the
-        values of a column with few distinct values.
-    shares : ndarray of shape (k, m)
-        Fraction of the known values of each cluster in each bar.
-    n_values : int
-        Number of distinct values.
-    is_whole : bool
-        Whether all values are whole numbers.
+    `kind` is "number", "date", "ordinal", "boolean", "category", "text" (most values are distinct)
+    or "empty"; dates are days since 1970-01-01. `effect` is the difference between the clusters
+    from 0 to 1: the correlation ratio of ranks for numbers, dates and ordinal columns, Cramér's V
+    for levels, both corrected for chance, and NaN for text and empty columns. `missing` (k,) are
+    shares of missing values, `quartiles` (k, 3) those of numbers and dates, NaN for a cluster
+    without values. `edges` are the edges of the bars of the histograms; the outermost bars include
+    all values beyond them. `levels` name the bars if they are not intervals: the most frequent
+    levels and "other", or the values of a column with few distinct ones. `shares` (k, m) are those
+    of the known values of a cluster in each bar.
     """
 
     name: str

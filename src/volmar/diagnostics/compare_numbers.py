@@ -24,27 +24,13 @@ MAX_RESAMPLED, MAX_SILHOUETTES = 1000, 1000
 
 @dataclass(frozen=True, eq=False)
 class NumberOfClusters:
-    """Results for one number of clusters.
+    """Results for one number of clusters; `sizes` may have fewer entries than were requested.
 
-    Attributes
-    ----------
-    n_clusters : int
-        Requested number of clusters.
-    sizes : ndarray of shape (k,)
-        Number of rows of each cluster, by label; k may be less than `n_clusters`.
-    n_supported : int or None
-        Number of clusters that `label_test` finds separated; None if the test was not possible.
-    p_value : float
-        Largest p-value of the borders between the clusters; NaN if there is none.
-    separation : float
-        `volmar.metrics.separation_score`; NaN for one cluster.
-    silhouette : float
-        Mean silhouette of at most 1,000 rows; NaN if there is one cluster or as many as rows.
-    stability : float
-        Mean adjusted Rand index with the clusters of random halves of the rows, of at most 1,000
-        rows each; NaN if no half could be clustered.
-    labels : ndarray of shape (n_rows,)
-        Cluster of each row of the sample.
+    `n_supported` is the number of clusters that `label_test` finds separated, None if the test was
+    not possible, and `p_value` the largest of the borders between clusters. `silhouette` is the
+    mean of at most 1,000 rows, and `stability` the mean adjusted Rand index with the clusters of
+    random halves of the rows. Values that cannot be computed are NaN. `labels` are those of the
+    rows of the sample.
     """
 
     n_clusters: int

@@ -403,17 +403,9 @@ def _names(model: Any, X: Any) -> Iterable[Any]:
 def compare_summaries(
     old: DriftSummary, new: DriftSummary, *, alpha: float = 0.05, notes: Iterable[str] = ()
 ) -> DriftReport:
-    """Return the report of a new table.
+    """Return the report of a new table, whose summary was made with the old one as its reference.
 
-    Parameters
-    ----------
-    old, new : DriftSummary
-        The summaries of both tables. That of the new table must have been made with the old one as
-        its reference.
-    alpha : float, default=0.05
-        Significance level.
-    notes : iterable of str, default=()
-        Notes of the report about parts that were not compared.
+    `notes` are about parts that were not compared.
     """
     if old.n_rows < 1 or new.n_rows < 1:
         raise ValueError(
@@ -449,18 +441,6 @@ def homogeneity(first: NDArray, second: NDArray) -> float:
     Counts with an expected value below 5 in either vector are merged first. If all expected values
     are at least 5 then, the test is the chi-squared test, otherwise Fisher's exact test of each
     category with Bonferroni's correction. The result is NaN if fewer than two categories occur.
-
-    Parameters
-    ----------
-    first, second : ndarray of shape (m,)
-        Counts of the same m categories.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.diagnostics.drift import homogeneity
-    >>> round(homogeneity(np.array([50, 50]), np.array([25, 75])), 5)
-    0.00026
     """
     table = np.array([first, second], dtype=np.int64)
     table = table[:, table.sum(axis=0) > 0]
@@ -479,20 +459,7 @@ def homogeneity(first: NDArray, second: NDArray) -> float:
 
 
 def holm(p_values: NDArray) -> NDArray:
-    """Return p-values corrected by Holm's method, ignoring NaN.
-
-    Parameters
-    ----------
-    p_values : ndarray of shape (m,)
-        Uncorrected p-values; NaN for tests that were not possible.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.diagnostics.drift import holm
-    >>> holm(np.array([0.01, 0.04, 0.03])).tolist()
-    [0.03, 0.06, 0.06]
-    """
+    """Return p-values corrected by Holm's method, ignoring NaN."""
     corrected = np.full(p_values.shape, np.nan)
     known = np.flatnonzero(~np.isnan(p_values))
     order = known[np.argsort(p_values[known], kind="stable")]

@@ -63,22 +63,8 @@ N_MEANS = 6
 def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
     """Write the report of a run as one HTML file that needs no network.
 
-    The file contains a sample of at most 3,000 rows; counts and means are those of all rows. The
-    file is written completely or not at all.
-
-    Parameters
-    ----------
-    outcome : Outcome
-        The results of the run.
-    path : Path
-        File to write. Its folder is created if needed.
-    force : bool, default=False
-        Whether to overwrite an existing file.
-
-    Raises
-    ------
-    FileExistsError
-        If the file exists and `force` is False.
+    The file contains a sample of at most 3,000 rows; counts and means are those of all rows. It is
+    written completely or not at all, and an existing file is only replaced with `force`.
     """
     refuse_existing(path, force)
     environment = page_environment()

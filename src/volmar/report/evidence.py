@@ -34,49 +34,17 @@ def evidence_of(
     random_state: int | np.random.RandomState | None = 0,
     progress: Progress | None = None,
 ) -> list[Evidence]:
-    """Return the evidence for the clusters of a fitted model.
+    """Return the evidence for the clusters of a fitted model, or of labels of any tool (model=None).
 
     With ``n_clusters="auto"`` the splits were tested when they were made, and the evidence is read
     from the tree. For a given number of clusters, two tests on held-out rows are made here:
     whether there is more than one group (`volmar.evidence.split_test`), and which borders between
-    the clusters have a gap (`volmar.evidence.label_test`).
+    the clusters have a gap (`volmar.evidence.label_test`). Of more than 100,000 rows, a random
+    sample is tested.
 
-    Parameters
-    ----------
-    model : clusterer, Pipeline or None
-        The fitted model; of a pipeline, its last step is used. If None, the labels may come from
-        any tool.
-    X : array of shape (n, d)
-        Rows that the clusterer was fitted to, dense or CSR. If there are more than 100,000, a
-        random sample is tested.
-    labels : array of shape (n,)
-        Cluster of each row.
-    n_clusters : int, "auto" or None
-        Number of clusters that was requested. If None, none was.
-    random_state : int, RandomState or None, default=0
-        Random seed of the tests.
-    progress : callable, optional
-        Called with (done, total) after each step of the tests.
-
-    Returns
-    -------
-    list of Evidence
-        The test of more than one group, then the number of groups among the clusters, then each
-        join of clusters. Empty if one cluster was requested. If a test cannot be made, a sentence
-        gives the reason.
-
-    Examples
-    --------
-    >>> from volmar import MSPC
-    >>> from volmar.datasets import make_blobs
-    >>> from volmar.report import evidence_of
-    >>> X, _ = make_blobs(400, centers=2, random_state=0)
-    >>> model = MSPC(3, random_state=0).fit(X)
-    >>> found = evidence_of(model, X, model.labels_, n_clusters=3)
-    >>> [one.kind for one in found]
-    ['p-value', 'groups', 'join', 'join']
-    >>> found[1].value
-    2.0
+    The list has the test of more than one group, then the number of groups among the clusters,
+    then each join of clusters. It is empty if one cluster was requested. If a test cannot be made,
+    a sentence gives the reason.
     """
     steps = getattr(model, "steps", None)
     estimator = steps[-1][1] if steps else model

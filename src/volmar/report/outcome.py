@@ -30,26 +30,15 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Evidence:
-    """A piece of evidence for or against a split.
+    """A piece of evidence for or against a split, as a value and as a sentence.
 
-    Attributes
-    ----------
-    kind : str
-        "p-value" (test of one group against more), "join" (test of the border between two sets of
-        clusters), "groups" (number of groups supported by the joins), "stability" (mean adjusted
-        Rand index of resamples), or any other name. Only these four affect the conclusion.
-    value : float or None
-        The value; None if there is none.
-    sentence : str
-        The finding in plain words.
-    minimum : float, default=0
-        Smallest p-value that the test can give. A p-value equal to it is an upper bound.
-    level : float, optional
-        Level of the test, shown next to the p-value. If None, 0.05.
-    clusters : tuple of tuples
-        Labels on the two sides of a join, or the labels in each of the groups.
-    disagreement : float, optional
-        Share of rows that fits to two halves of the rows put on different sides of a split in two.
+    Its kind is "p-value" (test of one group against more), "join" (test of the border between two
+    sets of clusters), "groups" (number of groups supported by the joins), "stability" (mean
+    adjusted Rand index of resamples), or any other name. Only these four affect the conclusion.
+    `minimum` is the smallest p-value that the test can give; a p-value equal to it is an upper
+    bound. `level` is that of the test, 0.05 if None. `clusters` are the labels on the two sides of
+    a join, or those in each of the groups. `disagreement` is the share of rows that fits to two
+    halves of the rows put on different sides of a split in two.
     """
 
     kind: str
@@ -83,16 +72,7 @@ def too_few_rows(n: int) -> Evidence:
 class BestSplit:
     """The best split in two of rows without evidence for more than one group.
 
-    Attributes
-    ----------
-    model : object
-        The fitted estimator.
-    labels : ndarray of shape (n,)
-        Cluster of each row of the outcome, 0 or 1.
-    scores : ndarray of shape (n,)
-        Decision scores of these rows.
-    command : str
-        Command that makes this split.
+    `labels` (0 or 1) and `scores` are those of the rows of the outcome; `command` makes the split.
     """
 
     model: Any
@@ -105,89 +85,23 @@ class BestSplit:
 class Outcome:
     """All results of a run: options, data, clusters and evidence.
 
-    Only `X` and `labels` are required. Sections of the page without data are left out.
+    Only `X` (rows that the method was fitted to, dense or CSR, without NaN) and `labels` are
+    required. Sections of the page without data are left out.
 
-    Attributes
-    ----------
-    title : str
-        Heading of the report.
-    command : str
-        Command that reproduces the run.
-    asked : dict of str to str
-        Options and their values, as text.
-    source : str
-        Name of the data source.
-    n_rows, n_columns : int
-        Shape of the source. `X` may have fewer rows (dropped rows, or a sample) and other columns.
-        By default the shape of `X`.
-    notes : list of str
-        Steps of the preparation, one sentence per step.
-    method : str
-        Name of the method; by default the class name of `model`.
-    parameters : dict
-        Parameters of the method.
-    seed : int
-        Random seed.
-    X : array of shape (n, d)
-        Rows that the method was fitted to, dense or CSR, without NaN.
-    feature_names : list of str
-        Names of the columns of `X`; x0, x1, ... by default.
-    ids : ndarray of shape (n,)
-        Ids of the rows of `X`; row numbers from 0 by default.
-    id_name : str
-        Name of the id column.
-    labels : ndarray of shape (n,)
-        Cluster of each row.
-    scores : ndarray of shape (n,) or (n, k)
-        `decision_function` of the rows; zeros by default.
-    model : object or None
-        The fitted estimator, or a pipeline that ends in one; None if there was no split.
-    clusterer : clusterer, optional
-        Unfitted, with the number of clusters that was found. It clusters rows again to measure
-        stability, to find real differences and to compare other numbers of clusters.
-    fit_rows : array of shape (n, d), optional
-        Rows that `clusterer` is fitted to; `X` by default.
-    n_found : int
-        Number of clusters that was requested or found; 1 if no split is supported. The page warns
-        if fewer clusters have rows. By default the number of clusters in `labels`.
-    evidence : list of Evidence
-        Evidence for and against the clusters.
-    quality : list of volmar.metrics.LabelScore
-        Scores that need no true labels.
-    warnings : list of str
-        Warnings of the run.
-    seconds : dict of str to float
-        Time by stage.
-    offsets, scales : ndarray of shape (d,), optional
-        Offsets and scales of a linear preparation: ``X * scales + offsets`` is in the units of the
-        source. If given, means are shown in these units.
-    description : ClusterDescription, optional
-        Differences between the clusters, from `volmar.diagnostics.describe_clusters`, preferably
-        in the columns of the source. If None, the page describes the columns of `X`.
-    best_split : BestSplit, optional
-        Best split in two, if all rows are in one cluster. The page shows it as not supported.
-    left_out : dict of str to str
-        Columns of the source that are not used, with the reason.
-    categorical : tuple of str, optional
-        Categorical columns of the source that are used. If None, they are taken from features
-        named "column=value".
-    category_features : dict of str to tuple of str
-        Features that combine several categorical columns, with the names of these columns.
-    columns : DataFrame, array or CSR array of n rows, optional
-        All columns of the source for the rows of `X`, used or not, in their original units. If
-        None, the page shows the columns of `X`.
-    column_names : list of str, optional
-        Names of `columns`; by default those of the DataFrame.
-    used : list of bool, optional
-        Whether each of `columns` was used for clustering; by default all were.
-    numbers : NumberComparison, optional
-        Other numbers of clusters, from `volmar.diagnostics.compare_numbers`.
-    joins : LabelTestResult, optional
-        Tests of the borders, from `volmar.evidence.label_test`; drawn by `save_pictures`.
-    novelty : ClusterNovelty, optional
-        Calibrated p-values of rows in the clusters, from `volmar.evidence.calibrate_novelty`.
-    outlying : ndarray of bool, shape (n,), optional
-        Rows that belong to no cluster whatever `X` is, from `PreparedTable`.
+    `n_rows` and `n_columns` are the shape of the source; `X` may have fewer rows (dropped rows, or
+    a sample) and other columns. `scores` is the `decision_function` of the rows. `model` is the
+    fitted estimator, or a pipeline that ends in one, None if there was no split. `clusterer` is
+    unfitted, with the number of clusters that was found; it is fitted to `fit_rows` to measure
+    stability, to find real differences and to compare other numbers of clusters. The page warns if
+    fewer than `n_found` clusters have rows. ``X * scales + offsets`` is in the units of the
+    source.
+
+    `columns` are all columns of the source for the rows of `X`, used or not, in their original
+    units, with `column_names`, and `used` says which were used for clustering; `left_out` has the
+    reasons for the others. `categorical` are the categorical columns that are used; if None, they
+    are taken from features named "column=value". `category_features` are features made of several
+    categorical columns. `joins` are tests of the borders, drawn by `save_pictures`, and `outlying`
+    marks rows that belong to no cluster whatever `X` is.
     """
 
     title: str = "Clusters"

@@ -43,36 +43,8 @@ def save_pictures(
     splits), `silhouettes`, `columns` (distributions in each cluster), `effects` (differences
     between the clusters), `borders` (which clusters are separated) and `numbers` (other numbers of
     clusters), each with the suffix of a format. Plots without data are left out: a single cluster
-    has only `clusters` and `columns`.
-
-    Parameters
-    ----------
-    folder : str or Path
-        Folder to write to. It is created if needed.
-    outcome : Outcome
-        The results of the run.
-    formats : sequence of {"png", "svg", "pdf"}, default=("png", "svg")
-        Formats of each plot.
-    force : bool, default=False
-        Whether to overwrite existing files.
-
-    Returns
-    -------
-    list of Path
-        The files, in the order above. Each is written completely or not at all.
-
-    Raises
-    ------
-    FileExistsError
-        If a file exists and `force` is False. Nothing is written in this case.
-    ImportError
-        If matplotlib is not installed.
-
-    Examples
-    --------
-    >>> from volmar.report import save_pictures
-    >>> save_pictures("pictures", outcome)  # doctest: +SKIP
-    [PosixPath('pictures/clusters.png'), PosixPath('pictures/clusters.svg'), ...]
+    has only `clusters` and `columns`. Each file is written completely or not at all, and none if
+    one exists and `force` is False.
     """
     figure_class = _figure_class()
     wanted = _checked_formats(formats)

@@ -28,21 +28,11 @@ _PIECE = 20_000  # number of rows that are predicted at once
 
 @dataclass(frozen=True)
 class MethodRun:
-    """The clusters of one method.
+    """The clusters of one method, numbered to agree with the first method on as many rows as
+    possible.
 
-    Attributes
-    ----------
-    method : str
-        Name of the method.
-    labels : ndarray of int, shape (n,)
-        Cluster of each row. Clusters are numbered to agree with those of the first method on as
-        many rows as possible.
-    seconds : float
-        Time in seconds of the fit, and of the prediction of rows that were not fitted.
-    scores : list of LabelScore
-        Label-free scores. Empty if the method found a single cluster.
-    n_fitted : int
-        Number of rows that were fitted. The others were predicted.
+    `seconds` are those of the fit and of the prediction of rows that were not fitted. `scores` is
+    empty if the method found a single cluster.
     """
 
     method: str
