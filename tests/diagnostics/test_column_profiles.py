@@ -8,11 +8,7 @@ import pytest
 from helpers.conversions import CONVERSIONS
 from scipy import sparse, stats
 
-from volmar.diagnostics import (
-    column_profiles,
-    describe_clusters,
-    suggested_names,
-)
+from volmar.diagnostics import column_profiles, describe_clusters, suggested_names
 from volmar.diagnostics.column_profiles import day_text
 from volmar.metrics.contingency import sampled_rows
 from volmar.report.outcome import Outcome

@@ -141,10 +141,7 @@ def test_many_clusters_of_sparse_rows(tmp_path):
     X, _ = make_blobs(600, centers=60, n_features=5, random_state=0)
     model = MSPC(60, random_state=0, min_cluster_size=2).fit(X)
     many = Outcome(
-        X=sparse.csr_array(X),
-        labels=model.labels_,
-        scores=model.decision_function(X),
-        model=model,
+        X=sparse.csr_array(X), labels=model.labels_, scores=model.decision_function(X), model=model
     )
     for path in save_pictures(tmp_path, many, formats=["png"]):
         with path.open("rb") as file:

@@ -223,11 +223,7 @@ def compare_numbers(
         ) from error
     tried = {one.n_clusters for one in found}
     return NumberComparison(
-        found,
-        chosen,
-        n,
-        type(_last(estimator)).__name__,
-        [k for k in wanted if k not in tried],
+        found, chosen, n, type(_last(estimator)).__name__, [k for k in wanted if k not in tried]
     )
 
 

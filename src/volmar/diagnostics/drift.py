@@ -533,10 +533,7 @@ def _columns(old: DriftSummary, new: DriftSummary) -> list[ColumnShift]:
     clearest = z.argmax(axis=0)
     found = [
         ColumnShift(
-            name,
-            float(shift[clearest[j], j] / old.scales[j]),
-            int(seen[clearest[j]]),
-            float(p[j]),
+            name, float(shift[clearest[j], j] / old.scales[j]), int(seen[clearest[j]]), float(p[j])
         )
         for j, name in enumerate(old.names)
     ]

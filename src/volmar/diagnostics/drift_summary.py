@@ -22,7 +22,7 @@ MAX_CATEGORIES = 100
 
 @dataclass(frozen=True)
 class CategoryCounts:
-    """Rows of the most frequent values of a categorical column, of all others, and missing ones."""
+    """Numbers of rows: of the frequent values of a categorical column, of others, and missing."""
 
     counts: dict[str, int]
     n_other: int = 0

@@ -26,14 +26,7 @@ from volmar.report.sections import (
     strangers,
     tree_lines,
 )
-from volmar.report.text import (
-    as_count,
-    as_mean,
-    as_number,
-    as_percent,
-    page_environment,
-    signed,
-)
+from volmar.report.text import as_count, as_mean, as_number, as_percent, page_environment, signed
 from volmar.report.verdict import (
     STABLE,
     Verdict,

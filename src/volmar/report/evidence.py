@@ -34,7 +34,7 @@ def evidence_of(
     random_state: int | np.random.RandomState | None = 0,
     progress: Progress | None = None,
 ) -> list[Evidence]:
-    """Return the evidence for the clusters of a fitted model, or of labels of any tool (model=None).
+    """Return the evidence for the clusters of a fitted model, or of any labels if it is None.
 
     With ``n_clusters="auto"`` the splits were tested when they were made, and the evidence is read
     from the tree. For a given number of clusters, two tests on held-out rows are made here:
@@ -63,12 +63,7 @@ def evidence_of(
         return []
 
     return evidence_of_number(
-        estimator,
-        rows,
-        given,
-        n_clusters=n_clusters,
-        random_state=random_state,
-        progress=progress,
+        estimator, rows, given, n_clusters=n_clusters, random_state=random_state, progress=progress
     )
 
 
@@ -176,11 +171,7 @@ def evidence_of_number(
 
 
 def _more_than_one(
-    estimator: Any,
-    X: Any,
-    borders: LabelTestResult | None,
-    seed: int,
-    progress: Progress | None,
+    estimator: Any, X: Any, borders: LabelTestResult | None, seed: int, progress: Progress | None
 ) -> Evidence:
     """Test whether there is more than one group, without the cluster labels."""
     done = 0 if borders is None else len(borders.tree)

@@ -187,15 +187,7 @@ def _supported(
             detail += " (smallest possible p-value)"
     remarks.append("" if led is None else led.sentence)
     return Verdict(
-        headline,
-        lede,
-        tuple(filter(None, remarks)),
-        word,
-        tone,
-        grade,
-        detail,
-        title,
-        text,
+        headline, lede, tuple(filter(None, remarks)), word, tone, grade, detail, title, text
     )
 
 

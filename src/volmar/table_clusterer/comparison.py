@@ -28,8 +28,7 @@ _PIECE = 20_000  # number of rows that are predicted at once
 
 @dataclass(frozen=True)
 class MethodRun:
-    """The clusters of one method, numbered to agree with the first method on as many rows as
-    possible.
+    """The clusters of one method, numbered so that most rows agree with the first method.
 
     `seconds` are those of the fit and of the prediction of rows that were not fitted. `scores` is
     empty if the method found a single cluster.
