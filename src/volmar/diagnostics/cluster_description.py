@@ -284,11 +284,8 @@ MIN_EFFECT = 0.8
 # others, so that a column that distinguishes another cluster has a smaller effect here, too. The
 # effect of shares is at most pi; larger effects count as 3.
 SHARE_OF_FIRST, LARGEST_EFFECT = 0.5, 3.0
-# A level is named without "more" if at least this fraction of the rows has it, and its absence
-# without "fewer" if at most the second fraction has it.
-MAJORITY, RARE = 0.5, 0.1
-# Maximum number of letters of a column or a level in a name.
-MAX_LETTERS = 28
+# A level is named without "more" if at least this fraction of the rows has it.
+MAJORITY = 0.5
 
 
 def suggested_names(description: ClusterDescription) -> dict[Any, str]:
@@ -372,7 +369,7 @@ def _words(one: Difference) -> str:
         level = f"{column} = {_shortened(one.level)}"
         if more:
             return level if one.inside >= MAJORITY else f"more {level}"
-        return f"not {level}" if one.inside <= RARE else f"fewer {level}"
+        return f"not {level}" if one.inside <= 0.1 else f"fewer {level}"
     low, high = ("early", "late") if one.kind == "date" else ("low", "high")
     return f"{high if more else low} {column}"
 
@@ -415,4 +412,4 @@ def _numbered(chosen: dict[Any, tuple[str, ...]]) -> dict[Any, str]:
 
 def _shortened(text: str) -> str:
     text = " ".join(str(text).split())
-    return text if len(text) <= MAX_LETTERS else text[: MAX_LETTERS - 1] + "…"
+    return text if len(text) <= 28 else text[:27] + "…"

@@ -21,9 +21,6 @@ MAX_LEVELS = 50
 MISSING = "missing"
 
 
-MILLISECONDS = 86_400_000.0
-
-
 class CodedColumn(NamedTuple):
     """A column of levels: their indices in `values`, -1 for missing values."""
 
@@ -244,7 +241,7 @@ def _plain_column(column: NDArray, name: str) -> NDArray | CodedColumn | DatedCo
 def _in_days(times: NDArray) -> NDArray:
     """Return dates or durations as days, NaN for missing values."""
     unit = times.dtype.str[1]
-    days = times.astype(f"{unit}8[ms]").astype(np.int64) / MILLISECONDS
+    days = times.astype(f"{unit}8[ms]").astype(np.int64) / 86_400_000.0
     return np.where(np.isnat(times), np.nan, days)
 
 
@@ -314,11 +311,6 @@ OTHER = "other"
 # Columns of numbers with at most this many distinct values have one bar per value.
 FEW_VALUES = 12
 N_BINS = 16
-# Quantiles of each cluster that a histogram must cover.
-REACH = (0.02, 0.98)
-# Minimum fraction of the rows of a cluster for that, so that a small cluster of outliers does not
-# determine the axis.
-MIN_SHARE = 0.01
 # A column counts as text if its number of distinct values exceeds this fraction of the rows.
 MOSTLY_UNIQUE = 0.5
 
@@ -590,8 +582,9 @@ def _of_numbers(
 
 def _edges(values: NDArray, inside: list[NDArray]) -> NDArray:
     """Return bin edges that cover most rows of the table and of every cluster."""
-    large = [one for one in inside if one.size >= max(MIN_SHARE * values.size, 1)]
-    reach = np.array([np.quantile(one, REACH) for one in (values, *large)])
+    # A small cluster of outliers must not determine the axis.
+    large = [one for one in inside if one.size >= max(0.01 * values.size, 1)]
+    reach = np.array([np.quantile(one, (0.02, 0.98)) for one in (values, *large)])
     low, high = float(reach[:, 0].min()), float(reach[:, 1].max())
     if not high > low:
         low, high = float(values.min()), float(values.max())

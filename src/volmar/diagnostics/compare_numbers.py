@@ -18,8 +18,8 @@ from volmar._warn import collecting
 from volmar.evidence.labels.label_test import label_test
 from volmar.metrics import separation_score
 
-# Maximum number of rows of a resample, and maximum number of rows for silhouettes.
-MAX_RESAMPLED, MAX_SILHOUETTES = 1000, 1000
+# Maximum number of rows of a resample, and for silhouettes.
+MAX_SAMPLE = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,8 +288,8 @@ def _scores(X: Any, labels: NDArray, seed: int) -> tuple[float, float]:
         return float("nan"), float("nan")
     rng = np.random.RandomState(seed)
     some = np.arange(labels.size)
-    if some.size > MAX_SILHOUETTES:
-        some = rng.choice(labels.size, MAX_SILHOUETTES, replace=False)
+    if some.size > MAX_SAMPLE:
+        some = rng.choice(labels.size, MAX_SAMPLE, replace=False)
     silhouette = float("nan")
     if 2 <= np.unique(labels[some]).size < some.size:
         silhouette = float(silhouette_score(X[some], labels[some]))
@@ -302,7 +302,7 @@ def _scores(X: Any, labels: NDArray, seed: int) -> tuple[float, float]:
 def _stability(
     X: Any, model: Any, labels: NDArray, n_resamples: int, rng: np.random.RandomState
 ) -> float:
-    size = min(labels.size // 2, MAX_RESAMPLED)
+    size = min(labels.size // 2, MAX_SAMPLE)
     agreements = []
     for _ in range(n_resamples):
         half = np.sort(rng.choice(labels.size, size, replace=False))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
+from scipy.stats import false_discovery_control
 
 from volmar._checks import check_choice, check_count, check_number, check_random_state
 from volmar._clones import fitted_labels, refuse_pairwise, seeded
@@ -283,13 +284,6 @@ def sign_flip_p_values(t: NDArray) -> NDArray:
     return p
 
 
-def benjamini_hochberg(p_values: NDArray, q: float) -> NDArray:
-    """Return a mask of the hypotheses rejected at a false discovery rate of q."""
-    ordered = np.sort(p_values)
-    fine = ordered <= q * np.arange(1, ordered.size + 1) / max(ordered.size, 1)
-    return p_values <= (ordered[fine][-1] if fine.any() else -1.0)
-
-
 # ------------------------------------------------------------------------------ tests
 
 
@@ -314,7 +308,8 @@ def tested_by_sign_flips(
     p_values = np.ones(claims.shape)
     real = np.zeros(claims.shape, dtype=bool)
     p_values[claims] = sign_flip_p_values(t[:, claims])
-    real[claims] = benjamini_hochberg(p_values[claims], q)
+    if claims.any():
+        real[claims] = false_discovery_control(p_values[claims]) <= q
     return TestedClaims(*_both_of_two(real, p_values), found_again)
 
 
@@ -497,8 +492,9 @@ def describe_clusters(
     if is_dask(X):
         options = {"q": q, "rule": rule, "n_subsets": n_subsets, "n_halvings": n_halvings}
         options |= {"n_typical": n_typical, "max_rows": max_rows, "progress": progress}
-        of = _OfCollection(labels_or_model, estimator, model_input, ids, random_state)
-        return of.described(X, feature_names=feature_names, **options)
+        options |= {"feature_names": feature_names}
+        rng = check_random_state(random_state)
+        return _of_collection(X, labels_or_model, estimator, model_input, ids, rng, options)
     n = n_rows_of(X)
     if n < 1:
         raise ValueError("X has no rows. Pass at least one row.")
@@ -586,51 +582,46 @@ def describe_clusters(
 # ------------------------------------------------------------------------------ input
 
 
-class _OfCollection(NamedTuple):
-    """Arguments that accompany a dask collection."""
-
-    labels_or_model: Any
-    estimator: Any
-    model_input: Any
-    ids: Any
-    random_state: Any
-
-    def described(self, X: Any, **options: Any) -> ClusterDescription:
-        """Describe a random sample of the rows, with the cluster sizes of all rows."""
-        rng = check_random_state(self.random_state)
-        labels, estimator = self.labels_or_model, self.estimator
-        if hasattr(labels, "fit"):
-            model = labels
-            estimator = model if estimator is None else estimator
-            if not hasattr(model, "labels_"):
-                model = seeded(model, int(rng.randint(2**31 - 1)))
-                model.fit(X if self.model_input is None else self.model_input)
-            labels = model.labels_
-        seed = int(rng.randint(2**31 - 1))
-        drawn = draw_from_collection(X, labels, self.ids, seed=seed)
-        some, names = drawn.beside
-        few = None
-        if self.model_input is not None:
-            few = draw_from_collection(self.model_input, seed=seed).rows
-        found = describe_clusters(
-            drawn.rows,
-            some,
-            estimator=estimator,
-            model_input=few,
-            ids=drawn.numbers if names is None else names,
-            random_state=int(rng.randint(2**31 - 1)),
-            **options,
-        )
-        if drawn.numbers.size == drawn.n_rows:
-            return found
-        counts = count_labels(labels)
-        shown = f"computed from {drawn.numbers.size:,} of {drawn.n_rows:,} rows, drawn at random"
-        return replace(
-            found,
-            sizes=np.array([counts[label] for label in found.clusters]),
-            n_noise=counts.get(-1, 0),
-            remarks=[*found.remarks, shown],
-        )
+def _of_collection(
+    X: Any,
+    labels: Any,
+    estimator: Any,
+    model_input: Any,
+    ids: Any,
+    rng: np.random.RandomState,
+    options: dict[str, Any],
+) -> ClusterDescription:
+    """Describe a random sample of a dask collection, with the cluster sizes of all rows."""
+    if hasattr(labels, "fit"):
+        model = labels
+        estimator = model if estimator is None else estimator
+        if not hasattr(model, "labels_"):
+            model = seeded(model, int(rng.randint(2**31 - 1)))
+            model.fit(X if model_input is None else model_input)
+        labels = model.labels_
+    seed = int(rng.randint(2**31 - 1))
+    drawn = draw_from_collection(X, labels, ids, seed=seed)
+    some, names = drawn.beside
+    few = None if model_input is None else draw_from_collection(model_input, seed=seed).rows
+    found = describe_clusters(
+        drawn.rows,
+        some,
+        estimator=estimator,
+        model_input=few,
+        ids=drawn.numbers if names is None else names,
+        random_state=int(rng.randint(2**31 - 1)),
+        **options,
+    )
+    if drawn.numbers.size == drawn.n_rows:
+        return found
+    counts = count_labels(labels)
+    shown = f"computed from {drawn.numbers.size:,} of {drawn.n_rows:,} rows, drawn at random"
+    return replace(
+        found,
+        sizes=np.array([counts[label] for label in found.clusters]),
+        n_noise=counts.get(-1, 0),
+        remarks=[*found.remarks, shown],
+    )
 
 
 def _labels_and_model(

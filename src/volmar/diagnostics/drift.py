@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,8 +17,7 @@ from volmar.diagnostics.drift_summary import CategoryCounts, DriftSummary
 
 # Maximum number of clusters, of columns, and of values of a column that are printed.
 MAX_SHOWN = 5
-# Header of the table of clusters.
-HEAD = "cluster  rows before     now   share before     now  distance"
+KINDS = ("shares", "distances", "columns", "categories", "missing")
 
 
 @dataclass(frozen=True)
@@ -158,19 +157,11 @@ class DriftReport:
     @property
     def _smallest(self) -> list[float]:
         """Smallest p-value of each kind of change."""
-        kinds: Sequence[Sequence[Any]] = (
-            self.distances,
-            self.columns,
-            self.categories,
-            self.missing,
-        )
         found = [self.shares_p_value]
-        found += [
-            float(np.nanmin(values))
-            for kind in kinds
-            if np.isfinite(values := np.array([one.p_value for one in kind])).any()
-        ]
-        return [p for p in found if np.isfinite(p)]
+        for kind in KINDS[1:]:
+            known = [one.p_value for one in getattr(self, kind) if np.isfinite(one.p_value)]
+            found.append(min(known, default=np.nan))
+        return [float(p) for p in found if np.isfinite(p)]
 
     def changed(self, kind: str) -> list[Any]:
         """Return the significant changes of one kind.
@@ -220,7 +211,6 @@ class DriftReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a dict that can be stored as JSON; None for NaN and infinity."""
-        kinds = ("shares", "distances", "columns", "categories", "missing")
         return {
             "n_old": self.n_old,
             "n_new": self.n_new,
@@ -230,18 +220,15 @@ class DriftReport:
             "p_value": self.p_value,
             "has_drifted": self.has_drifted,
             "shares_p_value": _plain(self.shares_p_value),
-            **{kind: [_plain(asdict(one)) for one in getattr(self, kind)] for kind in kinds},
+            **{kind: [_plain(asdict(one)) for one in getattr(self, kind)] for kind in KINDS},
             "notes": list(self.notes),
             "sentences": self.sentences,
         }
 
     def __str__(self) -> str:
         """Return the sentences, one per line, and a table of the clusters."""
-        lines = [
-            *self.sentences,
-            "",
-            "cluster  rows before     now   share before     now  distance",
-        ]
+        head = "cluster  rows before     now   share before     now  distance"
+        lines = [*self.sentences, "", head]
         for share, distance in zip(self.shares, self.distances, strict=True):
             lines.append(
                 f"{share.cluster:>7} {share.n_old:>12,} {share.n_new:>7,} {share.old:>14.1%} "
@@ -309,12 +296,9 @@ def _plain(value: Any) -> Any:
 # -------------------------------------------------------------- tests for drift between two tables
 
 
-# Minimum number of rows of a cluster, in both tables, for a comparison of its columns.
+# Minimum number of rows of a cluster, in both tables, for a comparison of its columns, and minimum
+# expected count of a chi-squared test; smaller counts are merged before.
 MIN_ROWS = 5
-# Counts with an expected value below this are merged before a chi-squared test.
-SMALLEST_COUNT = 5.0
-# Maximum number of new values of a categorical column in the report.
-MAX_NEW = 10
 
 
 def drift(model: Any, X_new: Any, X_old: Any = None, *, alpha: float = 0.05) -> DriftReport:
@@ -448,10 +432,10 @@ def homogeneity(first: NDArray, second: NDArray) -> float:
     if min(sizes) <= 0 or table.shape[1] < 2:
         return float("nan")
     smaller = sizes.min() / sizes.sum()
-    rare = table.sum(axis=0) * smaller < SMALLEST_COUNT
+    rare = table.sum(axis=0) * smaller < MIN_ROWS
     if rare.any() and not rare.all():
         table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
-    if (table.sum(axis=0) * smaller).min() >= SMALLEST_COUNT:
+    if (table.sum(axis=0) * smaller).min() >= MIN_ROWS:
         return float(stats.chi2_contingency(table, correction=False).pvalue)
     p = _two_shares(table[0], sizes[0], table[1], sizes[1])
     n_tests = 1 if p.size == 2 else p.size  # two shares add up to 1
@@ -582,7 +566,7 @@ def _category_change(
         float(shares[0][largest]),
         float(shares[1][largest]),
         p_value,
-        tuple(values[i] for i in order[:MAX_NEW]),
+        tuple(values[i] for i in order[:10]),
         int(now[is_new].sum()),
     )
 

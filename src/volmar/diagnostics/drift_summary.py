@@ -12,8 +12,6 @@ from scipy import sparse
 
 __all__ = ["CategoryCounts", "DriftSummary"]
 
-# Number of entries that are processed together.
-TILE = 2**20
 # Number of quantile bins of the first table in which distances from the centres are counted.
 N_BINS = 10
 # Maximum number of values of a column with separate counts; the others are counted together.
@@ -226,6 +224,6 @@ def _counted(distances: NDArray, labels: NDArray, edges: NDArray) -> NDArray[np.
 
 
 def _tiles(n: int, d: int) -> Iterator[slice]:
-    step = max(1, TILE // max(d, 1))
+    step = max(1, 2**20 // max(d, 1))
     for start in range(0, n, step):
         yield slice(start, start + step)

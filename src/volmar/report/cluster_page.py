@@ -45,12 +45,8 @@ __all__ = ["write_report"]
 # colour blindness. Shapes distinguish all clusters a second time.
 LIGHT = ("#0072b2", "#d55e00", "#063c42", "#a63c74", "#b88600", "#4a2a82", "#2f9a95", "#858a92")
 DARK = ("#56a8e8", "#f2813a", "#a4eb9f", "#eebcf5", "#f0b400", "#8f74de", "#4f9a94", "#a4afb5")
-N_SHAPES = 8
 # The page warns of clusters with less than this share of the rows, and of fewer rows per column.
-SMALL_SHARE = 0.05
 FEW_ROWS = 5
-# Maximum number of columns in the table of means.
-N_MEANS = 6
 
 
 def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
@@ -88,7 +84,7 @@ def _view(outcome: Outcome) -> dict[str, Any]:
                 "name": names[i],
                 "colour": i % len(LIGHT),
                 # Shapes shift by one each time the colours start over, so no pair repeats.
-                "shape": (i + i // len(LIGHT)) % N_SHAPES,
+                "shape": (i + i // len(LIGHT)) % 8,
                 "size": int(moments.sizes[i]),
                 "share": moments.sizes[i] / moments.sizes.sum(),
                 "bar": 100 * moments.sizes[i] / moments.sizes.max(),
@@ -154,7 +150,7 @@ def _cautions(outcome: Outcome, sizes: NDArray, verdict: Verdict) -> list[str]:
         found.append(f"Only {outcome.k} of {outcome.n_found} clusters {verb} any rows.")
     if outcome.k > 1:
         # With many clusters, a cluster is small below half of an equal share.
-        limit = min(SMALL_SHARE, 0.5 / outcome.k)
+        limit = min(0.05, 0.5 / outcome.k)
         small = np.flatnonzero(sizes < limit * n)
         if small.size:
             names = ", ".join(shortened(str(outcome.clusters[i])) for i in small)
@@ -209,7 +205,7 @@ def _driver_rows(outcome: Outcome, driving: Drivers | None) -> dict[str, Any] | 
 
 def _mean_table(outcome: Outcome, moments: ClusterMoments) -> dict[str, Any] | None:
     """Return the means of the columns with the largest variance, in the source's units."""
-    leading = np.argsort(-moments.deviation, kind="stable")[:N_MEANS]
+    leading = np.argsort(-moments.deviation, kind="stable")[:6]
     if leading.size == 0:
         return None
     means, spread = moments.means, moments.deviation

@@ -20,8 +20,6 @@ from volmar.report.text import as_count, as_number
 
 # Maximum number of rows that are drawn.
 MAX_POINTS = 3000
-# Principal components are computed by a dense SVD up to this number of columns or rows.
-SMALL = 300
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,8 @@ def components(X: Any, k: int, without: NDArray | None = None) -> tuple[NDArray,
         v = np.ravel(v)
         return v if unit is None else v - unit * (unit @ v)
 
-    if min(n, d) <= 2 * k or (min(n, d) <= SMALL and n * d <= MAX_DENSE):
+    # A dense SVD is fast for so few rows or columns.
+    if min(n, d) <= 2 * k or (min(n, d) <= 300 and n * d <= MAX_DENSE):
         Z = dense(X) - mean
         Z = Z if unit is None else Z - np.outer(Z @ unit, unit)
         total = float(np.einsum("ij,ij->", Z, Z))
@@ -214,10 +213,6 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 # ----------------------------------------------------------------------- the histogram of the page
 
 
-# Maximum number of bins.
-N_BINS = 48
-
-
 @dataclass(frozen=True)
 class Histogram:
     """Counts of rows by cluster and bin, marks on the axis, and rows beyond the bins."""
@@ -249,7 +244,7 @@ def histogram(outcome: Outcome, lead: NDArray, codes: NDArray) -> Histogram:
     low, high = limits(values)
     for at, _, _ in marks:
         low, high = min(low, at), max(high, at)
-    n_bins = int(np.clip(2 * np.sqrt(values.size), 8, N_BINS))
+    n_bins = int(np.clip(2 * np.sqrt(values.size), 8, 48))
     edges = np.linspace(low, high, n_bins + 1)
     if k > 1 and low <= 0 <= high:
         edges = bin_edges(low, high, n_bins)

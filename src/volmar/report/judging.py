@@ -25,13 +25,6 @@ from volmar.report.outcome import BestSplit, Evidence, Outcome, StageTimes
 
 __all__ = ["best_split_of", "described", "judged", "quality_scores", "with_joins"]
 
-# Number of resamples for stability.
-N_RESAMPLES = 10
-# Numbers of rows, subsets and halvings for the test of which differences are real.
-N_AGAIN, N_SUBSETS, N_HALVINGS = 10_000, 8, 5
-# Maximum number of rows for the silhouette, which needs all pairs of rows.
-N_SILHOUETTE = 2000
-
 
 def judged(outcome: Outcome, times: StageTimes) -> Outcome:
     """Return the outcome with scores, stability, a description and other numbers of clusters."""
@@ -110,7 +103,7 @@ def quality_scores(X: Any, labels: NDArray) -> list[LabelScore]:
             scores += [
                 LabelScore(
                     "silhouette",
-                    _silhouette(X, labels, min(n, N_SILHOUETTE)),
+                    _silhouette(X, labels, min(n, 2000)),
                     "higher",
                     "how much closer rows are to their own cluster than to the nearest other "
                     "one; 1 is perfect; computed on at most 2,000 rows",
@@ -139,7 +132,7 @@ def _stability(outcome: Outcome, tell: Any) -> list[Evidence]:
             result = stability(
                 outcome.fit_rows,
                 outcome.clusterer,
-                n_resamples=N_RESAMPLES,
+                n_resamples=10,
                 progress=tell,
                 random_state=outcome.seed,
             )
@@ -155,10 +148,10 @@ def described(outcome: Outcome, tell: Any = None) -> ClusterDescription:
         "model_input": outcome.fit_rows,
         "feature_names": outcome.column_names if in_own_units else outcome.feature_names,
         "ids": outcome.ids,
-        # All fits together use each row once for sign flips, and `N_HALVINGS` times for mirrors.
-        "max_rows": max(min(N_AGAIN, _most_repeated(outcome)), 2),
-        "n_subsets": N_SUBSETS,
-        "n_halvings": N_HALVINGS,
+        # All fits together use each row once for sign flips, and five times for mirrors.
+        "max_rows": max(min(10_000, _most_repeated(outcome)), 2),
+        "n_subsets": 8,
+        "n_halvings": 5,
         "progress": tell,
         "random_state": outcome.seed,
     }

@@ -159,63 +159,6 @@ class Outcome:
             given = getattr(self, name)
             if given is None or (isinstance(given, (int, str, list)) and not given):
                 object.__setattr__(self, name, value)
-        for name in ("ids", "labels", "scores"):
-            found = len(getattr(self, name))
-            if found != n:
-                raise ValueError(
-                    f"{name} must have one entry for each of the {n} rows of X, got {found}. Pass "
-                    "the entries of the clustered rows."
-                )
-        if len(self.feature_names) != d:
-            raise ValueError(
-                f"feature_names must name the {d} columns of X, got {len(self.feature_names)}."
-            )
-        for name in ("offsets", "scales"):
-            units = getattr(self, name)
-            if units is not None and np.shape(units) != (d,):
-                raise ValueError(
-                    f"{name} must have one entry per column of X, shape ({d},), got shape "
-                    f"{np.shape(units)}."
-                )
-        if self.description is not None and not set(self.description.clusters) <= set(
-            self.clusters.tolist()
-        ):
-            raise ValueError(
-                f"description has the clusters {self.description.clusters}, but labels has "
-                f"{self.clusters.tolist()}. Describe the same labels."
-            )
-        if self.best_split is not None and self.k > 1:
-            raise ValueError(
-                f"best_split is only for rows in one cluster, but labels has {self.k} clusters. "
-                "Leave it out."
-            )
-        self._check_columns(n)
-        if self.k > self.n_found:
-            raise ValueError(
-                f"n_found={self.n_found} is less than the {self.k} clusters in labels."
-            )
-
-    def _check_columns(self, n: int) -> None:
-        if self.numbers is not None and self.numbers.n_all != n:
-            raise ValueError(
-                f"numbers is a comparison for {self.numbers.n_all} rows, but X has {n} rows. Pass "
-                "a comparison for the same rows."
-            )
-        if self.columns is None:
-            return
-        rows, width = self.columns.shape
-        if rows != n:
-            raise ValueError(
-                f"columns must have {n} rows like X, got {rows}. Pass the columns of the "
-                "clustered rows."
-            )
-        for name in ("column_names", "used"):
-            given = getattr(self, name)
-            if given is not None and len(given) != width:
-                raise ValueError(
-                    f"{name} must have one entry for each of the {width} columns, got "
-                    f"{len(given)}."
-                )
 
     @property
     def estimator(self) -> Any:
@@ -225,8 +168,7 @@ class Outcome:
 
     def in_two(self) -> Outcome:
         """Return the outcome with the clusters of `best_split`."""
-        if self.best_split is None:
-            raise ValueError("the outcome has no best_split. Pass one for rows in one cluster.")
+        assert self.best_split is not None
         return replace(
             self,
             labels=self.best_split.labels,

@@ -22,8 +22,6 @@ from volmar.report.sections import description_of, profiles_of
 __all__ = ["save_pictures"]
 
 FORMATS = ("png", "svg", "pdf")
-# Resolution, and maximum number of pixels of the longer side.
-DOTS_PER_INCH, MAX_PIXELS = 150.0, 8000.0
 # Maximum number of clusters in a legend.
 MAX_NAMED = 20
 # Sizes in inches, if they differ from those of the displays.
@@ -120,7 +118,8 @@ def _save(figure: Any, path: Path, suffix: str, force: bool) -> None:
     buffer = io.BytesIO()
     # Without a salt, ids of SVG elements are random.
     with matplotlib.rc_context({"svg.hashsalt": "volmar"}):
-        dots = min(DOTS_PER_INCH, MAX_PIXELS / max(figure.get_size_inches()))
+        # The longer side has at most 8,000 pixels.
+        dots = min(150.0, 8000.0 / max(figure.get_size_inches()))
         figure.savefig(buffer, format=suffix, dpi=dots, metadata=stamp)
     content = buffer.getvalue()
     if suffix == "svg":  # column names may have control characters, which XML forbids

@@ -31,8 +31,6 @@ from volmar.report.text import as_count, as_mean, as_number, as_percent, listed,
 
 # Effect of the longest bar, in standard deviations; larger effects have the same bar.
 LONGEST_BAR = 4.0
-# Number of rows per cluster that are listed as nearest to a border.
-N_BORDER = 3
 NOTE = "It was not tested whether other rows would show the same differences."
 
 
@@ -53,7 +51,7 @@ def description_of(outcome: Outcome) -> ClusterDescription:
     return named.in_units(offsets, scales)
 
 
-def border_rows(outcome: Outcome, label: Any, count: int = N_BORDER) -> NDArray:
+def border_rows(outcome: Outcome, label: Any, count: int = 3) -> NDArray:
     """Return the ids of the rows of a cluster that are nearest to its border, nearest first.
 
     Empty if all scores are equal or not finite, or if the cluster has at most ``2 * count`` rows.
@@ -147,8 +145,6 @@ def _difference_value(
 N_OPEN, MAX_CELLS = 20, 1200
 # Maximum number of sparse columns that are described; text may have very many.
 MAX_SPARSE = 400
-# Number of levels of a category that are named; the bar shows all of them.
-N_LISTED = 3
 KINDS = {
     "number": "number",
     "date": "date",
@@ -285,7 +281,7 @@ def _cell(one: ColumnProfile, i: int, top: float) -> dict[str, Any]:
         }
     start = np.concatenate([[0.0], np.cumsum(shares)])
     order = [j for j in np.argsort(-shares, kind="stable") if one.levels[j] != OTHER]
-    listed = [j for j in order[:N_LISTED] if shares[j] > 0]
+    listed = [j for j in order[:3] if shares[j] > 0]
     rest = [OTHER]  # all levels that have no part of their own in the bar
     if one.kind == "boolean":
         listed, rest = [0], [OTHER, "False"]  # True, or the only value
@@ -357,10 +353,6 @@ def strangers(outcome: Outcome) -> dict[str, Any] | None:
 
 
 # ------------------------------------------------------------------------------ the tree of splits
-
-
-# Number of columns named for the best split in two.
-N_NAMED = 4
 
 
 def tree_lines(outcome: Outcome) -> dict[str, Any] | None:
@@ -435,7 +427,7 @@ def best_split(outcome: Outcome) -> dict[str, Any] | None:
     lead = np.nan_to_num(two.lead)
     moments = cluster_moments(two.X, two.codes, two.k)
     driving = drivers(two, moments)
-    leading: Any = () if driving is None else driving.features[:N_NAMED]
+    leading: Any = () if driving is None else driving.features[:4]
     return {
         "sizes": [int(size) for size in moments.sizes],
         "histogram": bars(two, lead, two.codes),

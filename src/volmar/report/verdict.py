@@ -36,8 +36,6 @@ GRADES = (
     ("strong", "good"),
     ("very strong", "good"),
 )
-# P-values above this one are printed as 1.
-ALL_BUT_ONE = 0.995
 MORE_ROWS = "A single group could show this by chance. More rows are needed to decide."
 CONVENIENT = (
     "Rows without any groups would often be divided like this. Treat the clusters as a convenient "
@@ -299,7 +297,8 @@ def _unsupported(
     again = _found_again(outcome)
     count = f"{n_open} of {len(joins)} borders" if len(joins) > 1 else "the border"
     at_least = clearest.p_text
-    if n_open > 1 and (clearest.value or 0.0) < ALL_BUT_ONE:
+    # Larger p-values are printed as 1.
+    if n_open > 1 and (clearest.value or 0.0) < 0.995:
         at_least = clearest.p_text.replace("=", "≥")
     return Verdict(
         headline,
@@ -477,8 +476,6 @@ def _led(columns: list[str], what: str, *, everything: bool = True) -> Led:
 
 # Names of residuals that count rows which would change their cluster.
 OF_MOVES = ("moves", "switched")
-# Optimality conditions are satisfied if all residuals are at most this large.
-SATISFIED = 0.01
 
 
 def certificate_of(outcome: Outcome) -> dict[str, Any]:
@@ -500,7 +497,7 @@ def certificate_of(outcome: Outcome) -> dict[str, Any]:
         title, text = _bounded(gap, objective, is_for_labels=hasattr(result, "rho"))
         tone = "fair" if is_early else "good"
     else:
-        is_satisfied = bool(residuals) and all(r <= SATISFIED for r in residuals.values())
+        is_satisfied = bool(residuals) and all(r <= 0.01 for r in residuals.values())
         checked = _checked(residuals, is_satisfied=is_satisfied)
         # Without a bound there is no proof, even if all residuals are small.
         title = "Conditions satisfied, optimum not proved" if is_satisfied else "Not proved"

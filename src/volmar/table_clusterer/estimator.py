@@ -1006,7 +1006,6 @@ def _codes(table: Any, column: str, argument: str) -> tuple[NDArray, tuple[str, 
 
 # Maximum number of values to which the mixture is fitted: evenly spaced quantiles of the scores.
 N_VALUES = 2000
-N_STEPS, TOLERANCE = 200, 1e-4
 # Share of the scores that is clipped at each end: one outlier would widen both distributions.
 TRIMMED = 0.005
 
@@ -1082,7 +1081,7 @@ def _slope(t: NDArray, is_second: NDArray) -> float:
     unit = float(values.std()) or 1.0
     values = values / unit
     slope = 0.0
-    for _ in range(N_STEPS):
+    for _ in range(200):
         share = np.clip(second.mean(), 1e-6, 1 - 1e-6)
         upper = second @ values / (share * len(values))
         lower = (1 - second) @ values / ((1 - share) * len(values))
@@ -1092,7 +1091,7 @@ def _slope(t: NDArray, is_second: NDArray) -> float:
         before, slope = slope, float(upper - lower) / variance
         logit = np.log(share / (1 - share)) + slope * (values - (upper + lower) / 2)
         second = 1.0 / (1.0 + np.exp(-np.clip(logit, -700.0, 700.0)))
-        if abs(slope - before) <= TOLERANCE * abs(slope):
+        if abs(slope - before) <= 1e-4 * abs(slope):
             break
     return max(slope, 0.0) / unit
 
