@@ -232,10 +232,3 @@ def test_silhouettes_of_many_rows_are_few_bars(outcome):
         outcome, labels=np.arange(240), n_found=240, joins=None, numbers=None
     )
     assert silhouette_blocks(everyone) is None
-
-
-def test_numbers_of_other_rows_are_refused(outcome):
-    X, _ = make_blobs(100, centers=3, random_state=0)
-    other = compare_numbers(X, MSPC(), [2], random_state=0)
-    with pytest.raises(ValueError, match="numbers is a comparison for 100 rows, but X has 240"):
-        dataclasses.replace(outcome, numbers=other)

@@ -12,15 +12,19 @@ from scipy import sparse
 
 from volmar._checks import check_random_state
 from volmar._clones import refuse_pairwise, silent_clone
-from volmar.evidence import LabelJoin, LabelTestResult, label_test, split_test
-from volmar.evidence.labels.label_result import named_pair
-from volmar.evidence.splits.split_test import FEWEST_ROWS, UNSETTLED
-from volmar.evidence.wording import HINT, p_value_text
+from volmar.evidence import LabelTestResult, label_test, split_test
+from volmar.evidence.splits.split_test import FEWEST_ROWS
 from volmar.report.outcome import LEVEL, Evidence, too_few_rows
+from volmar.report.verdict import (
+    groups_sentence,
+    join_sentence,
+    merged_sentence,
+    split_sentence,
+    tree_sentence,
+    unsplit_sentence,
+    untested_sentence,
+)
 from volmar.rows import drawn_rows
-
-# Maximum number of borders without a gap that the command line lists.
-MAX_LISTED = 8
 
 Progress = Callable[[int, int], None]
 
@@ -61,22 +65,9 @@ def evidence_of(
         return _from_tree(estimator, n)
     if isinstance(n_clusters, Integral) and n_clusters < 2:
         return []
-
     return evidence_of_number(
         estimator, rows, given, n_clusters=n_clusters, random_state=random_state, progress=progress
     )
-
-
-def sentences_of(evidence: list[Evidence]) -> list[str]:
-    """Return the sentences of `evidence_of` to print; of the borders, only those without a gap."""
-    joins = [one for one in evidence if one.kind == "join"]
-    missing = [one for one in joins if not one.is_supported]
-    # A single join has no summary, and is listed itself.
-    listed = missing[:MAX_LISTED] if len(joins) > 1 else joins
-    lines = [one.sentence for one in evidence if one.kind != "join" or one in listed]
-    if len(missing) > MAX_LISTED:
-        lines.append(f"... and {len(missing) - MAX_LISTED} more borders without a gap.")
-    return lines
 
 
 # ------------------------------------------------------------------------------ number found
@@ -89,41 +80,17 @@ def _from_tree(model: Any, n: int) -> list[Evidence]:
     tree = model.tree_
     splits = tree.splits()
     if not splits:
-        return [_without_split(model)]
+        return [_of_node(tree.root, unsplit_sentence(model))]
     worst = max(splits, key=lambda node: node.p_value)
-    what = "The split" if len(splits) == 1 else f"Each of {len(splits)} splits"
-    largest = "" if len(splits) == 1 or "=" not in worst.p_text else "largest "
-    sentence = (
-        f"{what} was found on one half of the rows and confirmed on the other half, which was "
-        f"held out ({largest}{worst.p_text}, level {worst.level:.2g})."
-    )
-    evidence = [
-        Evidence("p-value", float(worst.p_value), sentence, worst.p_minimum, float(worst.level))
-    ]
-    merged = tree.merged()
-    if merged:
+    evidence = [_of_node(worst, tree_sentence(worst, len(splits)))]
+    if merged := tree.merged():
         n_parts = sum(len(leaves) for leaves in merged.values())
-        which = "one cluster" if len(merged) == 1 else f"{len(merged)} clusters"
-        text = f"{n_parts} parts of the tree were merged into {which}"
-        evidence.append(Evidence("merged", None, f"{text}: there is no gap between them."))
+        evidence.append(Evidence("merged", None, merged_sentence(n_parts, len(merged))))
     return evidence
 
 
-def _without_split(model: Any) -> Evidence:
-    root = model.tree_.root
-    p, level = float(root.p_value), float(root.level)
-    p_text = p_value_text(p, root.p_minimum, level)
-    start = f"No evidence for more than one group ({p_text}):"
-    rest = "where one half of the rows would be split, the other half has no gap."
-    if p <= level:
-        start = f"There may be more than one group ({p_text}), but {type(model).__name__}"
-        rest = f"makes no split: {root.reason}."
-    elif root.has_way_around:
-        rest = "held-out rows have a gap, but other rows connect its two sides around it."
-    elif p <= HINT:
-        start = f"Not enough evidence for more than one group ({p_text}): held-out rows hint"
-        rest = "at a gap that one group could have by chance. More rows are needed to decide."
-    return Evidence("p-value", p, f"{start} {rest}", root.p_minimum, level)
+def _of_node(node: Any, sentence: str) -> Evidence:
+    return Evidence("p-value", float(node.p_value), sentence, node.p_minimum, float(node.level))
 
 
 # --------------------------------------------------------- evidence for a given number of clusters
@@ -133,8 +100,6 @@ def _without_split(model: Any) -> Evidence:
 MAX_ROWS = 100_000
 # Maximum number of clusters whose borders are tested; more take longer than the fit.
 MAX_CLUSTERS = 50
-# Maximum number of clusters that a sentence lists.
-MAX_NAMED = 8
 
 
 def evidence_of_number(
@@ -185,20 +150,11 @@ def _more_than_one(
         found = split_test(X, splitter, alpha=LEVEL, progress=tell, random_state=seed)
     except (ValueError, TypeError) as error:
         return _not_tested("p-value", "The split was", error)
-    sentence = str(found)
     k = 0 if borders is None or borders.n_real < len(borders.clusters) else borders.n_real
-    if found.is_real and k > 2 and found.disagreement >= UNSETTLED:
-        p_text = p_value_text(found.p_value, found.p_minimum, found.alpha)
-        sentence = (
-            f"There is more than one group ({p_text}): held-out rows have a gap where the other "
-            "half of the rows was split. The best split in two is uncertain (fits to the halves "
-            f"disagree about {100 * found.disagreement:.0f} % of the rows), but the {k} clusters "
-            "do not depend on it."
-        )
     return Evidence(
         "p-value",
         float(found.p_value),
-        sentence,
+        split_sentence(found, k),
         found.p_minimum,
         found.alpha,
         disagreement=float(found.disagreement),
@@ -226,66 +182,21 @@ def _about_clusters(tested: LabelTestResult, n_clusters: int | str | None) -> li
         Evidence(
             "join",
             float(join.p_value),
-            _join_sentence(join),
+            join_sentence(join),
             join.p_minimum,
             float(join.level),
             join.tested,
         )
         for join in sorted(tested.tree, key=lambda join: join.is_real)
     ]
-    found = [_groups(tested, n_clusters), *joins] if len(joins) > 1 else joins
+    found = joins
+    if len(joins) > 1:
+        sentence = groups_sentence(tested, is_asked=isinstance(n_clusters, Integral))
+        n_real, groups = float(tested.n_real), tested.groups
+        found = [Evidence("groups", n_real, sentence, level=tested.alpha, clusters=groups), *joins]
     if tested.untested:
-        names = ", ".join(str(label) for label in tested.untested[:MAX_NAMED])
-        names += ", ..." if len(tested.untested) > MAX_NAMED else ""
-        which = f"Cluster {names} is" if len(tested.untested) == 1 else f"Clusters {names} are"
-        found.append(Evidence("untested", None, f"{which} too small to test: fewer than 20 rows."))
+        found.append(Evidence("untested", None, untested_sentence(tested.untested)))
     return found
-
-
-def _groups(tested: LabelTestResult, n_clusters: int | str | None) -> Evidence:
-    """Return the number of groups among the clusters, with a sentence."""
-    k, n_real = len(tested.clusters), tested.n_real
-    n_given = k + len(tested.untested)
-    where = "that were requested" if isinstance(n_clusters, Integral) else "that were found"
-    together = "both borders" if k == 3 else f"all {k - 1} borders"
-    level = f"level {tested.alpha:g} for {together} together"
-    if n_real == k:
-        worst = max(tested.tree, key=lambda join: join.p_value)
-        p_text = p_value_text(worst.p_value, worst.p_minimum)
-        largest = "largest " if "=" in p_text else ""
-        sentence = (
-            f"All {k} {'' if k == n_given else 'tested '}clusters are separated from each other "
-            f"by a gap ({largest}{p_text}, {level})."
-        )
-    elif n_real == 1 and all(join.p_value <= HINT for join in tested.tree):
-        sentence = (
-            f"Not enough evidence for the {n_given} clusters {where}: held-out rows hint at gaps "
-            f"between them, but a single group could show such gaps by chance ({level})."
-        )
-    elif n_real == 1:
-        sentence = (
-            f"No evidence for the {n_given} clusters {where}: there is no gap at any border "
-            f"between them ({level})."
-        )
-    else:
-        sentence = (
-            f"Evidence for {n_real} of the {n_given} clusters {where}: several of them are parts "
-            f"of one group ({level})."
-        )
-    return Evidence("groups", float(n_real), sentence, level=tested.alpha, clusters=tested.groups)
-
-
-def _join_sentence(join: LabelJoin) -> str:
-    names = named_pair(*join.tested)
-    if join.is_real:
-        return f"{names} are separated by a gap ({join.p_text})."
-    parts = "halves" if all(len(side) == 1 for side in join.tested) else "parts"
-    if join.p_value <= HINT:
-        return (
-            f"{names} may be {parts} of one group: not enough evidence for a gap between them "
-            f"({join.p_text})."
-        )
-    return f"{names} are {parts} of one group: no gap between them ({join.p_text})."
 
 
 def _after(progress: Progress | None, before: int, after: int) -> Progress | None:

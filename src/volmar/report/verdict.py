@@ -6,6 +6,7 @@ borders between clusters, stability, and whether the clusters only restate a cat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.base.recursion import RecursiveResult
+from volmar.evidence import LabelJoin, LabelTestResult, SplitTestResult
+from volmar.evidence.labels.label_result import named_pair
 from volmar.evidence.splits.split_test import UNSETTLED
-from volmar.evidence.wording import HINT, is_minimum, rounded_up
+from volmar.evidence.wording import HINT, is_minimum, p_value_text, rounded_up
 from volmar.plots.display import shortened
 from volmar.report.drivers import Drivers
 from volmar.report.outcome import LEVEL, Evidence, Outcome
@@ -26,8 +29,8 @@ STABLE = 0.6
 # Clusters hardly change from this mean adjusted Rand index on.
 HARDLY_CHANGED = 0.9
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-# Maximum number of groups of clusters that the lede names, and of clusters named per group.
-MAX_GROUPS, MAX_OF_GROUP = 3, 8
+# Maximum number of groups of clusters that the lede names, and of clusters or borders in a list.
+MAX_GROUPS, MAX_LISTED = 3, 8
 # Word and tone of each level of the gauge.
 GRADES = (
     ("not tested", "neutral"),
@@ -338,8 +341,8 @@ def _groups_text(outcome: Outcome, are: str) -> str:
 
 def _names(group: tuple[Any, ...]) -> str:
     names = [shortened(str(label), 30) for label in group]
-    if len(names) > MAX_OF_GROUP:
-        return f"{', '.join(names[:MAX_OF_GROUP])} and {len(names) - MAX_OF_GROUP} more"
+    if len(names) > MAX_LISTED:
+        return f"{', '.join(names[:MAX_LISTED])} and {len(names) - MAX_LISTED} more"
     return listed(names)
 
 
@@ -391,6 +394,124 @@ def _chance(test: Evidence) -> str:
     if is_minimum(p, test.minimum):
         return f"at most {as_number(100 * rounded_up(p), 2)} % of cases"
     return "nearly all cases" if p > 0.99 else f"about {as_number(100 * p, 2)} % of cases"
+
+
+# ------------------------------------------------------------------------- sentences on evidence
+
+
+def sentences_of(evidence: list[Evidence]) -> list[str]:
+    """Return the sentences of `evidence_of` to print; of the borders, only those without a gap."""
+    joins = [one for one in evidence if one.kind == "join"]
+    missing = [one for one in joins if not one.is_supported]
+    # A single join has no summary, and is listed itself.
+    listed = missing[:MAX_LISTED] if len(joins) > 1 else joins
+    lines = [one.sentence for one in evidence if one.kind != "join" or one in listed]
+    if len(missing) > MAX_LISTED:
+        lines.append(f"... and {len(missing) - MAX_LISTED} more borders without a gap.")
+    return lines
+
+
+def tree_sentence(worst: Any, n_splits: int) -> str:
+    """Return a sentence on splits that were confirmed when they were made."""
+    what = "The split" if n_splits == 1 else f"Each of {n_splits} splits"
+    largest = "" if n_splits == 1 or "=" not in worst.p_text else "largest "
+    return (
+        f"{what} was found on one half of the rows and confirmed on the other half, which was "
+        f"held out ({largest}{worst.p_text}, level {worst.level:.2g})."
+    )
+
+
+def merged_sentence(n_parts: int, n_clusters: int) -> str:
+    """Return a sentence on parts of the tree that were merged into clusters."""
+    which = "one cluster" if n_clusters == 1 else f"{n_clusters} clusters"
+    return f"{n_parts} parts of the tree were merged into {which}: there is no gap between them."
+
+
+def unsplit_sentence(model: Any) -> str:
+    """Return a sentence on a tree without a split."""
+    root = model.tree_.root
+    p, level = float(root.p_value), float(root.level)
+    p_text = p_value_text(p, root.p_minimum, level)
+    start = f"No evidence for more than one group ({p_text}):"
+    rest = "where one half of the rows would be split, the other half has no gap."
+    if p <= level:
+        start = f"There may be more than one group ({p_text}), but {type(model).__name__}"
+        rest = f"makes no split: {root.reason}."
+    elif root.has_way_around:
+        rest = "held-out rows have a gap, but other rows connect its two sides around it."
+    elif p <= HINT:
+        start = f"Not enough evidence for more than one group ({p_text}): held-out rows hint"
+        rest = "at a gap that one group could have by chance. More rows are needed to decide."
+    return f"{start} {rest}"
+
+
+def split_sentence(found: SplitTestResult, k: int) -> str:
+    """Return a sentence on the test of more than one group.
+
+    `k` is the number of clusters if all of them are separated, else 0.
+    """
+    if not (found.is_real and k > 2 and found.disagreement >= UNSETTLED):
+        return str(found)
+    p_text = p_value_text(found.p_value, found.p_minimum, found.alpha)
+    return (
+        f"There is more than one group ({p_text}): held-out rows have a gap where the other half "
+        "of the rows was split. The best split in two is uncertain (fits to the halves disagree "
+        f"about {100 * found.disagreement:.0f} % of the rows), but the {k} clusters do not depend "
+        "on it."
+    )
+
+
+def untested_sentence(clusters: Sequence[Any]) -> str:
+    """Return a sentence on clusters that are too small to test."""
+    names = ", ".join(str(label) for label in clusters[:MAX_LISTED])
+    names += ", ..." if len(clusters) > MAX_LISTED else ""
+    which = f"Cluster {names} is" if len(clusters) == 1 else f"Clusters {names} are"
+    return f"{which} too small to test: fewer than 20 rows."
+
+
+def groups_sentence(tested: LabelTestResult, *, is_asked: bool) -> str:
+    """Return a sentence on the number of groups among the clusters."""
+    k, n_real = len(tested.clusters), tested.n_real
+    n_given = k + len(tested.untested)
+    where = "that were requested" if is_asked else "that were found"
+    together = "both borders" if k == 3 else f"all {k - 1} borders"
+    level = f"level {tested.alpha:g} for {together} together"
+    if n_real == k:
+        worst = max(tested.tree, key=lambda join: join.p_value)
+        p_text = p_value_text(worst.p_value, worst.p_minimum)
+        largest = "largest " if "=" in p_text else ""
+        return (
+            f"All {k} {'' if k == n_given else 'tested '}clusters are separated from each other "
+            f"by a gap ({largest}{p_text}, {level})."
+        )
+    if n_real == 1 and all(join.p_value <= HINT for join in tested.tree):
+        return (
+            f"Not enough evidence for the {n_given} clusters {where}: held-out rows hint at gaps "
+            f"between them, but a single group could show such gaps by chance ({level})."
+        )
+    if n_real == 1:
+        return (
+            f"No evidence for the {n_given} clusters {where}: there is no gap at any border "
+            f"between them ({level})."
+        )
+    return (
+        f"Evidence for {n_real} of the {n_given} clusters {where}: several of them are parts "
+        f"of one group ({level})."
+    )
+
+
+def join_sentence(join: LabelJoin) -> str:
+    """Return a sentence on the border between two sets of clusters."""
+    names = named_pair(*join.tested)
+    if join.is_real:
+        return f"{names} are separated by a gap ({join.p_text})."
+    parts = "halves" if all(len(side) == 1 for side in join.tested) else "parts"
+    if join.p_value <= HINT:
+        return (
+            f"{names} may be {parts} of one group: not enough evidence for a gap between them "
+            f"({join.p_text})."
+        )
+    return f"{names} are {parts} of one group: no gap between them ({join.p_text})."
 
 
 # -------------------------------- check whether categorical columns dominate the clusters of a run
