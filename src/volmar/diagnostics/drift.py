@@ -219,8 +219,8 @@ class DriftReport:
             "level": self.level,
             "p_value": self.p_value,
             "has_drifted": self.has_drifted,
-            "shares_p_value": _plain(self.shares_p_value),
-            **{kind: [_plain(asdict(one)) for one in getattr(self, kind)] for kind in KINDS},
+            "shares_p_value": plain(self.shares_p_value),
+            **{kind: [plain(asdict(one)) for one in getattr(self, kind)] for kind in KINDS},
             "notes": list(self.notes),
             "sentences": self.sentences,
         }
@@ -285,12 +285,17 @@ def _category_words(one: CategoryChange) -> str:
     return text
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value for JSON: None for NaN and infinity, and the repr of other objects."""
     if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, tuple):
-        return list(value)
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [plain(part) for part in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else repr(value)
 
 
 # -------------------------------------------------------------- tests for drift between two tables

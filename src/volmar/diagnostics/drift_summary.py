@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["CategoryCounts", "DriftSummary"]
-
 # Number of quantile bins of the first table in which distances from the centres are counted.
 N_BINS = 10
 # Maximum number of values of a column with separate counts; the others are counted together.

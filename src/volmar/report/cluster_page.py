@@ -38,8 +38,6 @@ from volmar.report.verdict import (
 )
 from volmar.solvers import Status
 
-__all__ = ["write_report"]
-
 # Okabe and Ito's blue and vermilion, then colours that are distinct from them. Each has a contrast
 # of at least 3 to its background. The first four are distinct with each of the three kinds of
 # colour blindness. Shapes distinguish all clusters a second time.

@@ -11,16 +11,6 @@ from scipy import sparse
 
 from volmar.report.outcome import Outcome
 
-__all__ = [
-    "ClusterMoments",
-    "Drivers",
-    "cluster_moments",
-    "dense",
-    "drivers",
-    "linear_direction",
-    "sampled",
-]
-
 # Maximum number of entries of a sparse matrix that is made dense.
 MAX_DENSE = 20_000_000
 # Number of rows of a dense matrix that are centred at a time.

@@ -6,9 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.metrics import silhouette_score
 
 from volmar._clones import repeatable_rows
 from volmar._warn import collecting
@@ -20,10 +18,8 @@ from volmar.diagnostics import (
     label_test,
     stability,
 )
-from volmar.metrics import LabelScore, calinski_harabasz, separation_score
+from volmar.metrics import LabelScore, label_free_scores
 from volmar.report.outcome import BestSplit, Evidence, Outcome, StageTimes
-
-__all__ = ["best_split_of", "described", "judged", "quality_scores", "with_joins"]
 
 
 def judged(outcome: Outcome, times: StageTimes) -> Outcome:
@@ -31,7 +27,7 @@ def judged(outcome: Outcome, times: StageTimes) -> Outcome:
     evidence, description, numbers = list(outcome.evidence), None, None
     n = outcome.X.shape[0]
     with times.stage("judging"):
-        quality = quality_scores(outcome.X, outcome.labels)
+        quality = _quality(outcome)
     if outcome.k > 1:
         if n <= _most_repeated(outcome):
             with times.stage("resampling") as tell:
@@ -84,46 +80,14 @@ def _numbers(outcome: Outcome, tell: Any) -> NumberComparison | None:
         return None
 
 
-def quality_scores(X: Any, labels: NDArray) -> list[LabelScore]:
-    """Return scores of a labelling that need no true labels; empty for one cluster."""
-    n, n_clusters = X.shape[0], np.unique(labels).size
-    if n_clusters < 2:
+def _quality(outcome: Outcome) -> list[LabelScore]:
+    """Return scores of the clusters that need no true labels; empty for one cluster."""
+    if outcome.k < 2:
         return []
+    shown = ("separation score", "silhouette", "Calinski-Harabasz")
     with collecting():
-        scores = [
-            LabelScore(
-                "separation score",
-                separation_score(X, labels),
-                "higher",
-                "worst-case probability that a row is on its cluster's side of the border; 1 is "
-                "perfect",
-            )
-        ]
-        if n_clusters < n:
-            scores += [
-                LabelScore(
-                    "silhouette",
-                    _silhouette(X, labels, min(n, 2000)),
-                    "higher",
-                    "how much closer rows are to their own cluster than to the nearest other "
-                    "one; 1 is perfect; computed on at most 2,000 rows",
-                ),
-                LabelScore(
-                    "Calinski-Harabasz",
-                    calinski_harabasz(X, labels),
-                    "higher",
-                    "ratio of the variance between clusters to that within; higher is better, "
-                    "without an upper limit",
-                ),
-            ]
-    return scores
-
-
-def _silhouette(X: Any, labels: NDArray, size: int) -> float | None:
-    try:
-        return float(silhouette_score(X, labels, sample_size=size, random_state=0))
-    except ValueError:  # the sample has rows of a single cluster
-        return None
+        found = label_free_scores(outcome.X, outcome.labels, seed=outcome.seed)
+    return [one for one in found if one.name in shown]
 
 
 def _stability(outcome: Outcome, tell: Any) -> list[Evidence]:

@@ -19,8 +19,6 @@ from volmar.report.drivers import sampled
 from volmar.report.outcome import Outcome
 from volmar.report.sections import description_of, profiles_of
 
-__all__ = ["save_pictures"]
-
 FORMATS = ("png", "svg", "pdf")
 # Maximum number of clusters in a legend.
 MAX_NAMED = 20

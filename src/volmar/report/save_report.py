@@ -22,8 +22,6 @@ from volmar.report.judging import judged
 from volmar.report.outcome import Outcome, Progress, StageTimes
 from volmar.tables import LoadedTable, as_pandas
 
-__all__ = ["save_report"]
-
 
 def save_report(
     path: str | PathLike[str],

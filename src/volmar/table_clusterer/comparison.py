@@ -19,8 +19,6 @@ from volmar.report.drivers import sampled
 from volmar.report.outcome import Progress
 from volmar.table_clusterer.names import clusterer_names, find_name, new_clusterer
 
-__all__ = ["DEFAULT_METHODS", "Comparison", "MethodRun", "compare_methods", "spelled"]
-
 # One method of each family, and k-means as the usual baseline.
 DEFAULT_METHODS = ("MSPC", "CPMMC", "SoftLabelMVC", "KMeans")
 _PIECE = 20_000  # number of rows that are predicted at once

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -241,27 +240,14 @@ class TableClusterer(ClusterMixin, BaseEstimator):
     ) -> Self:
         """Cluster prepared rows, for example a sample of a table in blocks.
 
-        Parameters
-        ----------
-        rows : PreparedTable
-            The prepared rows, in memory.
-        preparation : Preparation
-            The fitted preparation, which will also prepare new tables.
-        table : DataFrame or LoadedTable, default=None
-            The table from which the rows were prepared. Reports describe the clusters by its
-            columns.
-        blocks : PreparedTable, default=None
-            All rows, as returned by `volmar.tables.prepare_blocks`. A clusterer that accepts dask
-            arrays is fitted to them, and `is_fitted_to_blocks_` is True. Others are fitted to
-            `rows`. Tests, labels and reports always use `rows`.
-        progress : callable, default=None
-            As for `fit`.
+        The fitted `preparation` will also prepare new tables. Reports describe the clusters by the
+        columns of `table`, from which the rows were prepared. `blocks` are all rows, as returned
+        by `volmar.tables.prepare_blocks`: a clusterer that accepts dask arrays is fitted to them,
+        and `is_fitted_to_blocks_` is True; others are fitted to `rows`. Tests, labels and reports
+        always use `rows`.
 
-        Returns
-        -------
-        self : TableClusterer
-            The fitted estimator. `labels_` has one entry per row of the table if `rows.kept` is
-            given, and one per prepared row otherwise.
+        `labels_` has one entry per row of the table if `rows.kept` is given, and one per prepared
+        row otherwise.
         """
         if self.seeds is not None or self.must_link is not None:
             raise ValueError(
@@ -462,20 +448,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         return spread(self.novelty_prepared(rows, labels), rows.kept, np.nan)
 
     def novelty_prepared(self, rows: PreparedTable, labels: NDArray) -> NDArray[np.float64]:
-        """Return the p-values of prepared rows in given clusters.
-
-        Parameters
-        ----------
-        rows : PreparedTable
-            Rows prepared by `preparation_`, for example from a block of a table.
-        labels : ndarray of int, shape (n,)
-            Cluster of each row.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            P-values, as returned by `novelty_score`.
-        """
+        """Return the p-values, as `novelty_score`, of prepared rows in given clusters."""
         novelty = self._calibrated()
         return novelty.p_values(rows.X, labels, rows.outlying)
 
@@ -530,21 +503,9 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         return spread(self.label_prepared(rows.X)[2], rows.kept, np.nan)
 
     def label_prepared(self, X: Any) -> tuple[NDArray[np.int64], NDArray, NDArray[np.float64]]:
-        """Return the labels, scores and confidences of prepared rows.
+        """Return the labels, scores and confidences of rows prepared by `preparation_`.
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            Rows prepared by `preparation_`, for example from a block of a table.
-
-        Returns
-        -------
-        labels : ndarray of shape (n,)
-            Cluster of each row.
-        scores : ndarray of shape (n,) or (n, n_clusters)
-            Scores. NaN if the clusterer has no decision function.
-        confidence : ndarray of shape (n,)
-            Confidence of each row, as returned by `confidence`.
+        Scores are NaN if the clusterer has no decision function.
         """
         labels = np.asarray(self.model_.predict(X)).astype(np.int64)
         scores = self._scores_of(X)
@@ -600,18 +561,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
     def summarize_drift(self, data: Any, reference: DriftSummary | None = None) -> DriftSummary:
         """Summarise a table for a comparison. Summaries of blocks of a table can be joined.
 
-        Parameters
-        ----------
-        data : DataFrame, LoadedTable, array, sparse array, str or path
-            A table with the columns in `preparation_.used_`.
-        reference : DriftSummary, default=None
-            Summary with which the new one will be compared, such as `drift_summary_`. If None, the
-            new summary is the reference of a comparison.
-
-        Returns
-        -------
-        DriftSummary
-            The summary of the table.
+        `reference` is the summary with which the new one will be compared, such as
+        `drift_summary_`. If it is None, the new summary is the reference of a comparison.
         """
         check_is_fitted(self)
         table = check_table(self, as_pandas(data), reset=False)
@@ -672,24 +623,9 @@ class TableClusterer(ClusterMixin, BaseEstimator):
     ) -> Outcome:
         """Return the content of a report.
 
-        Parameters
-        ----------
-        data : DataFrame, pyarrow Table, array, sparse array, str or path, default=None
-            As for `describe`.
-        title : str, default=None
-            Heading of the report. If None, it names the table.
-        command, command_for_two : str, default=None
-            Commands that reproduce the clusters, and that find two clusters. If None, they are
-            Python code.
-        asked : dict of str to str, default=None
-            Options as shown in the report. If None, they are the parameters.
-        progress : callable, default=None
-            As for `fit`.
-
-        Returns
-        -------
-        volmar.report.Outcome
-            The content of the report.
+        `command` and `command_for_two` reproduce the clusters and find two clusters; if None, they
+        are Python code. `asked` are the options as shown in the report, by default the parameters.
+        The other arguments are those of `report`.
         """
         from volmar.report.judging import best_split_of, judged
 
@@ -795,10 +731,12 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             Cluster sizes, evidence with p-values and levels, columns and their kinds, notes,
             warnings, parameters, times and the version of volmar.
         """
+        from volmar.diagnostics.drift import plain
+
         check_is_fitted(self)
         used = self.labels_[self.labels_ >= 0]
         prepared = self.preparation_
-        return _plain(
+        return plain(
             {
                 "volmar": __version__,
                 "method": type(self.model_).__name__,
@@ -1172,18 +1110,3 @@ def _splits(tree: Any) -> list[dict[str, Any]]:
         }
         for node in tree.splits()
     ]
-
-
-def _plain(value: Any) -> Any:
-    """Return a value for JSON: None for NaN and infinity, and the repr of other objects."""
-    if isinstance(value, dict):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple, set)):
-        return [_plain(part) for part in value]
-    if isinstance(value, np.ndarray) or sparse.issparse(value):
-        return _plain(value.tolist()) if isinstance(value, np.ndarray) else repr(value)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else repr(value)

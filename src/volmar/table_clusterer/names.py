@@ -10,8 +10,6 @@ from sklearn.base import clone
 
 import volmar
 
-__all__ = ["clusterer_names", "find_name", "new_clusterer"]
-
 
 def clusterer_names() -> list[str]:
     """Return the names of the clusterers in volmar."""
