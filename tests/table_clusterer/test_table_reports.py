@@ -80,7 +80,6 @@ def test_what_the_report_shows(fitted, table, monkeypatch):
     monkeypatch.setattr(judging, "repeatable_rows", lambda *_: 50)
     large = fitted.outcome()
     assert {one.kind for one in large.evidence} == {"p-value"}
-    assert large.suggestions is None
 
 
 def test_a_report_does_not_depend_on_the_clock(fitted, monkeypatch):
@@ -93,7 +92,6 @@ def test_a_report_does_not_depend_on_the_clock(fitted, monkeypatch):
     assert str(busy.numbers) == str(usual.numbers)
     assert busy.evidence == usual.evidence
     assert str(busy.description) == str(usual.description)
-    np.testing.assert_array_equal(busy.suggestions.rows, usual.suggestions.rows)
 
 
 def test_pictures(fitted, tmp_path):

@@ -55,9 +55,7 @@ GIVEN = (
 )
 
 STAGES = ("reading", "preparing", "looking for groups", "testing")
-STAGES_OF_REPORT = (
-    *("judging", "resampling", "finding rows to label", "describing", "comparing numbers"),
-)
+STAGES_OF_REPORT = (*("judging", "resampling", "describing", "comparing numbers"),)
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class ClusterFiles:
         """Write the report and the pictures that were requested."""
         from volmar.report import save_pictures, write_report
         from volmar.report.judging import with_joins
-        from volmar.report.stages import StageTimes
+        from volmar.report.outcome import StageTimes
 
         if self.report is not None:
             write_report(outcome, self.report, force=self.force)

@@ -66,7 +66,7 @@ def print_drift(name: str, report: DriftReport) -> None:
 
 
 def _table(report: DriftReport) -> Table:
-    from volmar.diagnostics.drift_report import as_distance
+    from volmar.diagnostics.drift import as_distance
 
     table = narrow_table()
     table.add_column("cluster", no_wrap=True)

@@ -39,7 +39,7 @@ def predict_file(
     column of p-values.
     """
     from volmar.models import load_model
-    from volmar.table_clusterer.rejection import check_rejection
+    from volmar.table_clusterer.estimator import check_rejection
     from volmar.tables import TableError, open_labels, written_kind
 
     refuse_files({"-o": out}, source, model, force=force)

@@ -499,7 +499,9 @@ class _Copy:
         if content["func"] != "weights" or "Extension" not in held["__class__"]:
             raise _RefusedError(f"{path[1:]} is a method {content['func']!r:.40}")
         # skops writes the module of an inherited method, but expects that of the object.
-        place = {key: held[key] for key in ("__module__", "__class__") if key in held}
+        place: dict[str, Any] = {
+            key: held[key] for key in ("__module__", "__class__") if key in held
+        }
         self.trusted.add(".".join([*place.values(), "weights"]))
         return {"__loader__": "MethodNode", **place, "content": {**content, "obj": held}}
 

@@ -680,7 +680,7 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         share = self.min_cluster_weight_ / part.weight
         if share > 0.5:
             raise ValueError(
-                f"min_cluster_size={self.min_cluster_size} is more than half of the weight of "
+                f"min_cluster_size={self.min_cluster_size!r} is more than half of the weight of "
                 f"a part of {part.X.shape[0]} rows. Lower min_cluster_size."
             )
         return share

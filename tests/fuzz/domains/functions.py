@@ -199,7 +199,6 @@ FUNCTIONS = {
         "ids progress random_state"
     ),
     "diagnostics.error_bound": "Q reg eta h mu revealed labels n_revealed delta rho",
-    "diagnostics.probe_accuracy": "X labels probe max_rows random_state",
     "diagnostics.stability": "X estimator n_resamples share progress random_state",
     "diagnostics.stability_report": "Q tol max_rows_for_si max_work",
     "datasets.load": "name n_samples scale missing",
