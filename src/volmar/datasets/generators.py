@@ -18,8 +18,6 @@ FARTHEST = 1e100
 # Number of copies of the rows in memory while they are drawn and shuffled.
 COPIES = 4
 
-__all__ = ["make_blobs", "make_two_circles", "make_two_gaussians", "make_two_moons"]
-
 
 def make_two_gaussians(
     n_samples: int = 200, *, random_state: int | np.random.RandomState | None = None

@@ -18,8 +18,6 @@ from volmar.datasets.registry import GENERATED, Base, Generated
 from volmar.datasets.sources import Stored, read
 from volmar.datasets.tasks import Task, find_task
 
-__all__ = ["load"]
-
 _SCALES = ("minmax", "symmetric", "standard", "unit", "tfidf")
 _MISSING = ("keep", "drop", "mean")
 _GENERATED_SIZE = 200

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["BASES", "GENERATED", "TABLES", "Base", "Generated"]
-
 
 @dataclass(frozen=True)
 class ClassRow:

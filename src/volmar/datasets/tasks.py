@@ -9,8 +9,6 @@ from typing import Any
 
 from volmar.datasets.registry import BASES, GENERATED, TABLES, Base
 
-__all__ = ["Task", "find_task", "list_datasets"]
-
 
 @dataclass(frozen=True)
 class Task:

@@ -12,8 +12,6 @@ from sklearn.decomposition import PCA, TruncatedSVD
 from volmar._input import check_matrix
 from volmar.plots.display import COLOURS, MARKERS, Display, labels_of
 
-__all__ = ["ClusterDisplay", "in_the_plane"]
-
 # Maximum number of clusters in the legend; more do not fit.
 MAX_NAMED = 16
 

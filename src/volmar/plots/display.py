@@ -6,8 +6,6 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["COLOURS", "MARKERS", "Display", "hide_spines", "labels_of", "new_figure", "shortened"]
-
 # Okabe and Ito's colours, distinct for most colour-blind readers; markers are a second cue.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
@@ -58,8 +56,3 @@ def hide_spines(ax: Any, *sides: str) -> None:
     """Hide the given sides of the frame, or all of them."""
     for side in sides or ("top", "right", "left", "bottom"):
         ax.spines[side].set_visible(False)
-
-
-def shortened(text: str, longest: int = 120) -> str:
-    """Return the text, cut to at most `longest` characters."""
-    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from volmar._checks import shortened
 from volmar.diagnostics import LabelTestResult, label_test
-from volmar.plots.display import COLOURS, Display, hide_spines, shortened
+from volmar.plots.display import COLOURS, Display, hide_spines
 
 # Styles of separated and merged joins: blue or vermilion, and as a second cue the line style.
 SEPARATED: dict[str, Any] = {"color": COLOURS[0], "ls": "-"}

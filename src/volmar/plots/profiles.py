@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from volmar._checks import shortened
 from volmar.diagnostics import (
     ClusterDescription,
     ColumnProfile,
@@ -15,7 +16,7 @@ from volmar.diagnostics import (
     suggested_names,
 )
 from volmar.diagnostics.column_profiles import OTHER, day_text
-from volmar.plots.display import COLOURS, Display, hide_spines, new_figure, shortened
+from volmar.plots.display import COLOURS, Display, hide_spines, new_figure
 
 # Maximum number of letters of a name, and the effect at which the colour scale ends.
 MAX_LETTERS, MAX_EFFECT = 22, 3.0

@@ -14,8 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from volmar.base.recursion import RecursiveResult
 from volmar.plots.display import COLOURS, Display, hide_spines
 
-__all__ = ["ProjectionDisplay", "bin_edges", "has_margin"]
-
 DARK = "0.15"
 # Free space above the bars for text, as a share of the highest bar.
 ROOM_ABOVE = 0.25

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from volmar._checks import shortened
 from volmar.diagnostics.silhouettes import Silhouettes, silhouettes
-from volmar.plots.display import COLOURS, Display, hide_spines, labels_of, shortened
+from volmar.plots.display import COLOURS, Display, hide_spines, labels_of
 
 # Space between two clusters as a share of the height, and maximum number of letters of a name.
 GAP, MAX_LETTERS = 0.02, 24

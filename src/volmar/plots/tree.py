@@ -7,8 +7,9 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from volmar._checks import shortened
 from volmar.base.tree import SplitNode, SplitTree
-from volmar.plots.display import COLOURS, Display, hide_spines, shortened
+from volmar.plots.display import COLOURS, Display, hide_spines
 
 # Number of features that are named for a split.
 N_NAMED = 2

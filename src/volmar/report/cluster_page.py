@@ -11,9 +11,9 @@ import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
+from volmar._checks import shortened
 from volmar._files import expanded_path, refuse_existing, write_atomically
 from volmar._version import __version__
-from volmar.plots.display import shortened
 from volmar.report.drawings import bars, scatter
 from volmar.report.drivers import ClusterMoments, Drivers, cluster_moments, drivers
 from volmar.report.outcome import LEVEL, Evidence, Outcome

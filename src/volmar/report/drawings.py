@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from volmar._checks import fix_signs
+from volmar._checks import fix_signs, shortened
 from volmar._eigen import svds
-from volmar.plots.display import shortened
 from volmar.plots.projection import bin_edges, has_margin
 from volmar.report.drivers import MAX_DENSE, dense, linear_direction, sampled
 from volmar.report.outcome import Outcome

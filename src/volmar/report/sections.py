@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar._checks import shortened
 from volmar._warn import collecting
 from volmar.base import SplitTree
 from volmar.diagnostics import (
@@ -23,7 +24,6 @@ from volmar.diagnostics import (
 from volmar.diagnostics.column_profiles import OTHER, day_text
 from volmar.diagnostics.compare_numbers import alluvium
 from volmar.diagnostics.silhouettes import silhouettes
-from volmar.plots.display import shortened
 from volmar.report.drawings import bars
 from volmar.report.drivers import cluster_moments, drivers
 from volmar.report.outcome import Outcome

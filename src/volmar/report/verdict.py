@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._checks import shortened
 from volmar.base.recursion import RecursiveResult
 from volmar.evidence import LabelJoin, LabelTestResult, SplitTestResult
 from volmar.evidence.label_test import named_pair
 from volmar.evidence.split_test import UNSETTLED
 from volmar.evidence.wording import HINT, is_minimum, p_value_text, rounded_up
-from volmar.plots.display import shortened
 from volmar.report.drivers import Drivers
 from volmar.report.outcome import LEVEL, Evidence, Outcome
 from volmar.report.text import as_count, as_number, listed
