@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from volmar.cli.console import UsageError
-from volmar.table_clusterer.names import new_clusterer
+from volmar.table_clusterer.estimator import new_clusterer
 
 __all__ = ["DEFAULT", "make_method", "parse_number", "parse_settings"]
 

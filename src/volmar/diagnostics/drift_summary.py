@@ -99,7 +99,7 @@ class DriftSummary:
         if n_left_out:
             X, labels = X[inside], labels[inside]
         counts = np.bincount(labels, minlength=k)
-        means, squares = cluster_moments(X, labels, counts)
+        means, squares = moments_within(X, labels, counts)
         if reference is not None:
             centers, scales, edges = reference.centers, reference.scales, reference.edges
             distances = _distances(X, labels, centers, scales)
@@ -151,7 +151,7 @@ class DriftSummary:
         return medians
 
 
-def cluster_moments(X: Any, labels: NDArray, counts: NDArray) -> tuple[NDArray, NDArray]:
+def moments_within(X: Any, labels: NDArray, counts: NDArray) -> tuple[NDArray, NDArray]:
     """Return the mean and the sum of squared deviations of each cluster and column."""
     k, d = counts.size, X.shape[1]
     member = sparse.csr_array(

@@ -6,8 +6,10 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-# Okabe and Ito's colours, distinct for most colour-blind readers; markers are a second cue.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+# Okabe and Ito's blue and vermilion, then colours that are distinct from them. Each has a contrast
+# of at least 3 to its background. The first four are distinct with each of the three kinds of
+# colour blindness. Markers distinguish all clusters a second time.
+COLOURS = ("#0072b2", "#d55e00", "#063c42", "#a63c74", "#b88600", "#4a2a82", "#2f9a95", "#858a92")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 
 
@@ -21,10 +23,6 @@ class Display:
     def size(self) -> tuple[float, float]:
         """Suitable width and height in inches."""
         return 6.0, 3.6
-
-    def plot(self, *, ax: Any = None) -> Any:
-        """Draw on `ax`, or on a new figure."""
-        raise NotImplementedError
 
     def _set_axes(self, ax: Any, size: tuple[float, float] | None = None) -> Any:
         """Store and return `ax`, or the axes of a new figure if it is None."""

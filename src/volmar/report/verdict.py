@@ -7,8 +7,7 @@ borders between clusters, stability, and whether the clusters only restate a cat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +23,8 @@ from volmar.report.outcome import LEVEL, Evidence, Outcome
 from volmar.report.text import as_count, as_number, listed
 from volmar.solvers import Status
 
-# Clusters are called stable from this mean adjusted Rand index of resamples on.
-STABLE = 0.6
-# Clusters hardly change from this mean adjusted Rand index on.
-HARDLY_CHANGED = 0.9
+# Clusters are called stable, and hardly change, from these mean adjusted Rand indices on.
+STABLE, HARDLY_CHANGED = 0.6, 0.9
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 # Maximum number of groups of clusters that the lede names, and of clusters or borders in a list.
 MAX_GROUPS, MAX_LISTED = 3, 8
@@ -44,11 +41,11 @@ CONVENIENT = (
     "Rows without any groups would often be divided like this. Treat the clusters as a convenient "
     "division, not as a discovery."
 )
+NOT_TESTED = "It is not known whether the clusters are more than a convenient division."
 REMEDY = "Try another number of clusters, or another method."
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The conclusion, as the page shows it.
 
     `remarks` are caveats to `headline` and `lede`. `word`, `tone`, `level` (0 to 4) and `detail`
@@ -120,20 +117,8 @@ def _one_cluster(outcome: Outcome, deciding: Evidence | None) -> Verdict:
             if is_hint
             else "There may still be groups that overlap, or that this method cannot find."
         )
-    return Verdict(
-        headline,
-        lede,
-        (),
-        word,
-        "neutral",
-        0,
-        "no test was made" if deciding is None else deciding.p_text,
-        title,
-        text,
-    )
-
-
-NOT_TESTED = "It is not known whether the clusters are more than a convenient division."
+    detail = "no test was made" if deciding is None else deciding.p_text
+    return Verdict(headline, lede, (), word, "neutral", 0, detail, title, text)
 
 
 # ------------------------------------------------------------------------------ supported
@@ -295,33 +280,20 @@ def _unsupported(
             if is_more
             else CONVENIENT
         )
-        word, tone, level = GRADES[1][0], GRADES[1][1], 1
+        word, tone, level = *GRADES[1], 1
         title = f"No evidence for the {asked} clusters"
-    again = _found_again(outcome)
+    again = "On other rows it would likely be in another place."
+    if (agreement_of(outcome) or 0.0) >= HARDLY_CHANGED:
+        again = "It is found again when rows are left out, but this does not make it a gap."
     count = f"{n_open} of {len(joins)} borders" if len(joins) > 1 else "the border"
     at_least = clearest.p_text
     # Larger p-values are printed as 1.
     if n_open > 1 and (clearest.value or 0.0) < 0.995:
         at_least = clearest.p_text.replace("=", "≥")
-    return Verdict(
-        headline,
-        lede,
-        tuple(filter(None, remarks)),
-        word,
-        tone,
-        level,
-        f"{what} at {count}: {at_least}",
-        title,
-        f"Held-out rows show {what} at {count} between the clusters ({at_least}). "
-        + (MORE_ROWS if are_hints else f"Such a border runs through a group. {again}"),
-        n_open,
-    )
-
-
-def _found_again(outcome: Outcome) -> str:
-    if (agreement_of(outcome) or 0.0) >= HARDLY_CHANGED:
-        return "It is found again when rows are left out, but this does not make it a gap."
-    return "On other rows it would likely be in another place."
+    text = f"Held-out rows show {what} at {count} between the clusters ({at_least}). "
+    text += MORE_ROWS if are_hints else f"Such a border runs through a group. {again}"
+    detail, caveats = f"{what} at {count}: {at_least}", tuple(filter(None, remarks))
+    return Verdict(headline, lede, caveats, word, tone, level, detail, title, text, n_open)
 
 
 def _groups_text(outcome: Outcome, are: str) -> str:
@@ -519,12 +491,9 @@ def join_sentence(join: LabelJoin) -> str:
 
 # Categorical columns dominate if they have at least this share of the weight of all columns.
 LEADING = 0.5
-# Maximum number of columns that the sentence names.
-MAX_COLUMNS = 3
 
 
-@dataclass(frozen=True)
-class Led:
+class Led(NamedTuple):
     """Caveat about dominating categories; `is_one_column` if one column dominates them all."""
 
     is_one_column: bool
@@ -580,9 +549,9 @@ def _weights(
 
 
 def _led(columns: list[str], what: str, *, everything: bool = True) -> Led:
-    names = [f"'{shortened(column, 40)}'" for column in columns[:MAX_COLUMNS]]
-    if len(columns) > MAX_COLUMNS:
-        names.append(f"{len(columns) - MAX_COLUMNS} more")
+    names = [f"'{shortened(column, 40)}'" for column in columns[:3]]
+    if len(columns) > 3:
+        names.append(f"{len(columns) - 3} more")
     sentence = f"The categories of {listed(names)} dominate {what}"
     sentence += (
         ", which may only restate that column. Leave it out to see what the other columns show."

@@ -17,7 +17,7 @@ from volmar._warn import collecting
 from volmar.metrics import LabelScore, label_free_scores
 from volmar.report.drivers import sampled
 from volmar.report.outcome import Progress
-from volmar.table_clusterer.names import clusterer_names, find_name, new_clusterer
+from volmar.table_clusterer.estimator import clusterer_names, find_name, new_clusterer
 
 # One method of each family, and k-means as the usual baseline.
 DEFAULT_METHODS = ("MSPC", "CPMMC", "SoftLabelMVC", "KMeans")
