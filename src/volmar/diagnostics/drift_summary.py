@@ -12,8 +12,6 @@ from scipy import sparse
 
 # Number of quantile bins of the first table in which distances from the centres are counted.
 N_BINS = 10
-# Maximum number of values of a column with separate counts; the others are counted together.
-MAX_CATEGORIES = 100
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class CategoryCounts:
         order = np.argsort(-n, kind="stable").tolist()
         kept = [i for i in order if known is not None and values[i] in known]
         new = [i for i in order if known is None or values[i] not in known]
-        kept += new[:MAX_CATEGORIES]
+        kept += new[:100]
         counts = {str(values[i]): int(n[i]) for i in kept if n[i] > 0}
         return cls(counts, int(n.sum()) - sum(counts.values()), int(np.sum(codes < 0)))
 

@@ -14,8 +14,6 @@ from volmar.plots.display import COLOURS, Display, hide_spines
 # Styles of separated and merged joins: blue or vermilion, and as a second cue the line style.
 SEPARATED: dict[str, Any] = {"color": COLOURS[0], "ls": "-"}
 MERGED: dict[str, Any] = {"color": COLOURS[1], "ls": "--"}
-# Maximum number of clusters for which p-values are drawn, and for which names are drawn.
-MAX_WRITTEN, MAX_NAMED = 40, 80
 
 
 class LabelTestDisplay(Display):
@@ -84,7 +82,7 @@ class LabelTestDisplay(Display):
             ends = [x[left], step, step, x[right]], [y[left], y[left], y[right], y[right]]
             ax.plot(*ends, lw=2.0, **style)
             middle = 0.5 * (y[left] + y[right])
-            if k <= MAX_WRITTEN:
+            if k <= 40:
                 text, colour = f"p = {join.p_value:.2g}", style["color"]
                 box = {"boxstyle": "round,pad=0.2", "fc": "white", "ec": colour}
                 placed = {"ha": "center", "va": "center", "fontsize": "small", "zorder": 4}
@@ -133,7 +131,7 @@ class LabelTestDisplay(Display):
         return row[self.result.clusters[0]]
 
     def _name_clusters(self, ax: Any, order: list[Any]) -> None:
-        if len(order) > MAX_NAMED:
+        if len(order) > 80:
             ax.set_yticks([])
             ax.set_ylabel(f"{len(order)} clusters")
             return

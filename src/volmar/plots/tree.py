@@ -11,9 +11,6 @@ from volmar._checks import shortened
 from volmar.base.tree import SplitNode, SplitTree
 from volmar.plots.display import COLOURS, Display, hide_spines
 
-# Number of letters of the small font per inch.
-LETTERS_PER_INCH = 14
-
 
 class TreeDisplay(Display):
     r"""Tree of splits, with their sizes, separation and most important features.
@@ -101,7 +98,7 @@ class TreeDisplay(Display):
                 f"Parts with the same number ({names}) are one cluster: no gap between them."
             )
         notes.append(self.tree.size_note())
-        letters = int(LETTERS_PER_INCH * ax.figure.get_size_inches()[0])
+        letters = int(14 * ax.figure.get_size_inches()[0])  # of the small font
         lines = [line for note in notes for line in textwrap.wrap(note, letters)]
         ax.set_xlabel("\n".join(lines), fontsize="small")
         ax.set_xlim(-0.6, len(leaves) - 0.4)

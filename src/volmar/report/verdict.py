@@ -23,8 +23,8 @@ from volmar.report.outcome import LEVEL, Evidence, Outcome
 from volmar.report.text import as_count, as_number, listed
 from volmar.solvers import Status
 
-# Clusters are called stable, and hardly change, from these mean adjusted Rand indices on.
-STABLE, HARDLY_CHANGED = 0.6, 0.9
+# Clusters are called stable from this mean adjusted Rand index of resamples on.
+STABLE = 0.6
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 # Maximum number of groups of clusters that the lede names, and of clusters or borders in a list.
 MAX_GROUPS, MAX_LISTED = 3, 8
@@ -283,7 +283,7 @@ def _unsupported(
         word, tone, level = *GRADES[1], 1
         title = f"No evidence for the {asked} clusters"
     again = "On other rows it would likely be in another place."
-    if (agreement_of(outcome) or 0.0) >= HARDLY_CHANGED:
+    if (agreement_of(outcome) or 0.0) >= 0.9:
         again = "It is found again when rows are left out, but this does not make it a gap."
     count = f"{n_open} of {len(joins)} borders" if len(joins) > 1 else "the border"
     at_least = clearest.p_text
@@ -488,7 +488,6 @@ def join_sentence(join: LabelJoin) -> str:
 
 # -------------------------------- check whether categorical columns dominate the clusters of a run
 
-
 # Categorical columns dominate if they have at least this share of the weight of all columns.
 LEADING = 0.5
 
@@ -564,10 +563,6 @@ def _led(columns: list[str], what: str, *, everything: bool = True) -> Led:
 # -------------------------------------------------------- the solver's certificate of its solution
 
 
-# Names of residuals that count rows which would change their cluster.
-OF_MOVES = ("moves", "switched")
-
-
 def certificate_of(outcome: Outcome) -> dict[str, Any]:
     """Return title, tone and text: what was checked, then what is not proved."""
     result = getattr(outcome.estimator, "result_", None)
@@ -584,7 +579,15 @@ def certificate_of(outcome: Outcome) -> dict[str, Any]:
     gap, objective = float(getattr(result, "gap", np.nan)), float(result.objective)
     residuals = {name: float(value) for name, value in getattr(result, "residuals", {}).items()}
     if np.isfinite(gap):
-        title, text = _bounded(gap, objective, is_for_labels=hasattr(result, "rho"))
+        for_labels = " for these labels" if hasattr(result, "rho") else ""
+        within = _gap_text(gap, objective)
+        title = f"Within {within} of the best possible{for_labels}"
+        text = f"The solution is proved to be within {within} of the best possible{for_labels}. "
+        text += (
+            "Another division of the rows could still be better; no method can rule that out."
+            if for_labels
+            else "This is about the method's optimisation problem, not about true groups."
+        )
         tone = "fair" if is_early else "good"
     else:
         is_satisfied = bool(residuals) and all(r <= 0.01 for r in residuals.values())
@@ -605,23 +608,11 @@ def certificate_of(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _bounded(gap: float, objective: float, *, is_for_labels: bool) -> tuple[str, str]:
-    for_labels = " for these labels" if is_for_labels else ""
-    within = _gap_text(gap, objective)
-    text = f"The solution is proved to be within {within} of the best possible{for_labels}. "
-    text += (
-        "Another division of the rows could still be better; no method can rule that out."
-        if for_labels
-        else "This is about the method's optimisation problem, not about true groups."
-    )
-    return f"Within {within} of the best possible{for_labels}", text
-
-
 def _checked(residuals: dict[str, float], *, is_satisfied: bool) -> str:
     """Return a sentence on the checked conditions; empty if a residual is undefined."""
     if not residuals or np.isnan(list(residuals.values())).any():
         return ""
-    if set(residuals) <= set(OF_MOVES) and is_satisfied:
+    if set(residuals) <= {"moves", "switched"} and is_satisfied:
         return "Checked: no row would change its cluster in a further step. "
     value = as_number(max(residuals.values()), 2)
     return f"Checked: the optimality conditions hold up to a residual of {value}. "

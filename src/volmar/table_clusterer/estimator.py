@@ -948,12 +948,6 @@ def _codes(table: Any, column: str, argument: str) -> tuple[NDArray, tuple[str, 
 # ------------------------------------------------------------------------------ confidence
 
 
-# Maximum number of values to which the mixture is fitted: evenly spaced quantiles of the scores.
-N_VALUES = 2000
-# Share of the scores that is clipped at each end: one outlier would widen both distributions.
-TRIMMED = 0.005
-
-
 def score_slopes(scores: NDArray, labels: NDArray) -> dict[tuple[int, int], float]:
     r"""Return the slope of the logit for each pair of neighbouring clusters.
 
@@ -1016,12 +1010,12 @@ def _slope(t: NDArray, is_second: NDArray) -> float:
     if np.ptp(t) == 0 or is_second.all() or not is_second.any():
         return 0.0
     order = np.argsort(t, kind="stable")
-    if len(t) > N_VALUES:
-        order = order[np.linspace(0, len(t) - 1, N_VALUES).astype(np.intp)]
+    if len(t) > 2000:  # evenly spaced quantiles are enough
+        order = order[np.linspace(0, len(t) - 1, 2000).astype(np.intp)]
     second = is_second[order].astype(np.float64)
     values = t[order]
-    low, high = np.quantile(values, [TRIMMED, 1 - TRIMMED])
-    values = np.clip(values, low, high)
+    # One outlier would widen both distributions.
+    values = np.clip(values, *np.quantile(values, [0.005, 0.995]))
     unit = float(values.std()) or 1.0
     values = values / unit
     slope = 0.0
