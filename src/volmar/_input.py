@@ -252,14 +252,14 @@ def _prepared(
         check_magnitude(X, name=name, may_be_small=may_be_small)
     if not sparse.issparse(X):
         return X
-    X = _with_short_indices(X)
+    X = with_short_indices(X)
     if not X.has_canonical_format:  # scikit-learn's kernels would sort it in place
         X = X.copy()
         X.sum_duplicates()
     return X
 
 
-def _with_short_indices(X: Any) -> Any:
+def with_short_indices(X: Any) -> Any:
     """Return a CSR matrix with 32-bit indices if they fit, sharing its values.
 
     Matrix products and readers of svmlight files return 64-bit indices, which scikit-learn's

@@ -1,43 +1,109 @@
-"""The commands and their options. Each command is implemented in the file of its name."""
+"""The commands and their options."""
 
 from __future__ import annotations
 
+import platform
 import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from enum import StrEnum
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 from typer.core import TyperGroup
 
 from volmar._files import printable
 from volmar._memory import explained_memory
 from volmar._version import __version__
-from volmar.cli.as_options import as_options
-from volmar.cli.options import (
-    FLAG,
-    Columns,
-    Drop,
-    Force,
-    Id,
-    Kinds,
-    MaxSize,
-    MinSize,
-    Missing,
-    MissingOption,
-    MustLink,
-    Number,
-    RawIds,
-    Scale,
-    ScaleOption,
-    Seed,
-    Seeds,
-    Source,
-)
+from volmar.cli.console import as_options, screen
 from volmar.cli.signals import exit_code
+
+Scale = StrEnum("Scale", ["none", "standard", "minmax", "auto"])
+Missing = StrEnum("Missing", ["error", "drop", "impute", "indicator"])
+
+# Metavar of a flag, which takes no value: the help shows nothing in its place.
+FLAG = " "
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="CSV, TSV, Parquet, Excel, JSON, NPY, NPZ or svmlight file, a folder of Parquet or "
+        "CSV files, or a built-in name (digits-3v8).",
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--columns", help="Columns to use, separated by commas; can be repeated."),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option("--drop", help="Columns to leave out, separated by commas; can be repeated."),
+]
+Id = Annotated[str | None, typer.Option("--id", help="Column with the ids of the rows.")]
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        metavar="NAME=KIND",
+        help="Kind of a column: numeric, ordinal, categorical, boolean, date, text, id or "
+        "ignore; can be repeated.",
+    ),
+]
+ScaleOption = Annotated[Scale, typer.Option("--scale", help="How to scale the columns.")]
+MissingOption = Annotated[Missing, typer.Option("--missing", help="How to handle missing values.")]
+Force = Annotated[bool, typer.Option("--force", metavar=FLAG, help="Overwrite existing files.")]
+RawIds = Annotated[
+    bool,
+    typer.Option(
+        "--raw-ids",
+        metavar=FLAG,
+        help="Write ids and texts unchanged. By default, an apostrophe protects those that a "
+        "spreadsheet would run as formulas.",
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Random seed.")]
+Number = Annotated[
+    str,
+    typer.Option("--n-clusters", "-k", help="Number of clusters, or auto to find it by tests."),
+]
+Seeds = Annotated[
+    str | None,
+    typer.Option(
+        "--seeds",
+        metavar="COLUMN",
+        help="Column with known labels of some rows; empty for all others.",
+    ),
+]
+MustLink = Annotated[
+    str | None,
+    typer.Option(
+        "--must-link",
+        metavar="COLUMN",
+        help="Column of ids; rows with the same id stay in one cluster.",
+    ),
+]
+MinSize = Annotated[
+    str | None,
+    typer.Option(
+        "--min-size", metavar="SIZE", help="Minimum cluster size: rows, or share of all rows."
+    ),
+]
+MaxSize = Annotated[
+    str | None,
+    typer.Option(
+        "--max-size", metavar="SIZE", help="Maximum cluster size: rows, or share of all rows."
+    ),
+]
+
+
+# ---------------------------------------------------------------------- commands
+
 
 # Base class of typer's usage errors; typer exports only its subclasses.
 _BAD_USAGE: Any = typer.BadParameter.__base__
@@ -286,8 +352,14 @@ def cluster(
     are kept in memory if they need at most a quarter of it.
     """
     with _clean("cluster", context):
-        from volmar.cli.cluster import ClusterFiles, cluster_file
-        from volmar.cli.methods import make_method, parse_number, parse_settings, parse_size
+        from volmar.cli.cluster import (
+            ClusterFiles,
+            cluster_file,
+            make_method,
+            parse_number,
+            parse_settings,
+            parse_size,
+        )
         from volmar.table_clusterer import TableClusterer
 
         clusterer = TableClusterer(
@@ -388,7 +460,7 @@ def score(
     """
     with _clean("score", context):
         if new is not None:
-            from volmar.cli.drift import drift_file
+            from volmar.cli.score import drift_file
 
             _refuse_options(context, "MODEL NEW", {"source", "new", "as_json"})
             drift_file(source, new, as_json=as_json)
@@ -469,8 +541,6 @@ def compare(
 def info(context: typer.Context) -> None:
     """Show versions and installed extras."""
     with _clean("info", context):
-        from volmar.cli.info import show_info
-
         show_info()
 
 
@@ -496,3 +566,45 @@ def demo(
         from volmar.cli.demo import run_demo
 
         run_demo(out, n_samples=n_samples, seed=seed, force=force)
+
+
+# ---------------------------------------------------------------------- info
+
+
+# Distribution names of the libraries of each extra.
+EXTRAS = {
+    "cli": ("typer", "rich", "jinja2"),
+    "plot": ("matplotlib",),
+    "io": ("pandas", "pyarrow"),
+    "dask": ("dask", "distributed"),
+    "large": ("faiss-cpu",),
+}
+ALWAYS = ("numpy", "scipy", "scikit-learn", "joblib", "daqp")
+
+
+def show_info() -> None:
+    """Print the versions of volmar, Python and the libraries, and the missing extras."""
+    from volmar.datasets import data_folder
+
+    table = Table(box=None, show_header=False)
+    table.add_row("volmar", __version__)
+    table.add_row("Python", f"{platform.python_version()} on {platform.system()}")
+    for name in ALWAYS:
+        table.add_row(name, _version(name) or "missing")
+    for extra, names in EXTRAS.items():
+        found = {name: _version(name) for name in names}
+        text = ", ".join(f"{name} {version}" for name, version in found.items() if version)
+        missing = [name for name, version in found.items() if version is None]
+        if missing:
+            text += f"{'; ' if text else ''}missing {', '.join(missing)}"
+            text += f" (pip install 'volmar[{extra}]')"
+        table.add_row(f"extra {extra}", text)
+    table.add_row("papers' data", "found" if data_folder() else "not found (VOLMAR_DATA)")
+    screen().print(table)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,20 +28,27 @@ from rich.table import Table
 from rich.text import Text
 
 from volmar._files import input_at, printable, real_path, refuse_existing
-from volmar.cli.as_options import as_options
 
-__all__ = [
-    "Screen",
-    "Stages",
-    "UsageError",
-    "counted",
-    "narrow_table",
-    "refuse_files",
-    "say",
-    "screen",
-    "sizes_text",
-    "written",
-]
+_OPTIONS = {
+    "seeds": "--seeds",
+    "must_link": "--must-link",
+    "columns": "--columns",
+    "drop": "--drop",
+    "id_column": "--id",
+    "kinds": "--kind",
+    "missing": "--missing",
+    "scale": "--scale",
+}
+
+
+def as_options(text: str) -> str:
+    """Return a message with options in place of arguments: ``--missing drop``, for example."""
+    text = re.sub(r"\bkinds=\{'([^']*)': '(\w+)'\}", r"--kind \1=\2", text)
+    text = re.sub(r"\b(missing|scale)='(\w+)'", r"--\1 \2", text)
+    text = re.sub(r"\b(min|max)_cluster_size=", r"--\1-size ", text)
+    text = re.sub(r"\breject(?:=| (?=must be ))", "--reject ", text)
+    text = text.replace("force=True", "--force")
+    return re.sub(rf"\b({'|'.join(_OPTIONS)})=(?!\w)", lambda found: _OPTIONS[found[1]], text)
 
 
 class UsageError(ValueError):

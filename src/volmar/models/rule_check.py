@@ -19,7 +19,7 @@ from volmar.models.rules import RULES
 
 __all__ = ["rule_fault"]
 
-# Minimum scale of a column (as in `volmar.tables.number_features`), and maximum distance between
+# Minimum scale of a column (as in `volmar.tables.features`), and maximum distance between
 # rows of a table in units of the standard deviations.
 SMALLEST_DIVISOR, LARGEST_DISTANCE = 1e-150, 1e100
 

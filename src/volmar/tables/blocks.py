@@ -13,14 +13,10 @@ from numpy.typing import NDArray
 
 from volmar.tables.columns import Columns, fitted_places
 from volmar.tables.errors import TableError, need, refuse_duplicates
+from volmar.tables.features import ColumnMoments, column_moments
 from volmar.tables.folder import computed
-from volmar.tables.missing import note_dropped
-from volmar.tables.number_features import ColumnMoments, column_moments
-from volmar.tables.prepare import Preparation
-from volmar.tables.prepared_table import PreparedTable
+from volmar.tables.prepare import Preparation, PreparedTable, note_dropped
 from volmar.tables.read import LoadedTable
-
-__all__ = ["RowSample", "prepare_blocks", "prepare_sample", "sample_rows"]
 
 _SOURCE, _BLOCK = "The folder", "A block of the folder"
 _TOGETHER = 8  # blocks that are sampled before the threshold is lowered

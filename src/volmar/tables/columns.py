@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from volmar._input import checking
-from volmar.tables.dates import as_dates, as_years
 from volmar.tables.errors import (
     TableError,
     import_pandas,
@@ -22,11 +21,8 @@ from volmar.tables.errors import (
     refuse_duplicates,
     shown,
 )
-from volmar.tables.kinds import ColumnKind, kind_of
-from volmar.tables.numbers import as_numbers, is_real
+from volmar.tables.kinds import ColumnKind, as_dates, as_numbers, as_years, is_real, kind_of
 from volmar.tables.read import LoadedTable, read_table
-
-__all__ = ["Columns", "as_columns", "as_pandas", "check_table", "chosen_places", "fitted_places"]
 
 _EXACT = 2.0**53
 _NUMERIC = ColumnKind("numeric")
@@ -250,9 +246,9 @@ def as_pandas(data: Any) -> Any:
         return data
     pd = import_pandas()
     if home == "pyarrow":
-        from volmar.tables.arrow import as_frame
+        from volmar.tables.read import arrow_frame
 
-        return as_frame("The table", data)
+        return arrow_frame("The table", data)
     if hasattr(data, "collect"):  # a LazyFrame
         data = data.collect()
     # Converted by column, because `to_pandas` of polars needs pyarrow.

@@ -12,25 +12,6 @@ from typing import Any
 from volmar._files import printable
 from volmar._memory import available_memory
 
-__all__ = [
-    "MAX_COLUMNS",
-    "MAX_FRAME_COLUMNS",
-    "TableError",
-    "import_pandas",
-    "listed",
-    "nearest",
-    "need",
-    "one_line",
-    "open_bytes",
-    "quoted_names",
-    "refuse_bomb",
-    "refuse_duplicates",
-    "refuse_empty",
-    "refuse_wide",
-    "shown",
-]
-
-
 # Maximum number of columns of a table. A name and a kind are stored for each column.
 MAX_COLUMNS = 2**22
 # Maximum number of columns of a DataFrame: pandas needs 20 microseconds per column.

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from volmar._files import expanded_path, printable
-from volmar.tables.arrow import as_frame, require_group
 from volmar.tables.errors import (
     TableError,
     need,
@@ -18,9 +17,7 @@ from volmar.tables.errors import (
     refuse_duplicates,
     shown,
 )
-from volmar.tables.text import find_layout
-
-__all__ = ["computed", "is_folder_of_tables", "read_folder"]
+from volmar.tables.read import arrow_frame, find_layout, require_groups
 
 _INDEX = "__index_level_"  # the name that pandas gives to an index without one
 _BLOCK = 1 << 27  # uncompressed bytes of a block, to which smaller row groups are joined
@@ -142,7 +139,7 @@ def _read_parquet(dd: Any, files: list[Path]) -> Any:
         if meta is None:
             refuse_duplicates(file.name, columns[0])
             empty = schema.empty_table().select(columns[0]).replace_schema_metadata()
-            meta = as_frame(printable(file.name), empty)
+            meta = arrow_frame(printable(file.name), empty)
         sizes = [about.row_group(group).total_byte_size for group in range(about.num_row_groups)]
         pieces += [(str(file), groups) for groups in _together(sizes)]
     _same_columns(files, columns)
@@ -172,10 +169,10 @@ def _read_piece(piece: tuple[str, list[int]], columns: list[str] | None = None) 
     name = printable(Path(path).name)
     with Path(path).open("rb") as content, pq.ParquetFile(content) as file:
         names = columns or [n for n in file.schema_arrow.names if not n.startswith(_INDEX)]
-        require_group(file, groups, name)
+        require_groups(file, groups, name)
         table = file.read_row_groups(groups, columns=names)
     table.validate(full=True)
-    return as_frame(name, table.replace_schema_metadata())[names]
+    return arrow_frame(name, table.replace_schema_metadata())[names]
 
 
 def _read_text(dd: Any, files: list[Path]) -> Any:
