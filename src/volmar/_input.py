@@ -27,8 +27,6 @@ __all__ = [
 
 #: Supported dtypes; others are converted to the first.
 FLOATS = [np.float64, np.float32]
-# Maximum length of a message of scikit-learn that is passed on.
-_MAX_LENGTH = 600
 # Prefixes of NumPy's messages about values that are not numbers. They do not name the argument.
 _NOT_NUMBERS = (
     "could not convert",
@@ -211,8 +209,8 @@ def checking(X: Any, name: str) -> Iterator[None]:
                 f"Rename the columns, or pass an array, such as {name}.to_numpy()."
             ) from error
         kind, text = TypeError if isinstance(error, TypeError) else ValueError, str(error)
-        if len(text) > _MAX_LENGTH:  # it contains the whole of X
-            text = f"{text[: _MAX_LENGTH // 2]} ... {text[-_MAX_LENGTH // 2 :]}"
+        if len(text) > 600:  # it contains the whole of X
+            text = f"{text[:300]} ... {text[-300:]}"
         if text.startswith(_NOT_NUMBERS):
             raise kind(
                 f"{name} must be a table of real numbers: {text.splitlines()[0]}. Use "

@@ -15,7 +15,6 @@ __all__ = ["ARRAY_KINDS", "read_array"]
 
 # Booleans, numbers, dates and strings; no objects and no records.
 ARRAY_KINDS = frozenset("biufcSUmM")
-_LAST_CODE_POINT = 0x10FFFF
 
 
 def read_array(file: Any, size: int) -> NDArray:
@@ -75,5 +74,5 @@ def _check_values(values: NDArray) -> None:
         raise ValueError("has boolean values that are neither true nor false")
     if values.dtype.kind == "U":
         points = values.view(np.dtype(np.uint32).newbyteorder(values.dtype.byteorder))
-        if points.max() > _LAST_CODE_POINT:
+        if points.max() > 0x10FFFF:
             raise ValueError("has characters outside of Unicode")

@@ -418,13 +418,6 @@ def command_for_two(source: str, clusterer: TableClusterer) -> str:
 # ---------------------------------------------------------------------- folders
 
 
-# Prepared rows are kept in memory, so that files are read only once, if they need at most this
-# share of it.
-HELD = 0.25
-# Seconds between two lines of progress.
-PROGRESS_SECONDS = 2.0
-
-
 def cluster_blocks(
     source: str,
     clusterer: TableClusterer,
@@ -548,9 +541,9 @@ def _fit(
 
 
 def _held(rows: Any, seed: int) -> Any:
-    """Return the rows with their blocks kept in memory, if they fit."""
+    """Return the rows with their blocks in memory, if they need at most a quarter of it."""
     free = _memory_of_workers() or available_memory()
-    if rows.X.nbytes > HELD * free:
+    if rows.X.nbytes > 0.25 * free:
         say(
             f"The prepared rows take {rows.X.nbytes / 2**30:.1f} GiB of the "
             f"{free / 2**30:.1f} GiB of memory. The files are read again in each pass."
@@ -572,7 +565,7 @@ def _memory_of_workers() -> int:
 
 
 class _PassProgress:
-    """Counts passes, and prints a line about one of them every `PROGRESS_SECONDS`."""
+    """Counts passes, and prints a line about one of them every two seconds."""
 
     def __init__(self) -> None:
         self.n_passes = 0
@@ -581,7 +574,7 @@ class _PassProgress:
     def __call__(self, report: Any) -> None:
         """Count a pass, and print a line if the last one is old enough."""
         self.n_passes += 1
-        if time.monotonic() - self._last >= PROGRESS_SECONDS:
+        if time.monotonic() - self._last >= 2.0:
             self._last = time.monotonic()
             say(f"pass {self.n_passes}: {report.n_rows} rows, {report.seconds:.1f} s")
 

@@ -46,8 +46,6 @@ GROUPS = (
     ("retired", 0.15, 69.0, 32.0, 13.0, 27_000.0),
 )
 CONTRACTS = ("prepaid", "monthly", "yearly")
-# Share of missing values in the columns income and basket.
-MISSING = 0.03
 
 
 class DemoTable(NamedTuple):
@@ -81,7 +79,7 @@ def make_customers(n_rows: int, seed: int) -> DemoTable:
         "shoe_size": rng.integers(36, 47, n_rows).tolist(),
     }
     for name in ("income", "basket"):
-        for row in np.flatnonzero(rng.random(n_rows) < MISSING):
+        for row in np.flatnonzero(rng.random(n_rows) < 0.03):
             columns[name][row] = ""
     file = io.StringIO()
     write = csv.writer(file, lineterminator="\n")

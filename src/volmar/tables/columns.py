@@ -24,7 +24,6 @@ from volmar.tables.errors import (
 from volmar.tables.kinds import ColumnKind, as_dates, as_numbers, as_years, is_real, kind_of
 from volmar.tables.read import LoadedTable, read_table
 
-_EXACT = 2.0**53
 _NUMERIC = ColumnKind("numeric")
 
 
@@ -202,7 +201,7 @@ class Columns:
             return values
         known = np.isfinite(values)
         whole = values[known]
-        if not whole.size or (np.abs(whole) >= _EXACT).any() or (whole != np.rint(whole)).any():
+        if not whole.size or (np.abs(whole) >= 2.0**53).any() or (whole != np.rint(whole)).any():
             return values
         # Integers became floats because one is missing, or because the array has one dtype.
         if known.all():
@@ -215,20 +214,9 @@ class Columns:
 def as_pandas(data: Any) -> Any:
     """Convert a table of any supported library for `Preparation`.
 
-    Parameters
-    ----------
-    data : DataFrame, pyarrow Table, array, sparse array, LoadedTable, str or path
-        The table. DataFrames of pandas and polars are accepted. `read_table` reads a str or path.
-
-    Returns
-    -------
-    pandas.DataFrame, ndarray, sparse array or LoadedTable
-        Arrays and tables of pandas are returned unchanged, others as a pandas DataFrame.
-
-    Raises
-    ------
-    TableError
-        If `data` is a dask DataFrame, which is not in memory.
+    Arrays, tables of pandas and a `LoadedTable` are returned unchanged, tables of polars and
+    pyarrow as a pandas DataFrame. `read_table` reads a str or path. A dask DataFrame raises
+    `TableError`.
     """
     if hasattr(data, "to_frame") and not hasattr(data, "columns"):  # a Series
         data = data.to_frame()

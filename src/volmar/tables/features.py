@@ -17,23 +17,10 @@ BLOCK_ROWS = 4096  # rows that are scaled or filled in at once
 
 # ---------------------------------------------------------------------- long tails
 
-# Maximum number of rows from which percentiles are computed.
-PERCENTILE_ROWS = 10_000
-# The log is considered if the skewness (of percentiles) is at least SKEWED + ERRORS / sqrt(n), and
-# taken if at most the share LEFT of it remains.
-SKEWED, ERRORS, LEFT = 0.25, 2.0, 0.67
-# Minimum number of distinct values for a log, and minimum ratio of the 95th to the 5th percentile.
-# Over a shorter range, a log changes little.
-MIN_VALUES, WIDE = 10, 4.0
-# Small counts are far apart on a log scale. The plain log needs a minimum of at least PLAIN_STEPS
-# times the step between values. The log of x + m, where m is the median of the positive values,
-# needs an m of at least SOFT_STEPS steps.
-PLAIN_STEPS, SOFT_STEPS = 10, 3
+PERCENTILE_ROWS = 10_000  # maximum number of rows from which percentiles are computed
 # Outliers are further from the median than FAR times the 5th or 95th percentile is: 10 times 1.6
 # standard deviations for a normal column.
 FAR = 10.0
-# Maximum share of outliers. A larger share is a group, and gets no limit.
-FEW_FAR = 0.01
 
 
 @dataclass(frozen=True)
@@ -111,7 +98,8 @@ def find_tails(X: Array) -> Tails:
             low, middle, high = np.percentile(column, (5, 50, 95))
             limits = middle - FAR * (middle - low), middle + FAR * (high - middle)
             n_far = np.count_nonzero((column < limits[0]) | (column > limits[1]))
-            if low < middle < high and n_far <= FEW_FAR * column.size:
+            # More than 1 % are a group, which gets no limit.
+            if low < middle < high and n_far <= 0.01 * column.size:
                 lows[j], highs[j] = limits
     return Tails(shifts, steps, leasts, lows, highs)
 
@@ -124,21 +112,23 @@ def _step(column: Array) -> float:
 
 def _log_shift(column: Array, least: float, step: float) -> float | None:
     """Return the shift that is added before the log, or None for a column without a log."""
-    if not np.isfinite(least) or least < 0 or np.unique(column).size < MIN_VALUES:
+    if not np.isfinite(least) or least < 0 or np.unique(column).size < 10:
         return None
     before = _skewness(column)
     low, high = np.percentile(column, (5, 95))
-    if high < WIDE * low:
-        return None
-    if not before >= SKEWED + ERRORS / np.sqrt(column.size):
+    # Over a range of less than 1 to 4, a log changes little. A skewness of two standard errors
+    # above 0.25 is not that of a symmetric column.
+    if high < 4.0 * low or not before >= 0.25 + 2.0 / np.sqrt(column.size):
         return None
     shift = 0.0
-    if least < PLAIN_STEPS * step or least == 0:
+    # Small counts are far apart on a log scale: log(x) needs a minimum of at least ten steps
+    # between values, log(x + m) a median m of at least three.
+    if least < 10 * step or least == 0:
         shift = float(np.median(column[column > 0]))
-        if shift < SOFT_STEPS * step:
+        if shift < 3 * step:
             return None
     after = _skewness(np.log(column + shift))
-    return shift if abs(after) <= LEFT * before else None
+    return shift if abs(after) <= 0.67 * before else None  # at least a third must disappear
 
 
 def _skewness(column: Array) -> float:
@@ -149,11 +139,7 @@ def _skewness(column: Array) -> float:
 
 # ---------------------------------------------------------------------- missing values
 
-# Maximum number of donor rows, from which values are taken, and of their entries. A value is
-# filled in from the nearest `N_NEAREST` donor rows.
-MAX_DONORS, MAX_ENTRIES, N_NEAREST = 500, 2_000_000, 5
-# Minimum share of distinct values in a continuous column.
-CONTINUOUS = 0.9
+N_NEAREST = 5  # number of similar rows from which a value is filled in
 
 
 @dataclass(frozen=True)
@@ -202,8 +188,8 @@ class Fills:
         found: list[tuple[NDArray, NDArray, Array]] = []
         known_there = ~np.isnan(self.donors)
         there = np.where(known_there, (self.donors - self.medians) / self.scales, 0.0)
-        for start in range(0, rows.size, BLOCK_ROWS):
-            some = rows[start : start + BLOCK_ROWS]
+        for start in range(0, rows.size, 2048):
+            some = rows[start : start + 2048]
             known = ~unknown[some]
             here = np.where(known, (X[some] - self.medians) / self.scales, 0.0)
             apart = _distances(here, known, there, known_there)
@@ -239,7 +225,7 @@ class Fills:
         """Return the mask of the discrete columns, in which many values are repeated."""
         return np.array(
             [
-                np.unique(known).size < CONTINUOUS * known.size
+                np.unique(known).size < 0.9 * known.size
                 for known in (column[~np.isnan(column)] for column in self.donors.T)
             ]
         )
@@ -260,7 +246,8 @@ def learn_fills(X: Array) -> Fills:
     """Choose donor rows: a random choice among those with the lowest numbers of missing values."""
     n, d = X.shape
     n_missing = np.isnan(X).sum(axis=1)
-    n_donors = int(np.clip(MAX_ENTRIES // max(d, 1), 1, MAX_DONORS))
+    # At most 500 rows and two million entries, for the time and for the size of the model.
+    n_donors = int(np.clip(2_000_000 // max(d, 1), 1, 500))
     order = np.random.default_rng(0).permutation(n)
     chosen = np.sort(order[np.argsort(n_missing[order], kind="stable")[:n_donors]])
     if not n_missing.any():
@@ -430,18 +417,6 @@ def _shortened(
 
 # ---------------------------------------------------------------------- categories
 
-# Values of a smaller share are merged into one: their weights would depend on only a few rows.
-RARE = 0.02
-# Maximum number of rows from which associations are learnt, and number of permutations with which
-# they are compared: the maximum of 20 is exceeded by chance in 1 of 21 tables.
-N_ROWS, N_PERMUTED = 5_000, 20
-# With many values, fewer rows are used: the moments of L indicators on n rows take n L^2 products.
-MIN_ROWS, MAX_PRODUCTS = 500, 300_000_000
-# Maximum share of two columns in a score. A larger share, as of city and state, means that only
-# these two columns agree.
-TWO_COLUMNS = 0.8
-MAX_SCORES = 10
-
 
 @dataclass(frozen=True)
 class CategoryScores:
@@ -489,7 +464,8 @@ def category_scores(
         return None
     rng = np.random.default_rng(0)
     n = len(codes[0])
-    n_used = int(min(N_ROWS, max(MIN_ROWS, MAX_PRODUCTS // max(sum(sizes), 1) ** 2)))
+    # With many values, fewer rows are used: the moments of L indicators take n L^2 products.
+    n_used = int(min(5_000, max(500, 300_000_000 // max(sum(sizes), 1) ** 2)))
     rows = np.arange(n) if n <= n_used else np.sort(rng.choice(n, n_used, replace=False))
     blocks = [
         _Block.of(name, code[rows], size)
@@ -497,14 +473,16 @@ def category_scores(
     ]
     values, vectors = _eigen([block.indicators for block in blocks])
     limit = 1.0
-    for _ in range(N_PERMUTED if len(blocks) > 1 else 0):
+    # The maximum of 20 permutations is exceeded by chance in 1 of 21 tables.
+    for _ in range(20 if len(blocks) > 1 else 0):
         shuffled = [rng.permutation(block.indicators) for block in blocks]
         limit = max(limit, float(_eigen(shuffled)[0][0]))
     starts = np.cumsum([0, *(block.n_values for block in blocks)])
     parts = np.add.reduceat(vectors**2, starts[:-1], axis=0)
     two = -np.sort(-parts, axis=0)[:2].sum(axis=0)
-    # The tolerance allows for rounding: columns that are independent by design have 1 exactly.
-    chosen = np.flatnonzero((values > limit + 1e-9) & (two <= TWO_COLUMNS))[:MAX_SCORES]
+    # The tolerance allows for rounding: columns that are independent by design have 1 exactly. If
+    # two columns make up more than 80 % of a score, as city and state, only these two agree.
+    chosen = np.flatnonzero((values > limit + 1e-9) & (two <= 0.8))[:10]
     if chosen.size < at_least:
         chosen = np.arange(min(at_least, values.size))
     if chosen.size == 0:
@@ -529,7 +507,8 @@ class _Block:
     def of(cls, name: str, code: NDArray[np.intp], size: int) -> _Block:
         counts = np.bincount(code[code >= 0], minlength=size)
         n_known = max(int(counts.sum()), 1)
-        common = np.flatnonzero(counts >= max(RARE * n_known, 1))
+        # Weights of values below 2 % would depend on only a few rows.
+        common = np.flatnonzero(counts >= max(0.02 * n_known, 1))
         # Rare values share the index after the common ones. The last entry is for missing values.
         places = np.full(size + 1, common.size, dtype=np.intp)
         places[common] = np.arange(common.size)

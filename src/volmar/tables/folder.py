@@ -22,23 +22,11 @@ from volmar.tables.read import arrow_frame, find_layout, require_groups
 _INDEX = "__index_level_"  # the name that pandas gives to an index without one
 _BLOCK = 1 << 27  # uncompressed bytes of a block, to which smaller row groups are joined
 _TEXT_BLOCK = 1 << 26  # bytes of a block of a text file
-_HEADS, _HEAD_ROWS = 200, 1000  # files, and rows per file, that give the types of CSV columns
 _KINDS = {".parquet": "Parquet", ".pq": "Parquet", ".csv": "CSV", ".tsv": "TSV"}
 
 
 def is_folder_of_tables(source: str | Path) -> bool:
-    """Return whether a path is a folder that holds Parquet, CSV or TSV files.
-
-    Parameters
-    ----------
-    source : str or Path
-        Path to check. It need not exist.
-
-    Returns
-    -------
-    bool
-        False if the path does not exist or cannot be read.
-    """
+    """Return whether a path is a readable folder that holds Parquet, CSV or TSV files."""
     if not str(source).strip():
         return False  # `Path("")` would be the current folder
     try:
@@ -197,15 +185,15 @@ def _read_text(dd: Any, files: list[Path]) -> Any:
 
 
 def _types(files: list[Path], options: list[dict[str, Any]]) -> Any:
-    """Return an empty DataFrame with dtypes that hold the first rows of the files."""
+    """Return an empty DataFrame with dtypes that hold the first 1000 rows of about 200 files."""
     import pandas as pd
 
-    step = -(-len(files) // _HEADS)
+    step = -(-len(files) // 200)
     heads = []
     for k in sorted({*range(0, len(files), step), len(files) - 1}):
         try:
             with open_bytes(files[k]) as content:
-                heads.append(pd.read_csv(content, nrows=_HEAD_ROWS, **options[k]))
+                heads.append(pd.read_csv(content, nrows=1000, **options[k]))
         except (ValueError, OverflowError, OSError, EOFError, zlib.error) as error:
             if isinstance(error, TableError):
                 raise

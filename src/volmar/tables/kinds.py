@@ -16,17 +16,10 @@ from numpy.typing import NDArray
 from volmar.tables.errors import TableError, quoted_names, shown
 
 KINDS = ("numeric", "ordinal", "categorical", "boolean", "date", "text", "id", "ignore")
-# Maximum number of distinct values of a categorical column, and of an ordinal text column.
-MAX_CATEGORIES, MAX_LEVELS = 50, 15
-# Minimum number of rows for which a numeric column may be detected as boolean or as ids.
+MAX_CATEGORIES = 50  # maximum number of distinct values of a categorical column
+# Minimum number of rows to detect a numeric column as boolean, as ids or as a copy of another one.
 MIN_ROWS = 10
-# Number of rows that are checked before all rows are.
-FIRST_ROWS = 1000
-# Maximum share of the values of a numeric text column that are not numbers.
-FEW_WORDS = 0.05
-# Integers without ties are serial numbers if random draws from their range would have more ties
-# than this in expectation.
-EXPECTED_TIES = 20.0
+FIRST_ROWS = 1000  # number of rows that are checked before all rows are
 _ID = re.compile(r"(^|[ _.-])(id|ids|uuid|guid|key|index|idx|rownum|row|nr)$|[a-z]Id$|[a-z]ID$")
 _CODE = re.compile(
     r"(^|[ _.-])(zip|zip[ _-]?code|post[ _-]?code|postal([ _-]?code)?|plz|(phone|telephone|fax)"
@@ -135,7 +128,8 @@ def _why_id(name: str, numbers: NDArray, n_different: int) -> str:
         span = float(numbers.max() - numbers.min()) + 1.0
     if (steps == steps[0]).all():
         return "its values number the rows"
-    if n * (n - 1) / (2.0 * span) > EXPECTED_TIES:
+    # Random draws from their range would have more than 20 ties in expectation.
+    if n * (n - 1) / (2.0 * span) > 20.0:
         return "all values are unique, as serial numbers are"
     return ""
 
@@ -172,7 +166,7 @@ def _kind_of_text(name: str, series: Any) -> ColumnKind:
             many += ", one per row"
         return ColumnKind("id" if is_id or not _has_spaces(words) else "text", many)
     order = None
-    if n_different <= MAX_LEVELS and len(set(words)) == len(words):
+    if n_different <= 15 and len(set(words)) == len(words):
         order = known_order(words)
     return ColumnKind("ordinal", order=order) if order else ColumnKind("categorical")
 
@@ -186,7 +180,7 @@ def _are_numbers(known: Any) -> bool:
     if 2 * np.count_nonzero(~np.isnan(first)) < len(first):
         return False
     n_words = np.count_nonzero(np.isnan(as_numbers(known)))
-    return bool(n_words <= FEW_WORDS * len(known))
+    return bool(n_words <= 0.05 * len(known))
 
 
 def _given(source: str, name: str, series: Any, given: str) -> ColumnKind:
@@ -305,8 +299,6 @@ _NAMED = re.compile(
     r"(?:(\d{1,2})[-/. ]+([a-z]{3,9})|([a-z]{3,9})[-/. ]+(\d{1,2}))[-/., ]+(\d{4})" + _TIME,
     re.IGNORECASE,
 )
-_LOOKED_AT = 1000  # values that must all be dates
-_DAYS_PER_YEAR = 365.2425
 
 
 def date_layout(values: list[str]) -> tuple[str | None, str]:
@@ -317,7 +309,7 @@ def date_layout(values: list[str]) -> tuple[str | None, str]:
     the month may be among them. A number above 12 is a day. If there is none, the day is first in
     dates with points, and the month is first in others.
     """
-    if not values or any(_as_iso(value, "either") is None for value in values[:_LOOKED_AT]):
+    if not values or any(_as_iso(value, "either") is None for value in values[:FIRST_ROWS]):
         return None, ""
     matches = [_LOCAL.fullmatch(value.strip()) for value in values]
     local = [match for match in matches if match is not None]
@@ -397,7 +389,7 @@ def as_years(dates: Any) -> NDArray[np.float64]:
     """Return timestamps as decimal years, such as 2024.5 for mid-2024; NaN for NaT."""
     days = dates.to_numpy().astype("datetime64[ms]")
     missing = np.isnat(days)
-    years = days.astype(np.int64) / (86_400_000 * _DAYS_PER_YEAR) + 1970.0
+    years = days.astype(np.int64) / (86_400_000 * 365.2425) + 1970.0
     return np.where(missing, np.nan, years)
 
 

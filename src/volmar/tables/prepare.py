@@ -24,7 +24,7 @@ from volmar.tables.columns import (
     names_given,
     table_tags,
 )
-from volmar.tables.errors import TableError, listed, quoted_names, shown
+from volmar.tables.errors import MAX_DENSE_BYTES, TableError, listed, quoted_names, shown
 from volmar.tables.features import (
     CategoryScores,
     Filled,
@@ -33,6 +33,7 @@ from volmar.tables.features import (
     learn_features,
 )
 from volmar.tables.kinds import (
+    MIN_ROWS,
     ColumnKind,
     as_dates,
     as_numbers,
@@ -700,12 +701,6 @@ class Preparation(TransformerMixin, BaseEstimator):
 
 # ---------------------------------------------------------------------- informative columns
 
-# Minimum share of known values in a column whose missing values will be filled in.
-MIN_KNOWN = 1 / 3
-# To find copies, columns are compared first on `N_COMPARED` rows, rounded to `DIGITS` digits.
-# A table must have `MIN_ROWS` rows: with two rows, all columns are copies of each other.
-N_COMPARED, DIGITS, MIN_ROWS = 64, 7, 10
-
 
 def range_of(X: NDArray[Any]) -> tuple[Any, Any]:
     """Return the minimum and maximum of each column; inf and -inf for columns without values."""
@@ -734,7 +729,7 @@ def informative_numbers(
     left_out |= note_left_out(notes, chosen(names, ~varies & (counts < n)))
     keep = varies.copy()
     if fills:
-        keep &= counts <= (1 - MIN_KNOWN) * n
+        keep &= counts <= (1 - 1 / 3) * n
         which = "with more than two thirds of their values missing"
         gone = chosen(names, varies & ~keep)
         left_out |= note_left_out(notes, gone, which, "most values are missing")
@@ -771,10 +766,13 @@ def _in_order_of_rows(code: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def copies_of(X: NDArray[Any], places: Any) -> list[tuple[int, int]]:
-    """Return pairs (copy, original) of columns that differ at most by unit and sign."""
+    """Return pairs (copy, original) of columns that differ at most by unit and sign.
+
+    Columns are compared first on 64 rows. With two rows, all columns would be copies.
+    """
     if len(X) < MIN_ROWS:
         return []
-    few_rows = np.linspace(0, len(X) - 1, min(len(X), N_COMPARED)).astype(int)
+    few_rows = np.linspace(0, len(X) - 1, min(len(X), 64)).astype(int)
     with np.errstate(all="ignore"):
         keys = _in_own_units(X[np.ix_(few_rows, places)])
     first: dict[bytes, list[int]] = {}
@@ -804,12 +802,10 @@ def _in_own_units(X: NDArray[Any]) -> NDArray[Any]:
     known = ~np.isnan(scaled)
     start = scaled[known.argmax(axis=0), np.arange(X.shape[1])]
     scaled = np.where(start > 0.5, 1.0 - scaled, scaled)
-    return np.asarray(np.round(scaled, DIGITS) + 0.0)
+    return np.asarray(np.round(scaled, 7) + 0.0)
 
 
 # ---------------------------------------------------------------------- missing values
-
-_LARGEST_DENSE = 1 << 30  # maximum size in bytes of a sparse table that is made dense
 
 
 def without_infinite(X: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
@@ -883,7 +879,7 @@ def fits_dense(table: Columns, scale: str, notes: list[str]) -> bool:
     If it does not, `scale="auto"` leaves it unscaled, and other scales raise `TableError`.
     """
     size = 8 * table.n_rows * len(table.names)
-    if size <= _LARGEST_DENSE:
+    if size <= MAX_DENSE_BYTES:
         notes.append("the sparse table was made dense to be scaled; scale='none' keeps it sparse")
         return True
     if scale != "auto":
@@ -911,8 +907,6 @@ def note_dropped(source: str, kept: NDArray[np.bool_], notes: list[str]) -> None
 
 # ---------------------------------------------------------------------- notes
 
-# Share of missing values in a column above which a warning is given.
-MANY_MISSING = 0.2
 ONE_VALUE = "one value only"
 USES_ONE = "kinds={'NAME': 'numeric'} or kinds={'NAME': 'categorical'} uses such a column"
 
@@ -976,7 +970,7 @@ def note_missing(
         f"{total:,} missing value{'s were' if total > 1 else ' was'} filled in from similar rows, "
         f"by column: {which}"
     )
-    many = [(name, count / n_rows) for name, count in gone if count > MANY_MISSING * n_rows]
+    many = [(name, count / n_rows) for name, count in gone if count > 0.2 * n_rows]
     if many:
         worst = listed(f"{shown(name)} {100 * share:.0f} %" for name, share in many)
         warnings.append(
@@ -1054,26 +1048,10 @@ def source_columns(
 ) -> tuple[Any, list[str]]:
     """Return the original columns that a fitted preparation uses, and their names.
 
-    Parameters
-    ----------
-    data : LoadedTable, DataFrame, ndarray or sparse array
-        The table that was prepared.
-    preparation : Preparation
-        Preparation that was fitted to the table.
-    kept : ndarray of bool
-        Mask of the rows to return.
-    every : bool, default=False
-        If True, columns that are not used as features follow: all except ids and text, and the
-        weekday and month of dates.
-
-    Returns
-    -------
-    columns : DataFrame, ndarray or csr_array
-        Numeric columns, then categorical columns, in the units of the table and with their
-        missing values. In a DataFrame, ordinal columns are ordered categoricals, and dates are
-        timestamps.
-    names : list of str
-        Names of the returned columns.
+    Only the rows in the mask `kept` are returned. Numeric columns come first, then categorical
+    columns, in the units of the table and with their missing values. In a DataFrame, ordinal
+    columns are ordered categoricals, and dates are timestamps. With `every`, columns that are not
+    used as features follow: all except ids and text, and the weekday and month of dates.
     """
     table = as_columns(data)
     names = [name for name in preparation.used_ if name in preparation.kinds_]

@@ -18,6 +18,7 @@ from scipy import sparse
 from volmar._files import open_atomically, printable
 from volmar.tables.columns import as_columns
 from volmar.tables.errors import (
+    MAX_DENSE_BYTES,
     TableError,
     import_pandas,
     need,
@@ -40,7 +41,6 @@ _SUFFIXES = {
     ".pq": "parquet",
 }
 _ROWS = 1 << 16  # rows that are formatted as text at once
-_LARGEST_DENSE = 1 << 30  # maximum size in bytes of a sparse table that is written as dense rows
 
 AnyPath = str | os.PathLike[str]
 
@@ -101,17 +101,9 @@ def open_labels(
 ) -> Iterator[Callable[..., None]]:
     """Open a file of labels, as written by `write_labels`, and write it block by block.
 
-    Parameters
-    ----------
-    path, id_name, force, raw_ids
-        As for `write_labels`.
-    confidence, p_value : bool, default=False
-        Whether the file has a column of confidences, and one of p-values.
-
-    Yields
-    ------
-    callable
-        Takes ids, labels, scores, confidences and p-values. The file appears on exit.
+    `confidence` and `p_value` tell whether the file has a column of confidences, and one of
+    p-values. Yields a function of ids, labels, scores, confidences and p-values. The file appears
+    on exit.
     """
     more = [name for name, has in (("confidence", confidence), ("p_value", p_value)) if has]
     names = ["id" if id_name in more else id_heading(id_name), *_OTHERS[:2], *more]
@@ -161,43 +153,12 @@ def write_rows(
     force: bool = False,
     raw_ids: bool = False,
 ) -> str:
-    """Write the rows of a table with their labels as an additional column.
+    """Write the rows of a table with their labels as an additional column, and return its name.
 
-    If both files are text, the fields are copied unchanged: 007 stays 007.
-
-    Parameters
-    ----------
-    path : str or path-like
-        File to write. Its suffix gives the format: .csv, .csv.gz, .tsv, .tsv.gz or .parquet.
-    data : LoadedTable, DataFrame, ndarray or sparse array
-        The rows.
-    labels : array of shape (n_kept,)
-        Labels of the kept rows.
-    kept : array of bool, shape (n,), default=None
-        Mask of the rows that have a label; others get an empty field. If None, all rows have one.
-    name : str, default="cluster"
-        Name of the added column. A number is appended if the table has a column of that name.
-    force, raw_ids : bool, default=False
-        As for `write_labels`.
-
-    Returns
-    -------
-    str
-        Name of the added column.
-
-    Raises
-    ------
-    TableError
-        If the file exists and `force` is False, cannot be written, or has another suffix.
-
-    Examples
-    --------
-    >>> import numpy as np, tempfile
-    >>> from volmar.tables import write_rows
-    >>> X = np.array([[1.0, 2.0], [3.0, 4.0]])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_rows(f"{folder}/rows.csv", X, [0, 1])
-    'cluster'
+    If both files are text, the fields are copied unchanged: 007 stays 007. `labels` are those of
+    the rows in the mask `kept` (None for all rows); other rows get an empty field. A number is
+    appended to `name` if the table has a column of that name. Other parameters are those of
+    `write_labels`.
     """
     kind = written_kind(path)
     frame = _frame(data, as_text=kind != "parquet")
@@ -220,18 +181,9 @@ def open_rows(
 ) -> Iterator[Callable[..., None]]:
     """Open a file of rows and labels, as written by `write_rows`, and write it block by block.
 
-    Parameters
-    ----------
-    path, force, raw_ids
-        As for `write_rows`.
-    name : str, default="cluster"
-        Name of the column of labels. No block may have a column of this name.
-
-    Yields
-    ------
-    callable
-        Takes a DataFrame of rows, the labels of the kept rows, and the mask of the kept rows
-        (None if all are kept). The file appears on exit.
+    No block may have a column called `name`. Yields a function of a DataFrame of rows, the labels
+    of the kept rows, and the mask of the kept rows (None if all are kept). The file appears on
+    exit.
     """
     kind = written_kind(path)
     if kind == "parquet":
@@ -274,7 +226,7 @@ def _frame(data: Any, *, as_text: bool) -> Any:
     values = table.data
     if table.is_sparse:
         size = 8 * values.shape[0] * values.shape[1]
-        if size > _LARGEST_DENSE:
+        if size > MAX_DENSE_BYTES:
             raise TableError(
                 f"{table.source} is sparse. Its rows would take {size / 2**30:.1f} GiB as a dense "
                 "table. Write only the labels."
@@ -329,20 +281,8 @@ def open_columns(
 ) -> Iterator[Callable[..., None]]:
     """Open a file of named columns, and write it block by block.
 
-    Parameters
-    ----------
-    path : str or path-like
-        File to write. Its suffix gives the format, see `written_kind`.
-    names : sequence of str
-        Names of the columns.
-    force, raw_ids : bool, default=False
-        As for `write_labels`.
-
-    Yields
-    ------
-    callable
-        Takes one one-dimensional array per column, with the values of a block of rows. The
-        file appears on exit.
+    Yields a function of one array per column, with the values of a block of rows. The file appears
+    on exit.
     """
     kind = written_kind(path)
     if kind == "parquet":
@@ -410,20 +350,10 @@ def _text_fields(fields: list[str], separator: str, raw_ids: bool) -> list[str]:
 
 
 def written_kind(path: AnyPath) -> str:
-    """Return the format in which a file will be written, from its suffix.
+    """Return the format of a file to write by its suffix: "csv", "tsv" or "parquet".
 
-    Parameters
-    ----------
-    path : str or path-like
-        File to write. Other suffixes raise `TableError`, Parquet without pyarrow `ImportError`.
+    Other suffixes raise `TableError`, Parquet without pyarrow `ImportError`.
 
-    Returns
-    -------
-    {"csv", "tsv", "parquet"}
-
-    Examples
-    --------
-    >>> from volmar.tables import written_kind
     >>> written_kind("labels.tsv.gz")
     'tsv'
     """
@@ -566,23 +496,8 @@ def match_labels(
 
     If both tables have ids, rows are matched by id, and otherwise by position. The labels are in a
     column ``label`` or ``cluster``, or in the only column besides the ids. An id matches with or
-    without the apostrophe that `write_labels` puts before a formula.
-
-    Parameters
-    ----------
-    given : DataFrame or ndarray
-        The table of labels.
-    rows : PreparedTable
-        The prepared rows, with their ids.
-    name : str, default="the table of labels"
-        Name of the table of labels in messages.
-    notes : list of str, default=None
-        A line is appended to this list if some labels are not used.
-
-    Returns
-    -------
-    ndarray of str, shape (n,)
-        Label of each prepared row.
+    without the apostrophe that `write_labels` puts before a formula. `name` is that of the table
+    in messages. A line is appended to `notes` if some labels are not used.
     """
     notes = [] if notes is None else notes
     frame = given if hasattr(given, "columns") else _as_frame(name, given)
