@@ -123,19 +123,10 @@ def make_method(name: str, n_clusters: Any, seed: int, settings: dict[str, Any])
 
 
 # Parameters that the report lists if they are given.
-GIVEN = (
-    "alpha",
-    "max_clusters",
-    "seeds",
-    "must_link",
-    "min_cluster_size",
-    "max_cluster_size",
-)
+GIVEN = ("alpha", "max_clusters", "seeds", "must_link", "min_cluster_size", "max_cluster_size")
 
 STAGES = ("reading", "preparing", "looking for groups", "testing")
-STAGES_OF_REPORT = (
-    *("judging", "resampling", "finding rows to label", "describing", "comparing numbers"),
-)
+STAGES_OF_REPORT = ("judging", "resampling", "describing", "comparing numbers")
 
 
 @dataclass(frozen=True)

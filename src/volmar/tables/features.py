@@ -200,7 +200,9 @@ class Fills:
                 choices = self._choices(int(j), apart[which], known_there[:, j])
                 X[some[which], j] = np.median(choices, axis=1)
                 found.append((some[which], np.full(which.size, j), choices))
-        few: NDArray[np.bool_] = self._has_few_values()
+        # Many values are repeated in a discrete column.
+        known_values = (column[~np.isnan(column)] for column in self.donors.T)
+        few = np.array([np.unique(known).size < 0.9 * known.size for known in known_values])
         at, columns, values = (np.concatenate(part) for part in zip(*found, strict=True))
         return X, Filled(at, columns, values, few[columns])
 
@@ -220,15 +222,6 @@ class Fills:
         out[:] = self.donors[able[nearest], j]
         out[lonely] = self.medians[j]
         return out
-
-    def _has_few_values(self) -> NDArray[np.bool_]:
-        """Return the mask of the discrete columns, in which many values are repeated."""
-        return np.array(
-            [
-                np.unique(known).size < 0.9 * known.size
-                for known in (column[~np.isnan(column)] for column in self.donors.T)
-            ]
-        )
 
 
 def _distances(here: Array, known: NDArray, there: Array, known_there: NDArray) -> Array:

@@ -98,9 +98,8 @@ def _dtype_kind(series: Any) -> str:
 def _kind_of_numbers(name: str, series: Any) -> ColumnKind:
     numbers = as_numbers(series)
     first = numbers[:FIRST_ROWS]
-    if (first[np.isfinite(first)] % 1 != 0).any() and np.unique(
-        first[np.isfinite(first)]
-    ).size > 2:
+    first = first[np.isfinite(first)]
+    if (first % 1 != 0).any() and np.unique(first).size > 2:
         return ColumnKind("numeric")  # more than two values, not all of them integers
     numbers = numbers[np.isfinite(numbers)]
     different = np.unique(numbers)

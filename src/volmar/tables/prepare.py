@@ -518,8 +518,15 @@ class Preparation(TransformerMixin, BaseEstimator):
         self.number_kinds_ = chosen(self.number_kinds_, keep)
 
     def _refuse_nothing(self, table: Columns) -> None:
-        if not self.numbers_ and self.scores_ is None:
-            raise TableError(all_alike(table.source, self.left_out_))
+        if self.numbers_ or self.scores_ is not None:
+            return
+        remedy = "Give a table whose rows differ, or other columns=."
+        if gone := [f"{shown(name)} ({why})" for name, why in self.left_out_.items() if why]:
+            remedy = f"Left out were {listed(gone)}. {USES_ONE}."
+        raise TableError(
+            f"{table.source}: no usable column has two different values, so all rows are equal. "
+            + remedy
+        )
 
     # ---------------------------------------------------------------------- rows
 
@@ -773,13 +780,16 @@ def copies_of(X: NDArray[Any], places: Any) -> list[tuple[int, int]]:
     if len(X) < MIN_ROWS:
         return []
     few_rows = np.linspace(0, len(X) - 1, min(len(X), 64)).astype(int)
-    with np.errstate(all="ignore"):
-        keys = _in_own_units(X[np.ix_(few_rows, places)])
+    keys = _in_own_units(X[np.ix_(few_rows, places)])
     first: dict[bytes, list[int]] = {}
     found = []
     for key, j in zip(keys.T, places, strict=True):
         same = first.setdefault(key.tobytes(), [])
-        twin = next((i for i in same if _are_copies(X[:, [i]], X[:, [j]])), None)
+        own = _in_own_units(X[:, [j]]) if same else X
+        twin = next(
+            (i for i in same if np.array_equal(_in_own_units(X[:, [i]]), own, equal_nan=True)),
+            None,
+        )
         if twin is None:
             same.append(int(j))
         else:
@@ -787,11 +797,7 @@ def copies_of(X: NDArray[Any], places: Any) -> list[tuple[int, int]]:
     return found
 
 
-def _are_copies(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    with np.errstate(all="ignore"):
-        return np.array_equal(_in_own_units(one), _in_own_units(other), equal_nan=True)
-
-
+@np.errstate(all="ignore")
 def _in_own_units(X: NDArray[Any]) -> NDArray[Any]:
     """Return columns scaled to the range 0 to 1, and flipped if the first value is above 0.5.
 
@@ -909,15 +915,6 @@ def note_dropped(source: str, kept: NDArray[np.bool_], notes: list[str]) -> None
 
 ONE_VALUE = "one value only"
 USES_ONE = "kinds={'NAME': 'numeric'} or kinds={'NAME': 'categorical'} uses such a column"
-
-
-def all_alike(source: str, left_out: dict[str, str]) -> str:
-    """Return the message for a table without a usable column."""
-    gone = [f"{shown(name)} ({why})" for name, why in left_out.items() if why]
-    remedy = "Give a table whose rows differ, or other columns=."
-    if gone:
-        remedy = f"Left out were {listed(gone)}. {USES_ONE}."
-    return f"{source}: no usable column has two different values, so all rows are equal. {remedy}"
 
 
 def missing_refused(

@@ -16,29 +16,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar._files import open_atomically, printable
+from volmar.tables import errors
 from volmar.tables.columns import as_columns
-from volmar.tables.errors import (
-    MAX_DENSE_BYTES,
-    TableError,
-    import_pandas,
-    need,
-    one_line,
-    refuse_duplicates,
-    shown,
-)
+from volmar.tables.errors import TableError, import_pandas, need, one_line, shown
 from volmar.tables.read import LoadedTable, read_fields
 
 _OTHERS = ("label", "score", "confidence")
 _SEPARATORS = {"csv": ",", "tsv": "\t"}
 # A path without a suffix is usually a pipe or a device, to which text is written.
 _SUFFIXES = {
-    "": "csv",
-    ".csv": "csv",
-    ".csv.gz": "csv",
-    ".tsv": "tsv",
-    ".tsv.gz": "tsv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
+    **dict.fromkeys(("", ".csv", ".csv.gz"), "csv"),
+    **dict.fromkeys((".tsv", ".tsv.gz"), "tsv"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
 }
 _ROWS = 1 << 16  # rows that are formatted as text at once
 
@@ -226,7 +215,7 @@ def _frame(data: Any, *, as_text: bool) -> Any:
     values = table.data
     if table.is_sparse:
         size = 8 * values.shape[0] * values.shape[1]
-        if size > MAX_DENSE_BYTES:
+        if size > errors.MAX_DENSE_BYTES:
             raise TableError(
                 f"{table.source} is sparse. Its rows would take {size / 2**30:.1f} GiB as a dense "
                 "table. Write only the labels."
@@ -261,15 +250,8 @@ def _arrow_rows(path: AnyPath, frame: Any) -> Any:
     with _parquet_errors(path):
         table = pa.Table.from_pandas(frame, preserve_index=False)
     # Columns without values in the first block may hold text in a later one.
-    return table.cast(
-        pa.schema(
-            [
-                field.with_type(pa.string()) if pa.types.is_null(field.type) else field
-                for field in table.schema
-            ],
-            metadata=table.schema.metadata,
-        )
-    )
+    fields = [f.with_type(pa.string()) if pa.types.is_null(f.type) else f for f in table.schema]
+    return table.cast(pa.schema(fields, metadata=table.schema.metadata))
 
 
 # ---------------------------------------------------------------------- columns
@@ -501,7 +483,7 @@ def match_labels(
     """
     notes = [] if notes is None else notes
     frame = given if hasattr(given, "columns") else _as_frame(name, given)
-    refuse_duplicates(name, [str(column) for column in frame.columns])
+    errors.refuse_duplicates(name, [str(column) for column in frame.columns])
     id_name = id_heading(rows.id_name)
     if id_name not in frame.columns:
         id_name = neutral(id_name)
