@@ -11,18 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-__all__ = [
-    "expanded_path",
-    "input_at",
-    "open_atomically",
-    "printable",
-    "real_path",
-    "refuse_existing",
-    "refuse_input",
-    "remove_parts",
-    "write_atomically",
-]
-
 AnyPath = str | os.PathLike[str]
 _Input = TypeVar("_Input", bound=AnyPath)
 

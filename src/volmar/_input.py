@@ -14,17 +14,6 @@ from sklearn.utils.validation import check_array, validate_data
 
 from volmar._checks import check_magnitude, shown
 
-__all__ = [
-    "FLOATS",
-    "check_labelled_rows",
-    "check_matrix",
-    "check_rows",
-    "checking",
-    "kind_of_classes",
-    "known_values",
-    "refuse_masked",
-]
-
 #: Supported dtypes; others are converted to the first.
 FLOATS = [np.float64, np.float32]
 # Prefixes of NumPy's messages about values that are not numbers. They do not name the argument.
@@ -119,9 +108,6 @@ def known_values(values: Any, name: str, n_samples: int) -> tuple[NDArray, NDArr
     Unknown are -1 (also as text), None, NaN, NaT, pandas.NA, blank text and masked entries. A
     value for which this cannot be decided is refused.
 
-    Examples
-    --------
-    >>> from volmar._input import known_values
     >>> known_values(["a", -1, None, "", "b"], "y", 5)[1].tolist()
     [True, False, False, False, True]
     """

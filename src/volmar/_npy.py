@@ -11,8 +11,6 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-__all__ = ["ARRAY_KINDS", "read_array"]
-
 # Booleans, numbers, dates and strings; no objects and no records.
 ARRAY_KINDS = frozenset("biufcSUmM")
 

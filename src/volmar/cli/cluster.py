@@ -317,11 +317,7 @@ def named(clusterer: Any, labels: NDArray) -> NDArray:
 
 
 def print_found(
-    source: str,
-    clusterer: TableClusterer,
-    heading: str,
-    sizes: NDArray,
-    files: ClusterFiles,
+    source: str, clusterer: TableClusterer, heading: str, sizes: NDArray, files: ClusterFiles
 ) -> None:
     """Print the evidence, the sizes of the clusters, and warnings."""
     from volmar.report import sentences_of
@@ -418,6 +414,7 @@ def cluster_blocks(
     command: str,
 ) -> None:
     """Fit to all rows in passes, test on a sample, and write labels block by block."""
+    from volmar.distributed import LostBlocksError, report_passes
     from volmar.tables import (
         LoadedTable,
         is_folder_of_tables,
@@ -452,12 +449,24 @@ def cluster_blocks(
             table = LoadedTable(Path(source).name, drawn.frame)
         for note in rows.notes:
             say(f"note: {note}")
-        _fit(clusterer, sample, preparation, table, rows, stages, split_anyway)
+        held, passes = _held(rows, clusterer._seed()), _PassProgress()
+        try:
+            with report_passes(passes):
+                # To all rows if the method supports blocks, else to the sample.
+                fitted(
+                    clusterer,
+                    lambda progress: clusterer.fit_prepared(
+                        sample, preparation, table=table, blocks=held, progress=progress
+                    ),
+                    stages,
+                    split_anyway,
+                )
+        except LostBlocksError as error:
+            raise UsageError(str(error)) from error
+        if passes.n_passes:
+            say(f"{passes.n_passes} passes over {n} rows.")
         with stages.stage("labelling") as tell:
-            if files.append:
-                sizes = _appended(files, clusterer, frame, tell)
-            else:
-                sizes = _labelled(files, clusterer, rows, tell)
+            sizes = _label_blocks(files, clusterer, rows, frame, tell)
     n_drawn = len(sample.ids)
     if n > n_drawn and not clusterer.is_fitted_to_blocks_:
         name = type(clusterer.model_).__name__
@@ -473,14 +482,9 @@ def cluster_blocks(
     files.keep(clusterer, n_rows=n, n_rows_used=n, sizes=sizes.tolist())
     if files.is_explained:
         outcome = outcome_of(source, clusterer, stages, command)
-        shown = f"This page shows {n_drawn} of {n} rows, drawn at random."
-        outcome = replace(
-            outcome,
-            title=f"Clusters of {name}",
-            source=name,
-            n_rows=n,
-            notes=[*outcome.notes, shown],
-        )
+        notes = [*outcome.notes, f"This page shows {n_drawn} of {n} rows, drawn at random."]
+        title = f"Clusters of {name}"
+        outcome = replace(outcome, title=title, source=name, n_rows=n, notes=notes)
         files.explain(outcome, stages)
 
 
@@ -499,36 +503,6 @@ def _client(address: str | None) -> Iterator[None]:
         ) from error
     with client:
         yield
-
-
-def _fit(
-    clusterer: TableClusterer,
-    sample: Any,
-    preparation: Any,
-    table: Any,
-    rows: Any,
-    stages: Stages,
-    split_anyway: bool,
-) -> None:
-    """Fit to all rows if the method supports blocks, else to the sample."""
-    from volmar.distributed import LostBlocksError, report_passes
-
-    rows = _held(rows, clusterer._seed())
-    passes = _PassProgress()
-    try:
-        with report_passes(passes):
-            fitted(
-                clusterer,
-                lambda progress: clusterer.fit_prepared(
-                    sample, preparation, table=table, blocks=rows, progress=progress
-                ),
-                stages,
-                split_anyway,
-            )
-    except LostBlocksError as error:
-        raise UsageError(str(error)) from error
-    if passes.n_passes:
-        say(f"{passes.n_passes} passes over {rows.X.shape[0]} rows.")
 
 
 def _held(rows: Any, seed: int) -> Any:
@@ -570,60 +544,43 @@ class _PassProgress:
             say(f"pass {self.n_passes}: {report.n_rows} rows, {report.seconds:.1f} s")
 
 
-def _labelled(
-    files: ClusterFiles, clusterer: TableClusterer, rows: Any, tell: Any
+def _label_blocks(
+    files: ClusterFiles, clusterer: TableClusterer, rows: Any, frame: Any, tell: Any
 ) -> NDArray[np.int64]:
-    """Label the rows block by block, write the labels to -o if given, return cluster sizes."""
-    import dask
+    """Label the rows block by block, write -o if it is given, and return cluster sizes.
 
-    from volmar.tables import open_labels
-
-    counts = np.zeros(clusterer.n_clusters_, dtype=np.int64)
-    blocks = list(rows.X.to_delayed().ravel())
-    file: Any = nullcontext()
-    if files.out is not None:
-        options = {"force": files.force, "raw_ids": files.raw_ids}
-        file = open_labels(files.out, rows.id_name, confidence=True, **options)
-    with file as write:
-        before = 0
-        for i, block in enumerate(blocks):
-            X = dask.compute(block)[0]
-            if len(X):
-                labels, scores, confidence = clusterer.label_prepared(X)
-                counts += np.bincount(labels, minlength=counts.size)
-                if write is not None:
-                    write(_ids(rows.ids, i, before, len(X)), labels, scores, confidence)
-                before += len(labels)
-            tell(i + 1, len(blocks))
-    if files.out is not None:
-        files.done(files.out)
-    return counts
-
-
-def _appended(
-    files: ClusterFiles, clusterer: TableClusterer, frame: Any, tell: Any
-) -> NDArray[np.int64]:
-    """Write the rows with their labels block by block, and return cluster sizes."""
-    from volmar.tables import LoadedTable, open_rows
+    With --append, the blocks of the table are read and prepared again, and written with labels.
+    """
+    from volmar.tables import LoadedTable, open_labels, open_rows
     from volmar.tables.folder import computed
     from volmar.tables.write import free_name
 
-    if files.out is None:
-        raise UsageError("--append needs an output file. Give one with -o.")
     counts = np.zeros(clusterer.n_clusters_, dtype=np.int64)
-    parts = list(frame.to_delayed())
-    name = free_name("cluster", frame.columns)
+    parts = list(frame.to_delayed()) if files.append else list(rows.X.to_delayed().ravel())
     options = {"force": files.force, "raw_ids": files.raw_ids}
-    with open_rows(files.out, name=name, **options) as write:
+    file: Any = nullcontext()
+    if files.out is not None and files.append:
+        file = open_rows(files.out, name=free_name("cluster", frame.columns), **options)
+    elif files.out is not None:
+        file = open_labels(files.out, rows.id_name, confidence=True, **options)
+    before = 0
+    with file as write:
         for i, part in enumerate(parts):
             block = computed([part])[0]
-            if len(block):
-                rows = clusterer.preparation_.prepare(LoadedTable("a block of the folder", block))
-                labels = clusterer.label_prepared(rows.X)[0]
+            if len(block) and files.append:
+                found = clusterer.preparation_.prepare(LoadedTable("a block of the folder", block))
+                labels = clusterer.label_prepared(found.X)[0]
+                write(block, labels, found.kept)
                 counts += np.bincount(labels, minlength=counts.size)
-                write(block, labels, rows.kept)
+            elif len(block):
+                labels, scores, confidence = clusterer.label_prepared(block)
+                if write is not None:
+                    write(_ids(rows.ids, i, before, len(block)), labels, scores, confidence)
+                counts += np.bincount(labels, minlength=counts.size)
+                before += len(block)
             tell(i + 1, len(parts))
-    files.done(files.out)
+    if files.out is not None:
+        files.done(files.out)
     return counts
 
 

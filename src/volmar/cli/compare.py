@@ -11,15 +11,7 @@ from rich.table import Table
 
 from volmar._files import printable
 from volmar.cli.cluster import parse_number
-from volmar.cli.console import (
-    Screen,
-    Stages,
-    UsageError,
-    narrow_table,
-    refuse_files,
-    say,
-    written,
-)
+from volmar.cli.console import Screen, Stages, UsageError, narrow_table, refuse_files, say, written
 from volmar.cli.rows import TableRows, read_rows
 from volmar.cli.score import score_text
 from volmar.table_clusterer import Comparison, compare_methods

@@ -141,10 +141,7 @@ SHAPES: dict[str, tuple[Callable[[np.random.Generator], NDArray], int]] = {
     "unequal groups": (_unequal, 3),
     "stretched groups": (_stretched, 2),
     "moons": (lambda rng: make_two_moons(N_ROWS, random_state=int(rng.integers(2**31)))[0], 2),
-    "circles": (
-        lambda rng: make_two_circles(N_ROWS, random_state=int(rng.integers(2**31)))[0],
-        2,
-    ),
+    "circles": (lambda rng: make_two_circles(N_ROWS, random_state=int(rng.integers(2**31)))[0], 2),
     "noise": (lambda rng: rng.normal(size=(N_ROWS, 2)), 2),
 }
 
@@ -178,10 +175,7 @@ def _timed(estimator: Any, X: NDArray) -> tuple[NDArray, float]:
     One thread makes the CPU time insensitive to other programs. An untimed fit to a quarter of
     the rows comes first, so that lazy imports are not counted.
     """
-    with (
-        warnings.catch_warnings(action="ignore", category=UserWarning),
-        threadpool_limits(1),
-    ):
+    with warnings.catch_warnings(action="ignore", category=UserWarning), threadpool_limits(1):
         clone(estimator).fit(X[::4])
         start = time.process_time()
         labels = estimator.fit(X).labels_

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["catch_signals", "exit_code", "release_signals", "without_interrupts"]
-
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 _received: list[int] = [signal.SIGINT]
 _held: list[bool] = []

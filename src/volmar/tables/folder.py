@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from volmar._files import expanded_path, printable
-from volmar.tables.errors import (
-    TableError,
-    need,
-    one_line,
-    open_bytes,
-    refuse_duplicates,
-    shown,
-)
+from volmar.tables.errors import TableError, need, one_line, open_bytes, refuse_duplicates, shown
 from volmar.tables.read import arrow_frame, find_layout, require_groups
 
 _INDEX = "__index_level_"  # the name that pandas gives to an index without one

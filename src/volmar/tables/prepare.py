@@ -32,14 +32,7 @@ from volmar.tables.features import (
     category_scores,
     learn_features,
 )
-from volmar.tables.kinds import (
-    MIN_ROWS,
-    ColumnKind,
-    as_dates,
-    as_numbers,
-    check_kinds,
-    date_parts,
-)
+from volmar.tables.kinds import MIN_ROWS, ColumnKind, as_dates, as_numbers, check_kinds, date_parts
 
 # Values near the limits of float64 may overflow in between. `Preparation._finish` raises an error
 # if the features are not finite.
