@@ -200,6 +200,9 @@ class Preparation(TransformerMixin, BaseEstimator):
     12
     """
 
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
     def __init__(
         self,
         *,
