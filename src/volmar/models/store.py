@@ -89,8 +89,8 @@ CLASSES = {
     "volmar.solvers": "minimax_probability.MinimaxProbabilityResult result.Result",
     "volmar.table_clusterer": "estimator.TableClusterer",
     "volmar.tables": (
-        "agreement.CategoryScores fills.Fills kinds.ColumnKind number_features.NumberFeatures "
-        "prepare.Preparation tails.Tails"
+        "features.CategoryScores features.Fills features.NumberFeatures features.Tails "
+        "kinds.ColumnKind prepare.Preparation"
     ),
     "volmar.volume": (
         "avr.AVRResult hard_label_mvc.HardLabelMVC hard_label_mvc.HardLabelResult "
