@@ -268,7 +268,7 @@ class MarginClusterer(Clusterer):
         settings = {
             "tol": self.tol,
             "max_iter": self._max_steps(),
-            **self._joint_settings(seed),
+            "seed": seed,
         }
         if self._guide is not None:
             settings["guide"] = self._guide
@@ -285,10 +285,6 @@ class MarginClusterer(Clusterer):
                 if result.status is not Status.DEGENERATE:
                     return result
         return descend(last)
-
-    def _joint_settings(self, seed: int) -> dict[str, Any]:
-        """Return further arguments of the descent for more than two clusters."""
-        return {"seed": seed}
 
     def _solve(self, inputs: MarginInputs, seed: int) -> MarginResult:
         labels, is_unequal = self._start(inputs, seed)

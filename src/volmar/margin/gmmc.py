@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from volmar._warn import warn_user
 from volmar.base import Clusterer, Result, Status
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.validation import check_count, check_number
-from volmar.margin.engine.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
 from volmar.margin.relaxations.gmmc_problem import GMMCProblem
 from volmar.solvers import PackingResult, solve_packing_sdp
 
@@ -25,8 +24,6 @@ from volmar.solvers import PackingResult, solve_packing_sdp
 TIED = 1e-3
 # Kernel values that differ by less, relative to the largest, are equal up to rounding.
 CONSTANT = 1e-14
-# The paper's C_e.
-BALANCE_WEIGHT = 1e4
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,7 +129,6 @@ class GMMCInputs(NamedTuple):
 
     problem: GMMCProblem
     expansion: KernelExpansion
-    balance: tuple[float, float]
 
 
 class GMMC(KernelMixin, Clusterer):
@@ -148,11 +144,9 @@ class GMMC(KernelMixin, Clusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
+    n_clusters : int, default=2
         Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
-        separates best is split next (see `tree_`). With "auto", a cluster is split only if
-        held-out rows confirm the split, by their distances to its border (see
-        `volmar.evidence.split_test`).
+        separates best is split next (see `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed". It
         must be positive semidefinite after centring and adding `shift`.
@@ -172,10 +166,9 @@ class GMMC(KernelMixin, Clusterer):
         nearly a hard margin for kernels with k(x, x) = 1. C has an effect between `smallest_C_`,
         up to which all rows are inside the margin, and the largest entry of ``result_.g`` for the
         hard margin. Values of 2 to 10 times `smallest_C_` give a soft margin.
-    balance_weight : float, optional
+    balance_weight : float, default=1e4
         Penalty on the squared sum of the scores, the paper's :math:`C_e`. The paper's value of 1e4
-        makes the mean score practically zero; small values give a single cluster. If None, it is
-        1e4, and clusters of unequal size may count as balanced (see Notes).
+        makes the mean score practically zero; small values give a single cluster.
     shift : float, optional
         Value added to the diagonal of the kernel matrix. If None, it is the mean of the diagonal
         divided by n: the paper's 1 / n if k(x, x) = 1. 0 is allowed.
@@ -183,14 +176,6 @@ class GMMC(KernelMixin, Clusterer):
         The iteration stops once the certified gap, relative to the objective, is at most `tol`.
     max_iter : int, default=100
         Maximum number of iterations. Fits usually take 15 to 35.
-    alpha : float, default=0.05
-        Significance level of the split tests: the probability of one or more false splits. Must be
-        between 0.001 and 0.5; tests take longer for small values. Only used with
-        n_clusters="auto".
-    max_clusters : int, optional
-        Maximum number of clusters. If None, there is no limit. The strongest splits are made
-        first, and a warning is issued if the limit prevents further ones. Only used with
-        n_clusters="auto".
     random_state : int, RandomState or None, default=None
         Not used, present for a uniform interface. The method is deterministic.
 
@@ -200,7 +185,7 @@ class GMMC(KernelMixin, Clusterer):
         Cluster of each training row. Clusters are numbered by size: 0 is the largest. Rows of
         cluster 1 have positive scores.
     tree_ : SplitTree
-        The splits, for more than two clusters or n_clusters="auto". The attributes of a single
+        The splits, for more than two clusters. The attributes of a single
         hyperplane are then found at ``tree_.splits()[i].model``, not here.
     scores_ : ndarray of shape (n_samples,)
         Scores of the training rows, in units of the margin.
@@ -210,9 +195,6 @@ class GMMC(KernelMixin, Clusterer):
         b.
     gamma_ : float or None
         Kernel coefficient used; None for kernels without one.
-    balance_ : tuple of float
-        Shares of the rows in clusters 0 and 1 that count as balanced: halves, or the sizes that
-        ``balance_weight=None`` took from k-means.
     smallest_C_ : float
         Value of C up to which all rows are inside the margin; see Notes.
     objective_ : float
@@ -238,15 +220,10 @@ class GMMC(KernelMixin, Clusterer):
     range is the null space of W. If the null space has one dimension, this is the paper's vector.
     If the two leading eigenvalues are tied, many labellings are equally good: ``result_.status``
     is DEGENERATE, and `fit` issues a warning. There is no ``mode="paper"``.
-    ``GMMC(balance_weight=1e4)`` is eq. 24 as printed, with the paper's :math:`C_e`,
+    ``GMMC()`` is eq. 24 as printed, with the paper's :math:`C_e`,
     :math:`K + I/n` for kernels with k(x, x) = 1, and the middle one of its candidates for C
     (0.001, 1 and 1000; JMLR section 8.2). AISTATS section 5 has the same :math:`C_e`, and 1, 1e3
     and 1e6 for C.
-
-    *Unequal sizes.* Scores with mean zero favour two halves. With ``balance_weight=None`` the
-    penalty is on a weighted mean of the scores, :math:`(n \sum_i q_i f(x_i))^2`, if the two sides
-    of k-means have unequal sizes and the wider margin, by the rule of `CPMMC`. The weights q give
-    both sides the same total weight. This is eq. 24 with the kernel centred by q.
 
     *Small C.* Up to `smallest_C_`, one over the largest eigenvalue of the centred kernel matrix,
     all :math:`\gamma` of eq. 24 are C, and W has no zero eigenvalue. The labels are then those of
@@ -280,10 +257,12 @@ class GMMC(KernelMixin, Clusterer):
     """
 
     _multiway = "recursive"
+    _accepts_sparse = False
+    _supports_auto = False
 
     def __init__(
         self,
-        n_clusters: int | str = 2,
+        n_clusters: int = 2,
         *,
         kernel: str | Callable[..., Any] = "rbf",
         gamma: float | str | None = "scale",
@@ -291,12 +270,10 @@ class GMMC(KernelMixin, Clusterer):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         C: float | None = 1.0,
-        balance_weight: float | None = None,
+        balance_weight: float = 1e4,
         shift: float | None = None,
         tol: float = 1e-7,
         max_iter: int = 100,
-        alpha: float = 0.05,
-        max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -310,8 +287,6 @@ class GMMC(KernelMixin, Clusterer):
         self.shift = shift
         self.tol = tol
         self.max_iter = max_iter
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.random_state = random_state
 
     def _scores(self, X: Any) -> NDArray:
@@ -321,8 +296,7 @@ class GMMC(KernelMixin, Clusterer):
         self._check_kernel()
         if self.C is not None:
             check_number("C", self.C, low=0.0, open_low=True)
-        if self.balance_weight is not None:
-            check_number("balance_weight", self.balance_weight, low=0.0, open_low=True)
+        check_number("balance_weight", self.balance_weight, low=0.0, open_low=True)
         if self.shift is not None:
             check_number("shift", self.shift, low=0.0)
         check_number("tol", self.tol, low=0.0, open_low=True)
@@ -345,14 +319,9 @@ class GMMC(KernelMixin, Clusterer):
             )
         shift = max(float(K.diagonal().mean()), 0.0) / n if self.shift is None else self.shift
         C = None if self.C is None else float(self.C)
-        weight = BALANCE_WEIGHT if self.balance_weight is None else float(self.balance_weight)
-        problem = GMMCProblem(K, C, weight, float(shift))
+        problem = GMMCProblem(K, C, float(self.balance_weight), float(shift))
         problem.check_scales()
-        taken = KernelShares()
-        if self.balance_weight is None:
-            taken = shares_of_kernel(K, expansion)
-        problem = replace(problem, shares=taken.q)
-        return GMMCInputs(problem, expansion, taken.sides)
+        return GMMCInputs(problem, expansion)
 
     def _run(self, prepared: GMMCInputs, seed: int) -> GMMCResult:  # noqa: ARG002 -- deterministic
         return solve_gmmc(prepared.problem, tol=self.tol, max_iter=self.max_iter)
@@ -364,7 +333,6 @@ class GMMC(KernelMixin, Clusterer):
         self.dual_coef_ = result.alpha
         self.intercept_ = np.array([result.intercept])
         self.smallest_C_ = prepared.problem.smallest_penalty
-        self.balance_ = in_order_of(result.labels, None, prepared.balance)
         _warn(prepared.problem, result)
 
     def _status_words(self, result: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -128,8 +128,6 @@ def maximise_margins(
     tol: float = 1e-2,
     max_iter: int = 1000,
     seed: int | None = None,
-    loss: Callable[[NDArray], Any] | None = None,
-    unit: float = 1.0,
     guide: Guide | None = None,
 ) -> MarginResult:
     """Find k clusters (at least 3) whose maximum margin hyperplanes give the same labels again.
@@ -142,9 +140,6 @@ def maximise_margins(
     If `seed` is given and there are many rows, the descent starts from the result of a sample
     (`first_sample`).
 
-    `loss` is a function of the offsets that returns a loss to use in place of the hinge; its
-    values are multiplied by `unit`. Objective and gap include the `error` of its search.
-
     With a `guide` only allowed labels are used; `labels` must be allowed.
     """
     rule = NearestMean.of(space, labels, k, min_share, size_shares)
@@ -153,12 +148,10 @@ def maximise_margins(
     problems = [
         MultiwayMarginProblem(
             space,
-            MultiwayHinge(rule.in_margins(value), space.shares)
-            if loss is None
-            else loss(rule.in_margins(value)),
+            MultiwayHinge(rule.in_margins(value), space.shares),
             min_share=min_share,
             size_shares=size_shares,
-            min_m=1.0 / (unit * value),
+            min_m=1.0 / value,
             guide=guide,
         )
         for value in [*sorted(value for value in path if value < C), C]
@@ -186,16 +179,10 @@ def maximise_margins(
         n_iter, n_passes = n_iter + result.n_iter, n_passes + result.n_passes
         if result.normal is not None:
             best, labels, offsets = result, result.labels, result.rho * problem.offsets
-            of = problem
         if result.status not in (Status.CONVERGED, Status.CYCLE):
             break
     if best is None:
         return replace(result, n_iter=n_iter, n_passes=n_passes)
-    if loss is not None:
-        error = of.loss.error(labels, best.scores, best.rho) / of.min_m  # type: ignore[attr-defined]
-        J, gap = best.objective + error, best.gap + error
-        residuals = {"relative gap": gap / abs(J) if J else 0.0}
-        best = replace(best, objective=J, gap=gap, residuals=residuals)
     plain = best.scores - offsets.astype(best.scores.dtype)
     if size_shares is None:
         mean = plain.mean(axis=0)

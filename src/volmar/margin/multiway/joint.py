@@ -78,15 +78,13 @@ def cluster_jointly(
     min_cluster_size: float | None,
     *,
     C: float,
-    loss: Any = None,
     guide: Guide | None = None,
     **settings: Any,
 ) -> MarginResult:
     """Return k clusters by `maximise_margins`, with the same weight for all clusters of the start.
 
     `min_cluster_size` is the minimum number of rows (or weight) of a cluster, or their share. If
-    None, it is half of the smallest cluster of the start. With a given `loss` all rows have the
-    same weight in it, and the weights only enter the mean. Limits of a `guide` replace
+    None, it is half of the smallest cluster of the start. Limits of a `guide` replace
     `min_cluster_size`; if it has upper limits only, the lower limit is half of the smallest
     cluster of the start.
     """
@@ -101,14 +99,11 @@ def cluster_jointly(
         guide = replace(guide, low=np.full(k, MIN_SIZE * float(sizes.min())))
     min_share = _min_share(min_cluster_size if guide is None else None, sizes, weights)
     balanced = space.reweighted(balanced_weights(labels, weights, sizes))
-    if loss is not None:
-        balanced.shares = None
     result = maximise_margins(
         balanced,
         labels,
         k,
         C=C,
-        loss=loss,
         min_share=min_share,
         size_shares=space.shares,
         guide=guide,

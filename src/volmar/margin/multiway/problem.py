@@ -229,12 +229,11 @@ class MultiwayMarginProblem(MarginProblem):
         return MarginCut(space.vector(row_wise(cut_coefficients, *of)), 0.0, violated.m, chosen)
 
     def _combines_sparse(self, labels: Any) -> bool:
-        is_hinge = isinstance(self.loss, MultiwayHinge)
-        return is_hinge and self.space.combines_sparse and is_in_memory(labels)
+        return self.space.combines_sparse and is_in_memory(labels)
 
     def violated_by(self, labels: Any, f: Any, rho: float, near: Near) -> Near:
         """Return the most violated cut of labels; rows with unchanged labels are reused."""
-        if not isinstance(self.loss, MultiwayHinge) or not is_in_memory(f):
+        if not is_in_memory(f):
             return super().violated_by(labels, f, rho, near)
         (moved,) = np.nonzero(labels != near.labels)
         return Near(labels, self.loss.revised(labels, f, rho, near, moved))

@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 from volmar._eigen import eigenpairs
 from volmar.solvers.packing_sdp import best_multiple
@@ -46,8 +45,6 @@ class GMMCProblem:
         :math:`C_e`, positive.
     shift : float
         :math:`\delta`, not negative.
-    shares : ndarray of shape (n,), optional
-        Weights q with sum 1: the penalty is on :math:`(n q'u)^2`. If None, 1/n as in the paper.
 
     Notes
     -----
@@ -75,16 +72,12 @@ class GMMCProblem:
     `volmar.solvers.solve_packing_sdp`. It contains no inverse of K, and avoids the instability for
     which the paper shifts K: the shift may be zero, and :math:`C_e` arbitrarily large.
 
-    *Weights q.* With the penalty on :math:`(n q'u)^2` in place of :math:`(1'u)^2` all this holds
-    with :math:`H = I - 1 q'` and :math:`M^{-1} = H K H' + 1 1' / (C_e n^2)`: q'H = 0 and
-    :math:`M = K^{-1} - K^{-1} 1 1' K^{-1} / 1'K^{-1}1 + C_e n^2 q q'`.
-
     *The decision function.* :math:`W w = 0` for :math:`w = (u; \lambda)` is
     :math:`M u = \gamma \circ u` with :math:`\lambda = -1'K^{-1}u / 1'K^{-1}1`. So
     :math:`u = F F' \beta` with :math:`\beta = \gamma \circ u`, and the function is
 
-    .. math:: f(x) = \sum_j \alpha_j k(x_j, x) + b, \qquad \alpha = H' \beta, \qquad
-              b = \frac{1'\beta}{C_e n^2} - q' K \alpha .
+    .. math:: f(x) = \sum_j \alpha_j k(x_j, x) + b, \qquad \alpha = H \beta, \qquad
+              b = \frac{1'\beta}{C_e n^2} - \frac1n 1' K \alpha .
 
     :math:`\gamma_i |u_i|` is the multiplier of row i, and rows with :math:`\gamma_i = 0` are not
     support vectors.
@@ -94,7 +87,6 @@ class GMMCProblem:
     C: float | None
     balance_weight: float
     shift: float
-    shares: NDArray | None = None
 
     @property
     def n(self) -> int:
@@ -102,15 +94,10 @@ class GMMCProblem:
         return len(self.K)
 
     @cached_property
-    def _q(self) -> NDArray:
-        return np.full(self.n, 1.0 / self.n) if self.shares is None else self.shares
-
-    @cached_property
     def _components(self) -> tuple[NDArray, NDArray]:
-        """Positive eigenvalues of H (K + shift I) H' in ascending order, and their vectors."""
-        q = self._q
-        means = self.K @ q + self.shift * q
-        centred = self.K - means - means[:, None] + float(q @ means)
+        """Positive eigenvalues of H (K + shift I) H in ascending order, and their vectors."""
+        means = self.K.mean(axis=1) + self.shift / self.n
+        centred = self.K - means - means[:, None] + float(means.mean())
         centred.flat[:: self.n + 1] += self.shift
         values, vectors = eigenpairs(0.5 * (centred + centred.T))
         largest = max(abs(values[0]), values[-1])
@@ -125,7 +112,7 @@ class GMMCProblem:
 
     @cached_property
     def features(self) -> NDArray:
-        """F of shape (n, r) with F F' = H (K + shift I) H' + 11' / (C_e n^2)."""
+        """F of shape (n, r) with F F' = H (K + shift I) H + 11' / (C_e n^2)."""
         values, vectors = self._components
         constant = np.full((self.n, 1), 1.0 / (self.n * np.sqrt(self.balance_weight)))
         return np.hstack([vectors * np.sqrt(values), constant])
@@ -133,8 +120,6 @@ class GMMCProblem:
     @property
     def smallest_penalty(self) -> float:
         """C up to which every row is inside the margin, 1 / the largest eigenvalue of F F'."""
-        if self.shares is not None:
-            return float(1.0 / linalg.norm(self.features, 2) ** 2)
         values, _ = self._components
         return float(1.0 / max(values.max(initial=0.0), 1.0 / (self.n * self.balance_weight)))
 
@@ -182,6 +167,6 @@ class GMMCProblem:
 
     def expansion(self, beta: NDArray) -> tuple[NDArray, float]:
         """Return alpha and the intercept b of f(x) = sum_j alpha_j k(x_j, x) + b."""
-        alpha = beta - float(beta.sum()) * self._q
+        alpha = beta - beta.mean()
         constant = float(beta.sum()) / (self.balance_weight * self.n**2)
-        return alpha, constant - float(self._q @ (self.K @ alpha + self.shift * alpha))
+        return alpha, constant - float(np.mean(self.K @ alpha + self.shift * alpha))
