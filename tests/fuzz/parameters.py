@@ -110,7 +110,6 @@ GOOD = {
     "text_components": ("None", "'auto'", *FEW),
     "threshold": ("None", "'adaptive'", "'fixed'"),
     "tol": ("1e-3", "1e-6", "0.5", "{-12:0}"),
-    "triangle": ("True", "False"),
     "views": ("None", "[slice(None)]", "[[0], slice(0, None)]", "[[0], [0, -1], slice(1, None)]"),
 }
 #: For any parameter: wrong types, wrong ranges, near misses.

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from volmar.base import Status
-from volmar.base.kernel import N_LANDMARKS, used_gamma
+from volmar.base.kernel import used_gamma
 from volmar.base.validation import check_choice, check_number
 from volmar.margin.clusterer import ONE_SIDE, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
@@ -48,10 +48,9 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
+    n_clusters : int, default=2
         Number of clusters. More than two are found by recursive splitting, in which the cluster
-        whose split separates best is split next (see `tree_`). With "auto", a cluster is split only if held-out rows confirm that it holds more than one group
-        (see `volmar.evidence.split_test`).
+        whose split separates best is split next (see `tree_`).
     loss : {"nmi", "rand", "fbeta", "error"}, default="nmi"
         One minus the normalised mutual information ("nmi"), one minus the Rand index ("rand"), one
         minus the F measure of pairs ("fbeta"), or the error rate ("error").
@@ -60,8 +59,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         than joining two.
     kernel : str or callable, default="linear"
         "linear", the name of another scikit-learn kernel, a callable that takes two matrices, or
-        "precomputed". Kernels other than "linear" use the whole kernel matrix, or landmarks (see
-        `method`).
+        "precomputed". Kernels other than "linear" use the whole kernel matrix.
     gamma : float, str or None, default="scale"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
@@ -72,10 +70,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
         Further keyword arguments for a callable kernel.
-    method : {"exact", "nystroem"}, default="exact"
-        How kernels other than linear are represented; as for `KernelCPMMC`.
-    n_landmarks : int, default=100
-        Number of landmarks for method="nystroem".
     C : float, str or None, default=None
         Weight of the loss, at least 1 / (1 - balance) with the adaptive threshold. At the same C
         the first changed labels cost more with these losses than with the error rate (four times
@@ -116,23 +110,15 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     cccp_tol : float, optional
         The paper's :math:`\alpha`: relabelling stops once the objective changes by a smaller
         share. If None, the paper's 0.01. Only used with mode="paper".
-    alpha : float, default=0.05
-        Significance level of the split tests: the probability of one or more false splits. Must be
-        between 0.001 and 0.5; tests take longer for small values. Only used with
-        n_clusters="auto".
-    max_clusters : int, optional
-        Maximum number of clusters. If None, there is no limit. The strongest splits are made
-        first, and a warning is issued if the limit prevents further ones. Only used with
-        n_clusters="auto".
     random_state : int, RandomState or None, default=None
-        Random seed of starts and landmarks.
+        Random seed of the starts.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row. Clusters are numbered by size: 0 is the largest.
     tree_ : SplitTree
-        The splits, for more than two clusters or n_clusters="auto". The
+        The splits, for more than two clusters. The
         attributes of a single hyperplane are then found at ``tree_.splits()[i].model``, not here.
     coef_ : ndarray of shape (1, n_features)
         w in units of the margin. Only available for kernel="linear".
@@ -146,8 +132,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         Shares of the rows (or of their weight) in clusters 0 and 1 that count as balanced: halves,
         or the sizes that ``balance=None`` took from the start. Only available for two clusters.
     status_ : Status
-        How the descent ended. CYCLE, which is possible for "fbeta" and "nmi", means that no hyperplane is better both for the labels found *and* for
-        its own labels.
+        How the descent ended. CYCLE, which is possible for "fbeta" and "nmi", means that no
+        hyperplane is better both for the labels found *and* for its own labels.
     objective_ : float
         Objective at the solution. It can be compared between starts, but not between losses or
         values of C.
@@ -216,6 +202,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     1.0
     """
 
+    _supports_auto = False
     _paper_loop = staticmethod(cutting_planes_outside)
     # The paper's cccp_tol; it gives no other value. C is a rule, see `_weight_rule`.
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {
@@ -231,7 +218,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = 2,
+        n_clusters: int = 2,
         *,
         loss: str = "nmi",
         beta: float = 1.5,
@@ -240,8 +227,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        method: str = "exact",
-        n_landmarks: int = N_LANDMARKS,
         C: float | str | None = None,
         threshold: str | None = None,
         balance: float | None = None,
@@ -254,8 +239,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         mode: str = "default",
         cut_tol: float | None = None,
         cccp_tol: float | None = None,
-        alpha: float = 0.05,
-        max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -266,8 +249,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         self.degree = degree
         self.coef0 = coef0
         self.kernel_params = kernel_params
-        self.method = method
-        self.n_landmarks = n_landmarks
         self.C = C
         self.threshold = threshold
         self.balance = balance
@@ -280,8 +261,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         self.mode = mode
         self.cut_tol = cut_tol
         self.cccp_tol = cccp_tol
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
@@ -294,7 +273,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
                     "threshold does not. Give a number of at least 1, or use threshold='fixed'."
                 )
         super()._check_parameters()
-        self._check_representation()
+        self._check_kernel()
         check_number("beta", self.beta, low=0.0, high=1e6, open_low=True)
 
     def _value_of(self, name: str) -> Any:

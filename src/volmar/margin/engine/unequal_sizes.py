@@ -14,15 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.base.kernel import KernelExpansion
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.engine.losses import HingeLoss
 from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.engine.starts import best_start, kernel_k_means_start, principal_start
-from volmar.margin.feature_space.kernel import KernelSpace
-from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.space import FeatureSpace
-from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
 # Default maximum of the absolute mean score, in units of the margin.
 BALANCE = 0.05
@@ -41,13 +36,6 @@ MARGIN_GAIN = 1.25
 GAP_C, GAP_GAIN = 10.0, 3.0
 
 
-class KernelShares(NamedTuple):
-    """Row weights q that make both sides equal (None for 1/n), and the shares of the sides."""
-
-    q: NDArray | None = None
-    sides: tuple[float, float] = HALVES
-
-
 class UnequalStart(NamedTuple):
     """The hyperplane of a start with unequal sides, and the rows with its `equal_weights`."""
 
@@ -63,12 +51,6 @@ def shares_of_sides(labels: Any, weights: Any) -> tuple[float, float]:
     else:
         share = float((is_one * weights).sum()) / float(weights.sum())
     return 1.0 - share, share
-
-
-def in_order_of(labels: NDArray, weights: NDArray | None, sides: tuple[float, float]) -> Any:
-    """Return the shares of two sides in the order of the resulting clusters."""
-    share = shares_of_sides(labels, weights)[1]
-    return sides if abs(share - sides[1]) <= abs(share - sides[0]) else (sides[1], sides[0])
 
 
 def are_unequal(labels: NDArray, weights: NDArray | None) -> bool:
@@ -152,47 +134,3 @@ def _is_better(
     if space.has_equal_lengths:
         return gain(GAP_C) > GAP_GAIN
     return gain(2.0) > MARGIN_GAIN and gain(1.0) >= 1.0 - SAME
-
-
-def own_sizes(space: FeatureSpace, labels: NDArray, weights: NDArray | None) -> NDArray | None:
-    """Return the labels of `unequal_start`, for methods that do not compare starts themselves.
-
-    Halves are found from the labels and from the leading principal component. None is returned if
-    halves are used, and if the products of the rows are not inner products. The latter happens for
-    a kernel that is not positive semidefinite, which the method reports, and for weights of very
-    different magnitude.
-    """
-    if not are_unequal(labels, weights):
-        return None
-    starts = [labels, principal_start(space, np.random.default_rng(0))]
-    problem = MarginProblem(space, HingeLoss(space.shares), tau=BALANCE)
-    try:
-        even = best_start(problem, starts, C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL)
-        found = unequal_start(space, labels, weights, even)
-    except NotAGramMatrixError:
-        return None
-    return None if found is None else found.result.labels
-
-
-def size_start(space: FeatureSpace, weights: NDArray | None) -> NDArray:
-    """Return labels of k-means with two clusters, for the rows or else in the feature space.
-
-    It is deterministic, because it starts from the leading principal component.
-    """
-    rows = space.start_rows()
-    space = space if rows is None else LinearSpace(rows, weights)
-    return kernel_k_means_start(space, np.random.default_rng(0)).astype(np.int64)
-
-
-def shares_of_kernel(K: NDArray, expansion: KernelExpansion) -> KernelShares:
-    """Return row weights by which to centre a kernel matrix, for clusters of unequal size.
-
-    For relaxations, which have no start and give all rows the same weight. The hyperplane passes
-    through the weighted mean, midway between the two sides.
-    """
-    space = KernelSpace(K, expansion=expansion)
-    labels = own_sizes(space, size_start(space, None), None)
-    if labels is None:
-        return KernelShares()
-    sides = shares_of_sides(labels, None)
-    return KernelShares(equal_weights(labels, None, sides) / len(K), sides)

@@ -174,9 +174,9 @@ class LinearSpace(FeatureSpace):
         return int(np.count_nonzero(active)) <= self.rows.n_features + 1
 
     def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
-        """Return an approximate x with (I + stiffness sum_A s_i (z_i - m)(z_i - m)') x = g.
+        """Return an approximate x with (I + stiffness sum_A (z_i - m)(z_i - m)') x = g.
 
-        m is the weighted mean of the active rows A. The system is solved with second moments, or
+        m is the mean of the active rows A. The system is solved with second moments, or
         by conjugate gradients if there are many features. If very many rows are active, evenly
         spaced ones represent them: any positive definite matrix gives a direction of descent, and
         the certificate does not depend on it.
@@ -200,7 +200,7 @@ class LinearSpace(FeatureSpace):
         return solve_definite(H, g, self.dtype)
 
     def _by_conjugate_gradients(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
-        s = active.astype(np.float64) if self.weights is None else active * self.weights
+        s = active.astype(np.float64)
         total = s.sum()
         if total <= 0:
             return g.copy()

@@ -71,8 +71,9 @@ class VectorSpace(ABC):
         """Return w without the accumulated rounding of earlier sums."""
         return w
 
+    @property
     def graph_axes(self) -> NDArray:
-        """Return columns that vary slowly along a kernel's graph; no columns without a kernel."""
+        """Columns that vary slowly along a kernel's graph; no columns without a kernel."""
         return np.empty((self.n_rows, 0))
 
 
