@@ -20,9 +20,8 @@ from volmar import (
     MultivariateMMC,
 )
 from volmar.margin.engine.descent import maximise_margin
-from volmar.margin.engine.losses import HingeLoss
-from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.engine.unequal_sizes import (
+from volmar.margin.engine.problem import HingeLoss, MarginProblem
+from volmar.margin.engine.starts import (
     HALVES,
     are_unequal,
     equal_weights,

@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from volmar.base import WeightedClusterer
 from volmar.base.views import ViewsMixin
-from volmar.margin.clusterer import MarginClusterer, MarginInputs
+from volmar.margin.clusterer import GuidedMarginMixin, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.feature_space.linear import LinearSpace, linear_space
-from volmar.margin.guided import GuidedMarginMixin
 
 
 class CPMMC(ViewsMixin, GuidedMarginMixin, WeightedClusterer, MarginClusterer):

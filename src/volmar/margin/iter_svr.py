@@ -25,11 +25,10 @@ from volmar.margin.engine.starts import (
     random_start,
     spectral_start,
 )
-from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.solvers import Result
-from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
+from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
 from volmar.solvers.l1_regression import L1RegressionResult, RegressionSpace, solve_l1_regression
 
 # Value of C="scale" if the squared distances of all rows from their mean sum to 1.

@@ -14,12 +14,10 @@ from volmar.base.blocks import require_in_memory
 from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import check_choice, check_count
-from volmar.margin.clusterer import MarginClusterer, MarginInputs
+from volmar.margin.clusterer import GuidedMarginMixin, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
-from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
 from volmar.margin.feature_space.linear import LandmarkSpace, LinearSpace
-from volmar.margin.feature_space.representation import KernelRepresentation
-from volmar.margin.guided import GuidedMarginMixin
 from volmar.rows import NystroemMap, drawn_rows, features_of, is_in_memory
 
 # Maximum of rows times clusters for which method="auto" uses the whole kernel matrix.
@@ -211,7 +209,7 @@ class KernelCPMMC(
 
     *Unequal sizes.* With ``balance=None`` both sides of a start with unequal sizes get the same
     weight if the margin is then wider; see `CPMMC`. For kernels with k(x, x) = 1 the criterion is
-    a clear gap (see `volmar.margin.engine.unequal_sizes`).
+    a clear gap (see `volmar.margin.engine.starts`).
 
     *Labels of some rows, links, sizes.* If any of them is given (see `fit`), clusters are first
     found without them. The descent then starts from these clusters, from labels that spread from

@@ -19,12 +19,11 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 from volmar._eigen import eigsh
 from volmar.base import Clusterer, Status
 from volmar.base.validation import check_choice, check_count, check_flag, check_number
-from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers import Result
-from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
+from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
 from volmar.solvers.label_kernel_svm import LabelKernelResult, solve_label_kernel_svm
 
 # If the squared length of a component of a unit vector is this far below 0, it is not rounding.

@@ -14,13 +14,12 @@ from volmar.base.kernel import used_gamma
 from volmar.base.validation import check_choice, check_number
 from volmar.margin.clusterer import ONE_SIDE, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
-from volmar.margin.engine.losses import Loss
 from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
 from volmar.margin.engine.nested import cutting_planes_outside
-from volmar.margin.engine.unequal_sizes import BALANCE
-from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.engine.problem import Loss
+from volmar.margin.engine.starts import BALANCE
+from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.margin.feature_space.space import FeatureSpace
 
 # One over the largest loss of labels in two equal halves: the smallest C for which rho is bounded.

@@ -17,8 +17,7 @@ from volmar.base.relaxation import RelaxationMixin
 from volmar.base.validation import check_flag
 from volmar.solvers import solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxPoint, BoxQP
-from volmar.solvers.elliptope_problem import ElliptopeProblem
-from volmar.solvers.elliptope_rounding import RoundedResult
+from volmar.solvers.elliptope import ElliptopeProblem, RoundedResult
 
 # A negative eigenvalue of K below this share of the largest is rounding.
 INDEFINITE = 1e-6

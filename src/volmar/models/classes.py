@@ -79,7 +79,7 @@ CLASSES: dict[str, str] = {
     "SeparatingPlanes/1": "volmar.separation.problem",
     "Sketch/1": "volmar.evidence.novelty.scatter",
     "SparseOperator/1": "volmar.operators.sparse",
-    "SparseVector/1": "volmar.margin.feature_space.printed_basis",
+    "SparseVector/1": "volmar.margin.feature_space.basis",
     "SpectralGraph/1": "volmar.graphs.graph",
     "SplitNode/1": "volmar.base.tree",
     "SplitTree/1": "volmar.base.tree",

@@ -16,8 +16,7 @@ from scipy import linalg, sparse
 
 from volmar._eigen import eigenpairs
 from volmar.solvers.box_qp import BoxQP
-from volmar.solvers.elliptope import ElliptopeResult
-from volmar.solvers.elliptope_problem import largest_eigenvalue, unit_rows
+from volmar.solvers.elliptope import ElliptopeResult, largest_eigenvalue, unit_rows
 from volmar.solvers.result import Status
 
 # Maximum number of rows, because n x n matrices are multiplied thousands of times.

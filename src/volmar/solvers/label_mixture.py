@@ -15,8 +15,12 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from volmar.solvers.box_qp import BoxPoint, BoxQP
-from volmar.solvers.elliptope import ElliptopeResult, solve_elliptope_saddle
-from volmar.solvers.elliptope_problem import ElliptopeProblem, gap_reference
+from volmar.solvers.elliptope import (
+    ElliptopeProblem,
+    ElliptopeResult,
+    gap_reference,
+    solve_elliptope_saddle,
+)
 from volmar.solvers.result import Status
 
 # Maximum number of labellings, and of steps in the search for a labelling.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from volmar.margin.engine.losses import Violated
+from volmar.margin.engine.problem import Violated
 
 # Losses lie between 0 and 1. If they differ by less they count as equal, and the scores decide.
 ROUNDING = 1e-12

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
+from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
 
 Values = TypeVar("Values")
 
