@@ -49,19 +49,6 @@ class GMMCProblem:
     :math:`C \max(0, 1 - u_i^2)`. Eq. 24 is the dual of the relaxation in which :math:`u u'` is
     replaced by any positive semidefinite matrix.
 
-    Attributes
-    ----------
-    K : ndarray of shape (n, n)
-        Kernel matrix, symmetric.
-    C : float or None
-        :math:`C_\delta`, the bound on :math:`\gamma`; None for the hard margin.
-    balance_weight : float
-        :math:`C_e`, positive.
-    shift : float
-        :math:`\delta`, not negative.
-
-    Notes
-    -----
     *From eq. 24 to features.* Write K for the shifted matrix and
     :math:`B = (I; 1') K^{-1} (I, 1) + C_e (1; 0)(1', 0)`. The first part has the null vector (1;
     -1), on which the second is :math:`C_e n^2`. B is therefore positive definite for every
@@ -190,31 +177,15 @@ class GMMCProblem:
 class GMMCResult(Result):
     """Labels of a fit of GMMC, with the solution of the relaxation that gave them.
 
-    Attributes
-    ----------
-    objective : float
-        -1'g, the negated value of eq. 24. `gap` is its certified distance to the optimum.
-    residuals : mapping of str to float
-        The residuals of `volmar.solvers.PackingResult`, and ``"complementarity"``: w'Ww of the
-        scores relative to w'(W + Diag(g))w. It is zero if the condition W w = 0 behind eq. 24
-        holds.
-    labels : ndarray of shape (n,)
-        1 if the score is positive, else 0.
-    g : ndarray of shape (n,)
-        The paper's gamma.
-    smallest_eigenvalue : float
-        Smallest eigenvalue of I - F' Diag(g) F, which is congruent to W. g is feasible if it is
-        not negative.
-    scores : ndarray of shape (n,)
-        f(x_i) with the shift in the kernel, in units of the margin. If C is so small that there is
-        no margin, the scores have mean square 1.
-    alpha, intercept : ndarray of shape (n,), float
-        The function f(x) = sum_j alpha_j k(x_j, x) + intercept.
-    eigenvalue_ratio : float
-        Second largest over largest eigenvalue of the relaxed uu'. At 0 the relaxation is tight and
-        the labels are globally optimal; at 1 another direction is equally good.
-    labelled_objective : float
-        Value of eq. 23 at the scores. No labels have a value below -objective.
+    The objective is -1'g, the negated value of eq. 24, with g the paper's gamma. I - F' Diag(g) F,
+    whose smallest eigenvalue is given, is congruent to W. The scores are f(x_i) with the shift in
+    the kernel, in units of the margin; if C is so small that there is no margin, they have mean
+    square 1. `alpha` and `intercept` are the function f(x) = sum_j alpha_j k(x_j, x) + intercept.
+    The residual "complementarity" is w'Ww of the scores relative to w'(W + Diag(g))w, zero if the
+    condition W w = 0 behind eq. 24 holds. If `eigenvalue_ratio`, the second largest eigenvalue of
+    the relaxed uu' over the largest, is 0, the relaxation is tight and the labels are globally
+    optimal; at 1 another direction is equally good. `labelled_objective` is the value of eq. 23 at
+    the scores; no labels have a value below -objective.
     """
 
     _optimum: ClassVar[str] = "the optimum of the relaxation"

@@ -132,30 +132,10 @@ RULES = {"balance": lowest_loss_cut, "gap": widest_gap_cut}
 class IterSVRResult(Result):
     """Labels that are reproduced by a cut of the scores of their own regression.
 
-    Attributes
-    ----------
-    objective : float
-        ``|w|^2 / 2 + C sum_i |y_i - f_i|`` of the last regression.
-    gap : float
-        Duality gap of that regression: for its labels no function is better by more. It is no
-        bound for other labels.
-    residuals : mapping
-        "switched": share of the rows for which the cut changed the labels of the
-        regression; 0 at a fixed point.
-    history : tuple of float
-        Objectives of all regressions.
-    labels : ndarray of shape (n,)
-        1 if the score is positive, else 0.
-    scores : ndarray of shape (n,)
-        <w, z_i> + bias.
-    normal : ndarray
-        w, in the vector format of the feature space.
-    bias : float
-        Bias set by the rule, for centred rows.
-    intercept : float
-        Intercept of the regression.
-    n_newton : int
-        Number of Newton steps of all regressions.
+    `gap` is the duality gap of the last regression, and no bound for other labels. The residual
+    "switched" is the share of the rows for which the cut changed the labels of the regression, 0
+    at a fixed point. The scores are <w, z_i> + `bias`, the bias set by the rule; `intercept` is
+    that of the regression. `n_newton` counts the Newton steps of all regressions.
     """
 
     _optimum: ClassVar[str] = "the optimum for these labels"

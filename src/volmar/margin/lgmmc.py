@@ -255,44 +255,16 @@ def largest_possible_square(
 class LabelGenerationResult(Result):
     """Solution of the relaxation over the labellings generated, and labels from it.
 
-    Attributes
-    ----------
-    objective : float
-        Primal value over the labellings generated: a certified upper bound of the value of the
-        relaxation, because more labellings can only lower it.
-    gap : float
-        `objective` minus `bound`, both of which are certified.
-    residuals : mapping of str to float
-        Relative to the objective: ``"master gap"``, the certified distance to the optimum over the
-        labellings generated, and ``"violation"``, the amount by which the most violated labelling
-        *found* would lower the objective. The most violated one of all is NP-hard to find, so a
-        violation of 0 is not a proof.
-    bound : float
-        Certified lower bound of the relaxation, and so of the problem over single labellings: the
-        eigenvalue bound of `largest_possible_square` at `alpha`.
-    labels : ndarray of shape (n,)
-        1 if the score is positive, else 0. With ``reading="eigenvector"``, the signs of the
-        leading eigenvector of the mixture.
-    scores : ndarray of shape (n,)
-        f_i = <w, z_i>. Their mean is 0 if rows are centred.
-    normal : object
-        w, in the vector format of the source.
-    rho : float
-        Margin of w for the labels of its scores, in units of the scores.
-    labelled_objective : float
-        Value of the problem at `labels` and the best length of w. No labelling has a value below
-        `bound`.
-    weights : ndarray of shape (T,)
-        Weights mu of the labellings kept, largest first.
-    alpha : ndarray of shape (n,)
-        Dual weights of the rows. Their sum is 1, and those of rows outside the margin are 0.
-    n_labellings : int
-        Number of labellings generated, including those dropped later.
-    rank_share : float
-        Largest eigenvalue of sum_t mu_t y_t y_t' divided by n (scaled by the roots of the rows'
-        shares if weights differ). It is 1 if the solution is a single labelling.
-    n_passes : int
-        Number of products with the data.
+    `objective`, the primal value over the labellings generated, is a certified upper bound of the
+    relaxation, and `bound`, the eigenvalue bound of `largest_possible_square` at `alpha`, a lower
+    one; `gap` is their difference. The residuals are relative to the objective: "master gap" is
+    the certified distance to the optimum over the labellings generated, and "violation" the amount
+    by which the most violated labelling *found* would lower it (the most violated one of all is
+    NP-hard to find, so 0 is not a proof). `labels` are the signs of the scores <w, z_i>, or of the
+    leading eigenvector of the mixture. `rho` is the margin of the scores, `labelled_objective` the
+    value of the problem before relaxation, and `weights` are those of the labellings (mu).
+    `rank_share` is the share of the largest eigenvalue of the mixture in its trace, 1 if the
+    solution is a single labelling.
     """
 
     _optimum: ClassVar[str] = "the optimum of the relaxation"

@@ -97,25 +97,6 @@ def sized_labels(
     minimum size larger by three standard errors (then six). Clusters at the minimum are therefore
     slightly larger than necessary. The sizes are always checked on all rows. If the sample does
     not give large enough clusters, the auction runs on all rows.
-
-    Parameters
-    ----------
-    f : array over the rows of shape (n, k)
-        Scores.
-    shares : vector over the rows or None
-        The p_i. If None, 1/n.
-    floor : float
-        s, at most 1/k.
-    look_ahead : callable, optional
-        Requests results that will be needed for the labels. For rows in blocks, the pass that
-        counts the clusters then computes them as well.
-    guess : ndarray of shape (k,), optional
-        Offsets of similar scores, from which the auction starts.
-
-    Returns
-    -------
-    SizedLabels or None
-        None if no offsets were found, for example with too few different rows.
     """
     n, k = f.shape
     min_share = floor * (1.0 - ROUNDING)

@@ -34,13 +34,6 @@ class SDPMMCProblem:
 
     .. math:: \max_{0 \le a \le C/2} \; 2 \cdot 1'a - a'(K \circ yy')a,
               \qquad w = \sum_i a_i y_i \phi(x_i)
-
-    Attributes
-    ----------
-    K : ndarray of shape (n, n)
-        Positive semi-definite kernel matrix.
-    box : float
-        Upper end of a: C / 2.
     """
 
     K: NDArray
@@ -69,15 +62,9 @@ def definite(K: NDArray, rounding: float = 0.0) -> NDArray:
 
 @dataclass(frozen=True, repr=False)
 class SDPMMCResult(RoundedResult):
-    """Solution of the relaxation, the labels rounded from it, and their machine.
+    """Solution of the relaxation, the labels rounded from it, and the dual of their machine.
 
-    Attributes
-    ----------
-    dual : ndarray of shape (n,)
-        a of the machine of the labels.
-    labelled_objective : float
-        Value of that machine. No labels that satisfy the bound on row sums have a value below
-        `lower_bound`.
+    No labels that satisfy the bound on row sums have a `labelled_objective` below `lower_bound`.
     """
 
     dual: NDArray = field(default_factory=lambda: np.empty(0))

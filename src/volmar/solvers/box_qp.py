@@ -43,23 +43,6 @@ def solve_on_sphere(
     The Krylov space of H and r does not depend on eta. With an orthonormal basis Q of it, in which
     H is the tridiagonal T, :math:`x = |r| Q (T - \eta I)^{-1} e_1`, and eta follows from the
     eigenvalues of T. A single Lanczos run replaces a linear solve for every trial value of eta.
-
-    Parameters
-    ----------
-    product : callable
-        Function x -> H x of a symmetric positive semi-definite H.
-    right : ndarray of shape (n,)
-        Right-hand side r.
-    radius : float
-        Length of x, positive.
-    tol : float, default=1e-13
-        Residual at which to stop, relative to the length of r.
-
-    Returns
-    -------
-    SphereSolution or None
-        None if x is shorter than the radius even at eta = 0, if `tol` was not reached, or if H is
-        not positive semi-definite.
     """
     size = float(np.linalg.norm(right))
     if size == 0.0:

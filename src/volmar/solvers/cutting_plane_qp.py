@@ -249,25 +249,11 @@ _INFINITE = 1e30  # in daqp
 class CuttingPlaneResult(Result):
     """Solution of the margin problem on one working set of cuts.
 
-    Attributes
-    ----------
-    weights : ndarray of shape (n_cuts,)
-        Dual variables lambda, feasible; the normal vector is ``w = A.T @ weights``.
-    rho : float
-        Margin; 1 for the fixed threshold.
-    xi : float
-        Smallest slack with which (w, rho, t) satisfies every cut of the working set.
-    t : float
-        Mean score, inside the balance box.
-    lower_bound : float
-        Dual value at `weights`. No feasible point has a smaller objective.
-    ridge : float
-        Weight of the proximal term that was used. It does not bias the solution.
-    reason : str
-        If `status` is not CONVERGED, the cause and a remedy.
+    `weights` are the feasible dual variables lambda, with the normal vector w = A.T @ weights, and
+    `lower_bound` is their dual value. `xi` is the smallest slack with which (w, rho, t) satisfies
+    every cut, with t inside the balance box. `ridge` is the weight of the proximal term used; it
+    does not bias the solution. `reason` has cause and remedy if the status is not CONVERGED.
 
-    Notes
-    -----
     `residuals` contains ``primal_feasibility``, ``dual_feasibility``, ``complementarity`` and
     ``duality_gap``, each relative to the size of the terms compared. ``gram`` is the relative
     distance between G and the Gram matrix of the solution (rounding errors, if G is a Gram

@@ -384,28 +384,13 @@ POLISH = 200
 class ElliptopeResult(Result):
     """Solution of the elliptope saddle problem; `gap` is certified.
 
-    Attributes
-    ----------
-    factor : ndarray of shape (n, r)
-        V, with unit rows: M = VV'.
-    a : ndarray of shape (n,)
-        Maximiser of the inner problem.
-    eta : float
-        Multiplier of ``|a| = 1``; zero without this constraint.
-    lower_bound : float
-        Dual value: a lower bound on the value of every feasible M, and of M = VV' itself, which
-        may violate the balance by ``residuals["balance"]``.
-    balance_multipliers : ndarray of shape (n,)
-        Multipliers s of ``|M1| <= balance`` in the dual point of the bound, all equal if the mean
-        is bounded; zero without such a constraint.
-    bound_a, bound_y : ndarray of shape (n,)
-        Other parts of this dual point: a in the box, and y with Diag(y) above G.
-    bound_rest : ndarray of shape (n, n) or None
-        Z - aa' of the dual point if eta may be positive (see `solve_elliptope_barrier`); None if
-        Z = aa'.
+    M = VV' with `factor` V; `a` is the maximiser of the inner problem and `eta` the multiplier of
+    |a| = 1 (zero without it). `lower_bound`, the dual value, is below that of every feasible M,
+    and of VV' itself, which may violate the balance by ``residuals["balance"]``. Its dual point
+    consists of `balance_multipliers`, the multipliers s of |M1| <= balance (all equal if the mean
+    is bounded), of `bound_a` in the box, of `bound_y` with Diag(y) above G, and of `bound_rest`,
+    Z - aa' if eta may be positive (see `solve_elliptope_barrier`).
 
-    Notes
-    -----
     `residuals` contains "relative gap", the gap divided by the smaller of ``|objective|`` and
     ``a'|Q|a`` (the part of it that depends on M); "inner", the possible error of the inner
     maximum, divided by the same; and "balance", the mean violation of the balance divided by n.
@@ -812,23 +797,13 @@ class Rounded:
 class RoundedResult(ElliptopeResult):
     """Solution of the relaxation with labels rounded from it.
 
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        Cluster of each row, 0 or 1.
-    scores : ndarray of shape (n,)
-        Entries of the vector whose signs are the labels.
-    rank : int
-        Numerical rank of M.
-    spread : float
-        Ratio of the second to the first eigenvalue of the centred M. Above 1/2, M is far from two
-        clusters and the labels may be one choice of several, even if the gap is small: the gap
-        bounds the value of the relaxation, not the labels. `status` is that of the relaxation.
-    room_beside_one : float
-        Without a bound on row sums, the maximum distance tr(HMH) / n from a single cluster,
-        M = 11', that a gap of `tol` allows, over the rows with positive a. Up to 1/2, M = 11' is
-        the solution, and the labels are due to the tolerance (see `one_cluster`). 1 if M = 11' is
-        not known to be the unique solution.
+    The labels are the signs of `scores`. `spread` is the ratio of the second to the first
+    eigenvalue of the centred M. Above 1/2, M is far from two clusters and the labels may be one
+    choice of several, even if the gap is small: the gap bounds the value of the relaxation, not
+    the labels. `room_beside_one` is, without a bound on row sums, the maximum distance
+    tr(HMH) / n from a single cluster, M = 11', that a gap of `tol` allows, over the rows with
+    positive a. Up to 1/2, M = 11' is the solution, and the labels are due to the tolerance. It is
+    1 if M = 11' is not known to be the unique solution.
     """
 
     _optimum: ClassVar[str] = "the optimum of the relaxation"

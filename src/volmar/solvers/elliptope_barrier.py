@@ -77,35 +77,6 @@ def solve_elliptope_barrier(
     point with a gap of :math:`2 n \epsilon`. Eta follows from tr Z = 1, a from a box program, and
     M from Newton's method on its off-diagonal entries, with conjugate gradients or, up to 100
     rows, a Cholesky factorisation. The constant due to the diagonal of Q is removed first.
-
-    Parameters
-    ----------
-    Q : ndarray or sparse matrix of shape (n, n)
-        Symmetric matrix of at most 500 rows.
-    reg : float, default=1
-        Weight :math:`\gamma`.
-    C : float, default=1
-        Upper limit of the box, at least 1/sqrt(n); values above 1 have no effect.
-    tol : float, default=1e-5
-        Gap at which to stop, relative to the larger of abs(objective) and 1. (The objective
-        exceeds the constant :math:`-\gamma \min_i Q_{ii}` by at least 2, by the bound of Z = I/n.)
-    max_iter : int, default=1000
-        Maximum number of products with the Hessian, divided by 100.
-
-    Returns
-    -------
-    ElliptopeResult
-        Includes `bound_rest`, Z - aa' of the bound. `status` is MAX_ITER if `tol` was not reached;
-        the gap is still certified.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.solvers import solve_elliptope_barrier
-    >>> Q = np.kron(np.eye(2), np.full((3, 3), 0.5)) + 0.5 * np.eye(6)
-    >>> result = solve_elliptope_barrier(Q, reg=100.0)
-    >>> result.is_certified(1e-5) and result.eta > 0
-    True
     """
     Q = np.asarray(Q.toarray() if sparse.issparse(Q) else Q, dtype=np.float64)
     n = len(Q)

@@ -29,22 +29,10 @@ DEFINITE = 1e-12
 class PackingResult(Result):
     """The optimal weights, with a dual matrix that certifies them.
 
-    Attributes
-    ----------
-    objective : float
-        -1'g. `gap` is the certified distance to the optimum, `bound` minus 1'g.
-    residuals : mapping of str to float
-        ``"semidefinite"``: absolute value of a negative smallest eigenvalue of I - F' Diag(g) F.
-        ``"bounds"``: violation of 0 <= g <= upper, relative to the largest entry of g.
-        ``"relative gap"``: `gap` divided by 1'g.
-    g : ndarray of shape (n,)
-        Weights.
-    smallest_eigenvalue : float
-        Smallest eigenvalue of I - F' Diag(g) F.
-    dual : ndarray of shape (r, r)
-        Feasible dual point Xi; its value is `bound`.
-    bound : float
-        Dual value at `dual`. No feasible g has a larger sum.
+    The objective is -1'g. No feasible g has a larger sum than `bound`, the value of the dual point
+    `dual` (Xi). Residuals: "semidefinite" is the absolute value of a negative smallest eigenvalue
+    of I - F' Diag(g) F, "bounds" the violation of 0 <= g <= upper relative to the largest entry of
+    g, and "relative gap" the gap divided by 1'g.
     """
 
     _solution: ClassVar[tuple[str, ...]] = ("g", "dual")

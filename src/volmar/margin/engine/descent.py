@@ -150,44 +150,14 @@ ROUNDING = 1e-10
 class MarginResult(Result):
     """A hyperplane that is nearly optimal in the convex problem of its own labels.
 
-    Attributes
-    ----------
-    objective : float
-        J of the hyperplane.
-    gap : float
-        J minus a lower bound of the convex problem of `labels`: for these labels no hyperplane has
-        a J that is lower by more.
-    labels : ndarray of shape (n,)
-        1 if the score is positive, else 0. For more than two clusters, the cluster with the
-        largest score.
-    scores : ndarray of shape (n,) or (n, k)
-        f_i, with mean t. For more than two clusters, the scores in the hinge.
-    normal : object
-        w, in the vector format of the feature space.
-    square : float
-        ``|w|^2``.
-    rho : float
-        Margin.
-    xi : float
-        Slack: the loss at the hyperplane, with ``objective = square / 2 - rho + C xi`` (without
-        rho for the fixed threshold). For the papers' loops it is that of the last working set,
-        from which `history` is computed.
-    t : float or ndarray of shape (k,)
-        Mean score. For more than two clusters, the offset of each cluster's score that determines
-        the labels.
-    lower_bound : float
-        Lower bound of the convex problem of `labels`; minus infinity if none was proved.
-    n_passes : int
-        Number of products with the data.
-    n_cuts : int
-        Number of cuts in the last working set.
-    n_repeated : int
-        Number of inner loops of SKMMC's Algorithm 3 that ended because the most violated cut was
-        already in the working set, where its approximation by basis vectors is not accurate
-        enough.
-    n_degenerate : int
-        Number of inner loops of the papers' algorithms that ended at w = 0. They keep the labels
-        of the previous hyperplane.
+    `gap` is J minus `lower_bound`: for `labels` no hyperplane has a J that is lower by more.
+    `normal` is w in the vector format of the feature space, `square` its squared norm, `rho` the
+    margin and `xi` the loss: ``objective = square / 2 - rho + C xi`` (without rho for the fixed
+    threshold; for the papers' loops, of the last working set). `t` is the mean score; for more
+    than two clusters, the offset of each cluster's score. `n_passes` counts products with the
+    data, and `n_cuts` those of the last working set. In the papers' loops `n_repeated` inner loops
+    ended because the most violated cut was already in the working set, and `n_degenerate` ended at
+    w = 0 and keep the labels of the previous hyperplane.
     """
 
     _optimum: ClassVar[str] = "the optimum for these labels"
@@ -239,38 +209,6 @@ def maximise_margin(
     constrained concave-convex procedure). Otherwise the most violated cut is added (a null step).
     Cuts are therefore never more exact than the next relabelling needs, J never rises, and the
     loop ends with a certificate: the bound is within `tol` of J.
-
-    Parameters
-    ----------
-    problem : MarginProblem
-        Rows, loss and balance.
-    labels : ndarray of shape (n,)
-        Labels to start from: positive or not for two clusters, numbers from 0 for more.
-    C : float
-        Weight of the loss.
-    path : sequence of float, default=()
-        Values of C to solve for first, each from the labels of the previous one. Near the smallest
-        C for which the problem is bounded, nearly all rows are inside the margin, J has few local
-        minima, and the start has little influence. Values at which the problem is unbounded are
-        skipped.
-    tol : float, default=1e-2
-        Tolerance of the gap, relative to J.
-    max_iter : int, default=1000
-        Maximum total number of steps.
-    sample : Sample, optional
-        Some of the rows, on which the descent runs first. The descent on all rows starts from the
-        hyperplane found, with cuts computed at the hyperplanes of the sample's last cuts, and
-        needs only a few passes. The result and its certificate are those of all rows.
-
-    Returns
-    -------
-    MarginResult
-        Result whose status is UNBOUNDED if J has no lower bound at this C, and DEGENERATE if w = 0
-        is optimal for the labels: all rows are on one side, or identical, or overlap too much for
-        this C. The hyperplane is then that of the largest C that has one, if any. The status is
-        CYCLE if the convex problem is solved but J is higher at the labels of its solution, which
-        is possible for losses that need not fall with a relabelling (F measure, mutual
-        information).
     """
     descent = _Descent(problem, tol, max_iter)
     if sample is None or not descent.begin_on(sample, C, path):

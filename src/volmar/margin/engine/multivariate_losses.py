@@ -107,8 +107,6 @@ class _ContingencyLoss(ABC):
     .. math:: \Delta = \text{offset}(r) + \text{slope}(r) \, (W_+(p) + W_-(q)),
               \qquad \text{slope} \ge 0.
 
-    Notes
-    -----
     The most violated cut maximises
 
     .. math:: \rho \Delta(p, q) - \frac2n \Big( \sum_{i \le p} s^+_i + \sum_{i \le q} s^-_i \Big)

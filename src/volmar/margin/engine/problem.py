@@ -199,22 +199,6 @@ class MarginProblem:
     or another loss. With the fixed threshold :math:`\rho = 1`, and J has no term :math:`-\rho`.
     For given labels the problem is convex, and its optimal value falls with every relabelling by
     sign f.
-
-    Parameters
-    ----------
-    space : VectorSpace
-        The rows in their feature space.
-    loss : Loss
-        The loss L.
-    tau : float, default=0
-        Half width of the balance box.
-    threshold : {"adaptive", "fixed"}, default="adaptive"
-        Whether rho is a variable ("adaptive") or 1 ("fixed").
-    balance : {"relative", "absolute"}, default="relative"
-        Whether tau bounds t / rho ("relative") or t ("absolute").
-    guide : Guide, optional
-        Constraints on the labels. The labels for given scores are then the best allowed ones: a
-        row with a given label has the hinge of this label on either side of the hyperplane.
     """
 
     space: VectorSpace

@@ -301,15 +301,9 @@ class Way(NamedTuple):
 class Origin(NamedTuple):
     """Where the start of a guided fit comes from.
 
-    Attributes
-    ----------
-    init : str
-        Start of the fit without a guide.
-    takes_sizes : bool or None
-        Whether sides of the sizes of the start count as balanced. If None, they do if they are
-        unequal.
-    C : float or None
-        Weight of margin errors if the start differs from the clusters found without a guide.
+    `init` is the start of the fit without a guide. `takes_sizes` tells whether sides of the sizes
+    of the start count as balanced; if None, they do if they are unequal. `C` is used if the start
+    differs from the clusters found without a guide.
     """
 
     init: Any
