@@ -42,8 +42,6 @@ from volmar.margin.multiway import check_joint, cluster_jointly, joint_start
 from volmar.rows import cluster_sizes
 from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
 
-# Default number of starts to compare.
-N_INIT = 4
 # Ratio of successive values of C in the annealing, and its first value for more than two clusters.
 # At smaller values the hinge gives up whole clusters.
 ANNEALING_STEP = 2.5
@@ -433,7 +431,8 @@ class MarginClusterer(Clusterer):
                 "init, the labels to start from",
             )
             return Start(search.plain(self.init))
-        kinds = ["random"] * (N_INIT if self.n_init is None else self.n_init)
+        # Default number of starts to compare.
+        kinds = ["random"] * (4 if self.n_init is None else self.n_init)
         if self.init != "random":
             kinds[0] = "k-means"
         start = search.best(kinds[:1] if self.init == "k-means" else kinds)
@@ -476,14 +475,6 @@ class MarginClusterer(Clusterer):
 
 
 # ------------------------------------------------------------------ guided fits
-
-# A start counts as the clusters found without a guide if it differs from them in at most this
-# share of the rows.
-SAME_START = 0.02
-# Default C of a fit from labels that spread from the given ones, if these have a margin at it. At
-# the usual default half of the rows are inside the margin, and the fit would return to the
-# clusters found without a guide.
-SEEDED_C = 10.0
 
 
 class GuidedMarginMixin(GuidedMixin):
@@ -533,7 +524,10 @@ class GuidedMarginMixin(GuidedMixin):
             takes_sizes = None if balance is None else balance != HALVES
         else:
             is_adaptive = self._value_of("threshold") == "adaptive"  # type: ignore[attr-defined]
-            C = SEEDED_C if self.C is None and is_adaptive else None
+            # Default C of a fit from labels that spread from the given ones, if these have a
+            # margin at it. At the usual default half of the rows are inside the margin, and the
+            # fit would return to the clusters found without a guide.
+            C = 10.0 if self.C is None and is_adaptive else None
         self._origin = Origin(free.init, takes_sizes, C)
         if self.n_clusters == 2 and isinstance(free.result_, RecursiveResult):
             self._take_width(free.tree_.splits())
@@ -573,4 +567,6 @@ def _is_same(labels: NDArray, others: NDArray, k: int) -> bool:
     """Return whether two labellings are nearly the same up to the numbering of clusters."""
     if labels.max() >= k or others.max() >= k:
         return False
-    return bool(np.mean(aligned_labels(labels, others, k) != others) <= SAME_START)
+    # A start counts as the clusters found without a guide if it differs from them in at most this
+    # share of the rows.
+    return bool(np.mean(aligned_labels(labels, others, k) != others) <= 0.02)

@@ -21,14 +21,8 @@ from volmar.base.validation import check_count, check_number
 from volmar.solvers import PackingResult, solve_packing_sdp
 from volmar.solvers.packing_sdp import best_multiple
 
-# If two eigenvalues are this close, relative to the larger, their eigenvectors are arbitrary.
-TIED = 1e-3
-# Kernel values that differ by less, relative to the largest, are equal up to rounding.
-CONSTANT = 1e-14
 # Eigenvalues below n times this share of the largest are zero up to rounding.
 ROUNDING = float(np.finfo(np.float64).eps)
-# A kernel matrix may be this far from semidefinite, relative to its largest eigenvalue.
-INDEFINITE = 1e-8
 # If another term is this much larger than the kernel, the kernel is lost in double precision.
 LARGEST_PART = 1e12
 
@@ -102,7 +96,8 @@ class GMMCProblem:
         centred.flat[:: self.n + 1] += self.shift
         values, vectors = eigenpairs(0.5 * (centred + centred.T))
         largest = max(abs(values[0]), values[-1])
-        if values[0] < -INDEFINITE * largest:
+        # A kernel matrix may be this far from semidefinite, relative to its largest eigenvalue.
+        if values[0] < -1e-8 * largest:
             raise ValueError(
                 "the kernel matrix must be positive semidefinite, but the smallest eigenvalue of "
                 f"the centred matrix is {values[0] - self.shift:.3g}. Use "
@@ -209,7 +204,8 @@ def solve_gmmc(problem: GMMCProblem, *, tol: float = 1e-7, max_iter: int = 100) 
     scores = problem.scores(beta)
     alpha, intercept = problem.expansion(beta)
     status = solution.status
-    if status.ok and ratio > 1.0 - TIED:
+    # If two eigenvalues are this close, relative to the larger, their eigenvectors are arbitrary.
+    if status.ok and ratio > 1.0 - 1e-3:
         status = Status.DEGENERATE
     return GMMCResult(
         objective=solution.objective,
@@ -442,7 +438,8 @@ class GMMC(KernelMixin, Clusterer):
         )
         K, expansion = self._kernel_matrix(X)
         K = K.astype(np.float64, copy=False)
-        if np.ptp(K) <= CONSTANT * np.abs(K).max():
+        # Kernel values that differ by less, relative to the largest, are equal up to rounding.
+        if np.ptp(K) <= 1e-14 * np.abs(K).max():
             raise ValueError(
                 f"all {n} rows of X are identical under the kernel, whose values are all "
                 f"{K.flat[0]:.3g}, so there is nothing to separate. Check that X was loaded "

@@ -34,12 +34,8 @@ from volmar.solvers.l1_regression import L1RegressionResult, RegressionSpace, so
 # Value of C="scale" if the squared distances of all rows from their mean sum to 1.
 SCALE = 10.0
 STARTS = ("k-means", "kernel k-means", "spectral", "principal", "random")
-# Largest C in the same units. Beyond it 1 is lost to rounding in 1 + C * variance.
-LARGEST = 1e15
 # Kernels that are positive semi-definite on all rows.
 DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
-# Minimum distance of the threshold from the two nearest rows, as a share of the gap between them.
-AWAY = 0.1
 
 
 # ------------------------------------------------------------------ cuts of scores
@@ -74,7 +70,9 @@ class SortedScores:
         low, high = float(self.values[cut - 1]), float(self.values[cut])
         middle = 0.5 * (low + high)
         if bias is not None:
-            room = AWAY * (high - low)
+            # Minimum distance of the threshold from the two nearest rows, as a share of the gap
+            # between them.
+            room = 0.1 * (high - low)
             middle = min(max(-bias, low + room), high - room)
         # There is no number between neighbours in floating point: use the lower one.
         middle = min(middle, float(np.nextafter(high, low)))
@@ -473,7 +471,8 @@ class IterSVR(KernelRepresentation, Clusterer):
                 "nothing to separate. Check that X was loaded correctly, or use another kernel."
             )
         C = SCALE / (n * variance) if isinstance(self.C, str) else float(self.C)
-        largest = LARGEST / (n * variance)
+        # Largest C in the units of SCALE. Beyond it 1 is lost to rounding in 1 + C * variance.
+        largest = 1e15 / (n * variance)
         if largest < C:
             raise ValueError(
                 f"C={C:g} is too large for floating-point arithmetic with these rows. Lower C to "

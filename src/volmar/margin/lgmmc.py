@@ -29,21 +29,12 @@ from volmar.solvers.label_kernel_svm import LabelKernelResult, solve_label_kerne
 # If the squared length of a component of a unit vector is this far below 0, it is not rounding.
 NEGATIVE = 1e-3
 MAX_STEPS = 100
-# A relative rise of a square below this is rounding.
-ROUNDING = 1e-9
 # Relative increase of the eigenvalue bound for safety, and residual of its eigenvector. The
 # residual is much smaller: a larger one could miss larger eigenvalues if many are similar.
 WIDENING, RESIDUAL = 1e-3, 1e-6
-# Maximum number of rows for which the eigenvalue is computed by LAPACK.
-DENSE = 50
 # Number of Krylov vectors of the first subspace, which grows by the normals of the labellings.
 FIRST_BASIS = 12
 MAX_WIDENINGS = 20
-# A labelling is dropped after this many rounds without weight.
-IDLE_ROUNDS = 3
-# Number of unsuccessful searches before the end. A single search can miss violated labellings if
-# many are similar.
-SEARCHES = 5
 # Shares of the tolerance for the programme in the subspace, and for the subspace itself.
 IN_SUBSPACE, OF_SUBSPACE = 0.1, 0.3
 # Limits of C. Beyond them only rounding changes: all rows have the same weight in the solution,
@@ -195,7 +186,8 @@ def climb(source: VectorSpace, alpha: NDArray, y: NDArray, limit: float) -> Labe
         if np.array_equal(y, best.y):
             break
         following = measure(source, alpha, y)
-        if following.square <= best.square * (1.0 + ROUNDING):
+        # A relative rise of a square below this is rounding.
+        if following.square <= best.square * (1.0 + 1e-9):
             break
         best = following
     return best
@@ -229,7 +221,8 @@ def largest_possible_square(
         return root * source.scores(source.vector(scaled))[rows]
 
     n = rows.size
-    if n <= DENSE:
+    # Maximum number of rows for which the eigenvalue is computed by LAPACK.
+    if n <= 50:
         columns = np.column_stack([matvec(e) for e in np.eye(n)])
         rounding = n * float(np.finfo(source.dtype).eps)
         return float(np.linalg.eigvalsh(0.5 * (columns + columns.T))[-1]) * (1.0 + rounding)
@@ -375,7 +368,9 @@ class _Search:
         self.violation = 0.0
         # Graph starts climb in the whole space: the subspace lacks directions that separate them.
         graph_starts = self._graph_starts()
-        for _ in range(SEARCHES):
+        # Number of unsuccessful searches before the end. A single search can miss violated
+        # labellings if many are similar.
+        for _ in range(5):
             candidates = [self._climb(self.space, y) for y in self._starts()]
             best = max(candidates, key=lambda labelling: labelling.square)
             found = max(
@@ -440,7 +435,8 @@ class _Search:
                 break
         self.history.append(self.upper)
         self.idle = np.where(self.mu > 0, 0, self.idle + 1)
-        stays = self.idle < IDLE_ROUNDS
+        # A labelling is dropped after this many rounds without weight.
+        stays = self.idle < 3
         self.kept = [self.kept[t] for t in np.flatnonzero(stays)]
         self.mu, self.idle = self.mu[stays], self.idle[stays]
 

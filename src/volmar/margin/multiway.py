@@ -39,8 +39,6 @@ from volmar.solvers import CuttingPlaneResult, Status
 
 # ------------------------------------------------------------------ minimum sizes
 
-# Maximum number of rises of offsets, per cluster, before the search fails.
-MAX_RISES = 10
 # Maximum number of rounds that lower offsets: without a guess, and with one.
 MAX_LOWERED, LOWERED_AFTER_GUESS = 50, 1
 # Offsets are found on a sample if there are more than twice as many rows. The sample has at least
@@ -49,10 +47,6 @@ MAX_LOWERED, LOWERED_AFTER_GUESS = 50, 1
 MIN_SAMPLE, MIN_IN_SMALLEST, MAX_SAMPLE = 5000, 200, 50_000
 # Standard errors by which the minimum size is raised in a sample, tried one after another.
 LIFTS = (3.0, 6.0)
-# Up to this many changed offsets are processed one by one; otherwise all rows are ranked again.
-FEW_MOVES = 8
-# Minimum rise of an offset, as a share of the range of the scores.
-MIN_RISE = 1e-7
 # A difference below this share of a size is rounding.
 ROUNDING = 1e-9
 
@@ -172,7 +166,8 @@ def _offsets(f: Any, p: Any, min_share: float, guess: NDArray | None) -> NDArray
     kind = _RankedAuction if is_in_memory(f) else _Auction
     auction = kind(f, p, min_share, guess)
     rounds = MAX_LOWERED if guess is None else LOWERED_AFTER_GUESS
-    for step in range(MAX_RISES * f.shape[1]):
+    # Maximum number of rises of offsets, per cluster, before the search fails.
+    for step in range(10 * f.shape[1]):
         if auction.sizes.min() >= min_share:
             break
         auction.rise(alone=step % 2 == 0)
@@ -184,7 +179,8 @@ class _Auction:
 
     def __init__(self, f: Any, p: Any, min_share: float, guess: NDArray | None):
         self.f, self.p, self.min_share = f, p, min_share
-        self.min_rise = MIN_RISE * float(np.ptp(f))
+        # Minimum rise of an offset, as a share of the range of the scores.
+        self.min_rise = 1e-7 * float(np.ptp(f))
         self.set_offsets(np.zeros(f.shape[1], f.dtype) if guess is None else guess.astype(f.dtype))
 
     def set_offsets(self, b: NDArray) -> None:
@@ -277,7 +273,9 @@ class _RankedAuction(_Auction):
 
     def set_offsets(self, b: NDArray) -> None:
         changed = np.flatnonzero(b != self.b) if hasattr(self, "b") else None
-        if changed is not None and changed.size <= FEW_MOVES:
+        # Up to this many changed offsets are processed one by one; otherwise all rows are ranked
+        # again.
+        if changed is not None and changed.size <= 8:
             for c in changed:
                 self._move(int(c), b[c])
         else:
@@ -344,8 +342,6 @@ def _lead_of_columns(g: NDArray, some: NDArray) -> NDArray:
 MANY_CLUSTERS = 10
 # Maximum share of rows with new labels for which cuts are carried over.
 MAX_MOVED = 0.25
-# Size offsets below this value, in units of the margin, are rounding.
-OFFSET_ROUNDING = 1e-4
 # Number of rows that are ranked at a time.
 TILE_ROWS = 4096
 # In place of a rival: all rivals with equal weights.
@@ -648,7 +644,8 @@ class MultiwayMarginProblem(MarginProblem):
         if last is not None:
             # In units of the margin the size offsets change little from step to step.
             guess = last.t / last.rho - self.offsets
-            guess = found.rho * np.where(guess > OFFSET_ROUNDING, guess, 0.0)
+            # Size offsets below this value, in units of the margin, are rounding.
+            guess = found.rho * np.where(guess > 1e-4, guess, 0.0)
         sized = sized_labels(f, self.size_shares, self.min_share, ahead, guess)
         if sized is None:
             labels = self.labels(f)
@@ -875,10 +872,6 @@ def maximise_margins(
 # letters and 28 kinds of artificial groups, with a quarter more clusters collapsed. With a share
 # of n / n_clusters, clusters also collapsed, or small groups were split.
 MIN_SIZE = 0.5
-# Average number of rows per cluster in the sample for k-means.
-START_ROWS_PER_CLUSTER = 100
-# Default number of runs of k-means.
-N_INIT = 10
 # Parameters that are only used for two clusters, with their only allowed value and a remedy.
 TWO_ONLY = {
     "threshold": ("adaptive", "Use threshold='adaptive'"),
@@ -919,8 +912,10 @@ def joint_start(space: FeatureSpace, weights: Any, k: int, seed: int, n_init: in
     rows = space.start_rows()
     if rows is None:
         rows = principal_scores(space, k, np.random.default_rng(seed))
-    max_rows = max(START_ROWS, START_ROWS_PER_CLUSTER * k)
-    return k_way_start(rows, k, weights, seed, n_init=n_init or N_INIT, max_rows=max_rows)
+    # Average number of rows per cluster in the sample for k-means.
+    max_rows = max(START_ROWS, 100 * k)
+    # Default number of runs of k-means.
+    return k_way_start(rows, k, weights, seed, n_init=n_init or 10, max_rows=max_rows)
 
 
 def cluster_jointly(

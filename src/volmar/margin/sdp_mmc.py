@@ -19,9 +19,6 @@ from volmar.solvers import solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxPoint, BoxQP
 from volmar.solvers.elliptope import ElliptopeProblem, RoundedResult
 
-# A negative eigenvalue of K below this share of the largest is rounding.
-INDEFINITE = 1e-6
-
 
 @dataclass(frozen=True)
 class SDPMMCProblem:
@@ -52,7 +49,8 @@ def definite(K: NDArray, rounding: float = 0.0) -> NDArray:
     """
     values = eigenvalues(K)
     lowest, highest = float(values[0]), float(values[-1])
-    if lowest < -max(INDEFINITE * highest, rounding):
+    # A negative eigenvalue of K below this share of the largest is rounding.
+    if lowest < -max(1e-6 * highest, rounding):
         raise ValueError(
             "the kernel matrix must be positive semidefinite, but its smallest eigenvalue is "
             f"{lowest:.3g}. Use another kernel, or add {-lowest:.3g} to its diagonal."

@@ -24,8 +24,6 @@ from volmar.margin.feature_space.basis import FAR, BasisSpace, PrintedBasisSpace
 from volmar.margin.feature_space.linear import span_of
 from volmar.rows import as_rows
 
-# Default maximum number of basis vectors.
-MAX_BASIS = 50
 # Number of digits to which a gamma computed from the rows is rounded.
 GAMMA_DIGITS = 12
 
@@ -344,13 +342,14 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
             )
         span = span_of(X, weights)
         space: Any = BasisSpace if span is None else SpannedBasisSpace
+        # Default maximum number of basis vectors.
         return space(
             X if span is None else span,
             weights,
             gamma=self.gamma_,
             basis=self.basis or "split",
             n_basis=n_basis,
-            max_basis=self.max_basis or MAX_BASIS,
+            max_basis=self.max_basis or 50,
             random_state=random_state,
         )
 

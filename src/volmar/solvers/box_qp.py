@@ -20,12 +20,6 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 # Maximum number of Lanczos steps, and steps between checks of the residual.
 MAX_STEPS, LOOK = 200, 4
-# Replaces zero eigenvalues; its square does not underflow.
-TINY = 1e-100
-# Share of the largest eigenvalue beyond which a negative eigenvalue is not due to rounding.
-INDEFINITE = 1e-8
-# Maximum number of Newton steps for the shift.
-MAX_SPHERE_STEPS = 100
 
 
 class SphereSolution(NamedTuple):
@@ -79,18 +73,21 @@ def _in_basis(
     Uses Newton's method on 1 / |x|, which is concave and nearly linear in eta.
     """
     values, vectors = eigh_tridiagonal(alpha, beta, check_finite=False)
-    if values[0] < -INDEFINITE * np.abs(values).max():
+    # Share of the largest eigenvalue beyond which a negative eigenvalue is not due to rounding.
+    if values[0] < -1e-8 * np.abs(values).max():
         return None
     # Smaller eigenvalues are due to rounding.
     floor = float(np.finfo(np.float64).eps * values[-1])
-    values = np.maximum(values, max(floor, TINY))
+    # Replaces zero eigenvalues; its square does not underflow.
+    values = np.maximum(values, max(floor, 1e-100))
     first = size * vectors[0]
     # Newton steps from the left may overshoot, so they are bracketed; |x| <= size / -eta.
     low, high = -size / radius, 0.0
     if np.linalg.norm(first / values) <= radius:
         return None
     eta = low
-    for _ in range(MAX_SPHERE_STEPS):
+    # Maximum number of Newton steps for the shift.
+    for _ in range(100):
         coordinates = first / (values - eta)
         squared = float(coordinates @ coordinates)
         norm = float(np.sqrt(squared))
@@ -120,13 +117,9 @@ PATH = (1e1, 1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-9, 1e-12)
 # Changes of one row at a time: their maximum number from a nearby solution, the maximum share of
 # free rows in that case, and the number of changes beyond which L-BFGS is cheaper.
 FEW_CHANGES, NEAR, MAX_CHANGES = 100, 0.25, 300
-# Share of the largest diagonal entry that is added to make a singular block definite.
-RIDGE = 1e-13
 # Maximum number of rows for factorising a block of a dense H, whose blocks are often nearly
 # singular, and of a sparse H.
 DIRECT_UP_TO, DIRECT_UP_TO_SPARSE = 3000, 300
-# Share of nonzero entries of a vector below which a product uses only these entries.
-FEW = 0.25
 
 
 @dataclass(frozen=True)
@@ -311,8 +304,10 @@ class BoxQP:
         gradient = 1 - _product(H, a) + eta * a
         for _ in range(n_changes):
             try:
+                # Share of the largest diagonal entry that is added to make a singular block
+                # definite.
                 change, blocked = self._towards_maximum(
-                    H, eta - RIDGE * largest, a, gradient, free
+                    H, eta - 1e-13 * largest, a, gradient, free
                 )
             except linalg.LinAlgError:
                 break
@@ -412,7 +407,8 @@ def _product(H: Any, x: NDArray) -> NDArray:
     """Return H x, using only the rows of H with nonzero x if these are few."""
     if not sparse.issparse(H):
         rows = np.flatnonzero(x)
-        if rows.size < FEW * x.size:
+        # Share of nonzero entries of a vector below which a product uses only these entries.
+        if rows.size < 0.25 * x.size:
             return x[rows] @ H[rows]
     return H @ x
 

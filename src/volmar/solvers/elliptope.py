@@ -35,15 +35,11 @@ from volmar.solvers.result import Certificate, Result, Status
 
 # Maximum number of rows for a dense largest eigenvalue; Lanczos is used beyond.
 DENSE_UP_TO = 2000
-# Maximum share of the rows of a weighted matrix that are computed separately.
-FEW_ROWS = 0.4
 # Number of entries of a sparse Q that are processed at a time.
 CHUNK = 50_000
 # Share of the largest entry of a below which an entry counts as zero, and share of the largest
 # eigenvalue of a Laplacian below which an eigenvalue counts as zero.
 SUPPORT, ROUNDING = 1e-9, 1e-12
-# Relative precision of a value; smaller changes cannot be distinguished from rounding.
-KNOWN_TO = 1e-6
 
 
 class DualPoint(NamedTuple):
@@ -67,7 +63,8 @@ class WeightedMatrix:
 
     def __getitem__(self, rows: NDArray) -> NDArray:
         """Return the rows with these numbers."""
-        if "whole" in vars(self) or rows.size > FEW_ROWS * len(self.V):
+        # Maximum share of the rows of a weighted matrix that are computed separately.
+        if "whole" in vars(self) or rows.size > 0.4 * len(self.V):
             return self.whole[rows]
         some = self.V[rows] @ self.V.T
         some *= self.Q[rows]
@@ -309,7 +306,8 @@ def gap_reference(value: float, change: float) -> float:
     This is the value or, if smaller, the part of it that depends on M (with a small weight or box,
     the value has a large constant), but at least the precision of the value.
     """
-    return max(min(abs(value), change), KNOWN_TO * abs(value), np.finfo(np.float64).tiny)
+    # Relative precision of a value; smaller changes cannot be distinguished from rounding.
+    return max(min(abs(value), change), 1e-6 * abs(value), np.finfo(np.float64).tiny)
 
 
 def largest_eigenvalue(G: NDArray) -> float:
@@ -353,10 +351,6 @@ def minimise_over_unit_rows(
 
 # ------------------------------------------------------------------ the solver
 
-# Maximum number of columns of V: solutions have few, and more slow the descent.
-MAX_RANK = 12
-# Number of products with Q that smooth the start.
-SMOOTHING = 10
 # Iterations between certificates, and in the first round.
 ROUND = 50
 FIRST_ROUND = 20
@@ -365,19 +359,13 @@ BALANCED = 1e-3
 # Smoothing of the inner maximum: at first, relative to the mean diagonal of Q, and its decay.
 SMOOTH_FIRST = 0.2
 SMOOTH_DECAY = 0.2
-# Iterations between certificates with smoothing; shorter rounds would discard L-BFGS's memory.
-SMOOTH_ROUND = 250
 # Iterations charged for a round that makes none.
 IDLE = 10
 # Maximum number of rounds with the same smoothing.
 PATIENCE = 5
-# Maximum share of the iterations for the problem without its balance.
-FREE_SHARE = 0.2
 # Relative residual of the inner maximum during a descent, and for certificates. The error of the
 # value is its square.
 DESCENT_TOL, EXACT_TOL = 1e-10, 1e-12
-# Iterations on a linear objective to tighten a bound.
-POLISH = 200
 
 
 @dataclass(frozen=True, repr=False)
@@ -501,13 +489,15 @@ def solve_elliptope_saddle(
         Q, reg=reg, C=C, unit_norm=unit_norm, balance=balance, row_balance=row_balance
     )
     n_constraints = saddle.n * (2 if balance is not None and saddle.by_rows else 1)
-    rank = min(int(np.ceil(np.sqrt(2 * n_constraints))) + 1, MAX_RANK)
+    # Maximum number of columns of V: solutions have few, and more slow the descent.
+    rank = min(int(np.ceil(np.sqrt(2 * n_constraints))) + 1, 12)
     V = saddle.start(rank, random_state)
     run = _Run(saddle, tol, max_iter)
     if not unit_norm:
         # Without its balance the problem is easy, and its bound holds for every balanced M.
         saddle.holds_balance = False
-        run.rounds(V, max(int(FREE_SHARE * max_iter), min(FIRST_ROUND, max_iter)))
+        # Maximum share of the iterations for the problem without its balance.
+        run.rounds(V, max(int(0.2 * max_iter), min(FIRST_ROUND, max_iter)))
         saddle.holds_balance = balance is not None
         # With one multiplier per row, long rounds would update the multipliers too rarely.
         if balance is None or not saddle.by_rows:
@@ -549,7 +539,9 @@ class _Run:
         while not self.is_over and self.spent < up_to:
             # The first round is short: if eta is not negative, the run ends there.
             is_first = self.spent == 0
-            length = SMOOTH_ROUND if saddle.smoothing else FIRST_ROUND if is_first else ROUND
+            # Iterations between certificates with smoothing; shorter rounds would discard L-BFGS's
+            # memory.
+            length = 250 if saddle.smoothing else FIRST_ROUND if is_first else ROUND
             V, used = minimise_over_unit_rows(
                 saddle.value_and_gradient, V, min(length, up_to - self.spent)
             )
@@ -647,7 +639,8 @@ class _Saddle(ElliptopeProblem):
         noise = np.random.default_rng(seed).standard_normal((self.n, rank))
         noise /= np.linalg.norm(noise)
         smooth = noise
-        for _ in range(SMOOTHING):
+        # Number of products with Q that smooth the start.
+        for _ in range(10):
             smooth = self.Q @ smooth
             smooth = smooth - smooth.mean(axis=0)
             smooth = smooth / (np.linalg.norm(smooth) or 1.0)
@@ -760,17 +753,14 @@ class _Saddle(ElliptopeProblem):
             image = self.product(W, a, s)
             return -float(np.sum(image * W)) / scale, -2 * image / scale
 
-        return minimise_over_unit_rows(linear, V, POLISH)[0]
+        # Iterations on a linear objective to tighten a bound.
+        return minimise_over_unit_rows(linear, V, 200)[0]
 
 
 # ------------------------------------------------------------------ labels
 
-# If the leading eigenvalue of the centred M is below this share of n, M counts as 11'.
-TRIVIAL = 1e-3
 # Maximum ratio of the second to the first eigenvalue of the centred M for two clear clusters.
 SPREAD = 0.5
-# Maximum tr(HMH) / n up to which M counts as 11'; clusters of one and six rows have as much.
-ROOM = 0.5
 
 
 @dataclass(frozen=True)
@@ -818,7 +808,9 @@ class RoundedResult(ElliptopeResult):
     @property
     def one_cluster(self) -> bool:
         """Whether the relaxation is solved by one cluster, M = 11', up to the tolerance."""
-        return self.room_beside_one <= ROOM
+        # Maximum tr(HMH) / n up to which M counts as 11'; clusters of one and six rows have as
+        # much.
+        return self.room_beside_one <= 0.5
 
     @classmethod
     def of(cls, found: ElliptopeResult, rounded: Rounded, **more: Any) -> Self:
@@ -878,7 +870,8 @@ def _rounded(V: NDArray, scores: NDArray, centred_values: NDArray) -> Rounded:
     scores = fix_signs(scores)
     top = float(centred_values[0])
     second = float(centred_values[1]) if centred_values.size > 1 else 0.0
-    spread = 1.0 if top <= TRIVIAL * n else second / top
+    # If the leading eigenvalue of the centred M is below this share of n, M counts as 11'.
+    spread = 1.0 if top <= 1e-3 * n else second / top
     values = singular_values(V)
     rank = int(np.sum(values > 1e-3 * values[0]))
     return Rounded(np.where(scores >= 0, 1.0, -1.0), scores, spread, rank)

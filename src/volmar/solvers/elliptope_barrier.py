@@ -26,8 +26,6 @@ FIRST, DECAY = 1.0, 0.2
 # Newton decrements at which to stop, in units of the barrier weight: for intermediate centres
 # (times n), for trying the dual point of the last centre, and for treating that centre as exact.
 ON_THE_WAY, AT_THE_END, EXACT = 0.1, 0.02, 1e-10
-# Share of the requested gap that the two barriers of n rows may leave at the last centre.
-SHARE = 0.9
 # Relative residual of a Newton system, maximum products for it, and products per `max_iter`.
 SYSTEM_TOL, MAX_PRODUCTS, PRODUCTS_PER_ITERATION = 0.03, 3000, 100
 # Maximum number of rows for factorising Newton systems, of n (n - 1) / 2 unknowns: always, and if
@@ -37,8 +35,6 @@ ALWAYS_DIRECT, DIRECT_UP_TO, COST = 40, 100, 200
 BLOCK = 256
 # Share of the merit below which a decrement counts as rounding.
 ROUNDING = 1e-13
-# Shortest step of the line search.
-MIN_STEP = 1e-6
 # Tolerance of the trace, and maximum number of steps for the multiplier of this constraint.
 NORM_TOL, MAX_ROOT = 1e-9, 100
 
@@ -109,7 +105,9 @@ class _Barrier:
             now, decrement, moved = self.newton(now)
             if now.value < best.value:
                 best = now
-            last = SHARE * self.tol * self.reference(best) / (2 * self.n)
+            # Share of the requested gap that the two barriers of n rows may leave at the last
+            # centre.
+            last = 0.9 * self.tol * self.reference(best) / (2 * self.n)
             is_last = self.epsilon <= last * (1 + 1e-9)
             near = AT_THE_END if is_last else ON_THE_WAY * self.n
             if moved and decrement > near * self.epsilon:
@@ -180,7 +178,8 @@ class _Barrier:
         gradient, change = self._direction(now)
         decrement = -float(np.vdot(gradient, change))
         step = 1.0
-        while step > MIN_STEP:
+        # Shortest step of the line search.
+        while step > 1e-6:
             try:
                 following = self.centre(now.M + step * change)
             except linalg.LinAlgError:

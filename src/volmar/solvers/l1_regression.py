@@ -13,19 +13,13 @@ from volmar.solvers.result import Result, Status
 
 # First width of the smoothed loss, in units of the range of the targets.
 FIRST_WIDTH = 0.25
-# Minimum first width for a warm start: the rows within the width may be others now.
-WARM_WIDTH = 0.005
 # Factor by which the width shrinks, and its minimum.
 NARROWER = 0.2
 MIN_WIDTH = 1e-12
-# Share of the gap at which the gap of the smoothed problem is small enough to narrow the width.
-SMOOTHED_SHARE = 0.3
 # Share of the first slope at which a line search ends.
 LINE_TOL = 0.2
 MAX_LINE = 50
 MAX_ROOT = 60
-# Maximum number of steps without a smaller gap, after which rounding prevents progress.
-PATIENCE = 12
 
 
 class RegressionSpace(Protocol):
@@ -114,7 +108,8 @@ def solve_l1_regression(
         waited = 0 if closer else waited + 1
         best_gap = min(best_gap, search.gap)
         best_smoothed = min(best_smoothed, search.smoothed_gap)
-        if waited > PATIENCE or search.width < MIN_WIDTH * search.range:
+        # Maximum number of steps without a smaller gap, after which rounding prevents progress.
+        if waited > 12 or search.width < MIN_WIDTH * search.range:
             if widened:
                 status = Status.FAILED
                 break
@@ -122,7 +117,9 @@ def solve_l1_regression(
             search.width, widened, waited = FIRST_WIDTH * search.range, True, 0
             best_smoothed = np.inf
             continue
-        if search.smoothed_gap <= SMOOTHED_SHARE * search.gap:
+        # Share of the gap at which the gap of the smoothed problem is small enough to narrow the
+        # width.
+        if search.smoothed_gap <= 0.3 * search.gap:
             best_smoothed = np.inf
             if search.narrow():
                 continue
@@ -150,7 +147,8 @@ class _Search:
             self.width = FIRST_WIDTH * self.range
             self._first_point()
         else:
-            self.width = max(start.width, WARM_WIDTH * self.range)
+            # Minimum first width for a warm start: the rows within the width may be others now.
+            self.width = max(start.width, 0.005 * self.range)
             self.w, self.b = start.normal, start.intercept
             self.f = start.scores - start.intercept
         self.best = self.w

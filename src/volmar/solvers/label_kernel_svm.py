@@ -28,20 +28,10 @@ from scipy import linalg
 
 from volmar.solvers.result import Result, Status
 
-# Maximum number of entries of the stacked features in memory.
-BLOCK = 2**20
 # Maximum number of full Newton steps, of damped Newton steps, and of step reductions for mu.
 MAX_FULL = 20
 MAX_NEWTON = 50
 MAX_HALVINGS = 12
-# Weights below this count as zero; their labellings are dropped from the stacked features.
-IDLE = 1e-9
-# Share of the objective below which a change counts as rounding.
-ROUNDING = 1e-14
-# Share of the curvature that is added to make the programme for mu definite.
-RIDGE = 1e-9
-# Share of the requested gap below which another step of the machine is not needed.
-INNER = 1e-4
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,7 +141,8 @@ class _System:
 
     def _blocks(self) -> Iterator[tuple[slice, NDArray]]:
         """Yield blocks of rows of B."""
-        step = max(BLOCK // self._width, 256)
+        # Maximum number of entries of the stacked features in memory.
+        step = max((2**20) // self._width, 256)
         for i in range(0, self.rows.size, step):
             part = slice(i, i + step)
             stacked = self._labels[:, part].T[:, :, None] * self._F[part][:, None, :]
@@ -233,7 +224,8 @@ class _Master:
 
     def machine(self, mu: NDArray, alpha: NDArray, tol: float) -> _SVMPoint:
         """Solve the primal for one mu by Newton's method, from the rows with positive `alpha`."""
-        kept = mu > IDLE
+        # Weights below this count as zero; their labellings are dropped from the stacked features.
+        kept = mu > 1e-9
         mu = np.where(kept, mu, 0.0) / mu[kept].sum()
         labels = np.sqrt(mu[kept])[:, None] * self.Y[kept]
         # In theta_t = V_t / sqrt(mu_t) the regulariser is |theta|^2 / 2.
@@ -281,7 +273,8 @@ class _Master:
             best = following
             still_inside = best.f < best.rho
             # The correct piece, or no significant improvement by another.
-            if np.array_equal(still_inside, inside) or fall <= INNER * tol * abs(best.value):
+            # Share of the requested gap below which another step of the machine is not needed.
+            if np.array_equal(still_inside, inside) or fall <= 1e-4 * tol * abs(best.value):
                 break
             inside = still_inside
         return best, system
@@ -332,7 +325,8 @@ class _Master:
             if slope < 0.0 and rise <= 1e-4 * share * slope:
                 return following
             # The primal error is the square of the dual error, so rounding affects it first.
-            if rise <= ROUNDING * abs(point.value) and self.bound(following) > self.bound(point):
+            # Share of the objective below which a change counts as rounding.
+            if rise <= 1e-14 * abs(point.value) and self.bound(following) > self.bound(point):
                 return following
             share *= 0.3
         return None
@@ -342,7 +336,8 @@ class _Master:
         size = max(float(np.abs(gradient).max()), np.finfo(np.float64).tiny)
         hessian = self._curvature(point) / size
         T = gradient.size
-        hessian[np.diag_indices(T)] += RIDGE * max(float(np.trace(hessian)) / T, 1.0)
+        # Share of the curvature that is added to make the programme for mu definite.
+        hessian[np.diag_indices(T)] += 1e-9 * max(float(np.trace(hessian)) / T, 1.0)
         linear = gradient / size - hessian @ point.mu
         rows = np.ones((1, T))
         upper, lower = np.append(np.ones(T), 1.0), np.append(np.zeros(T), 1.0)

@@ -13,16 +13,10 @@ from scipy.linalg import blas, lapack
 from volmar._eigen import eigenvalues
 from volmar.solvers.result import Certificate, Result, Status
 
-# Maximum share of the distance to the boundary per step.
-TO_THE_BOUNDARY = 0.97
 # Factor of the backtracking, and of the step back from a boundary found by it.
 SHORTER, STEP_BACK = 0.8, 0.95
 # Step length below which rounding prevents progress.
 SMALLEST_STEP = 1e-6
-# Minimum target of a step, as a share of the requested gap.
-BELOW_TOL = 0.1
-# Maximum negative eigenvalue of Xi due to rounding, as a share of its trace.
-DEFINITE = 1e-12
 
 
 @dataclass(frozen=True, repr=False)
@@ -162,7 +156,8 @@ class PackingProblem:
     def certificate(self, g: NDArray, dual: NDArray) -> Certificate:
         """Return objective, gap and residuals of g and Xi, computed from F and the upper bound."""
         total = float(g.sum())
-        bound = self.bound(dual)[0] if _smallest(dual) >= -DEFINITE * np.trace(dual) else np.inf
+        # Maximum negative eigenvalue of Xi due to rounding, as a share of its trace.
+        bound = self.bound(dual)[0] if _smallest(dual) >= -1e-12 * np.trace(dual) else np.inf
         gap = max(bound - total, 0.0)
         beyond = max(-g.min(), 0.0 if self.upper is None else g.max() - self.upper, 0.0)
         residuals = {
@@ -269,7 +264,8 @@ def _follow(
         # The longer the steps of the predictor, the more mu can decrease. The target is limited,
         # because far below the requested gap the next point would be on the boundary.
         centring = max(left, 0.0) ** max(1.0, 3.0 * min(lengths) ** 2)
-        target = max(centring * system.gap, BELOW_TOL * tol * total)
+        # Minimum target of a step, as a share of the requested gap.
+        target = max(centring * system.gap, 0.1 * tol * total)
         step = system.corrector(predictor, target / system.n_pairs)
         primal, dual = system.lengths(step)
         if max(primal, dual) < SMALLEST_STEP:
@@ -385,7 +381,8 @@ class _System:
 def _ratio(values: NDArray, change: NDArray) -> float:
     """Return the step length, at most 1, that keeps positive values positive."""
     steepest = float(np.max(-change / values))
-    return min(1.0, TO_THE_BOUNDARY / steepest) if steepest > 0 else 1.0
+    # Maximum share of the distance to the boundary per step.
+    return min(1.0, 0.97 / steepest) if steepest > 0 else 1.0
 
 
 def _definite_length(matrix: NDArray, change: NDArray, length: float) -> float:

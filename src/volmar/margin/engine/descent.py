@@ -138,10 +138,6 @@ def first_sample(
 
 # ------------------------------------------------------------------ the descent
 
-# A relabelling is accepted if J falls by at least this share of the possible decrease.
-SERIOUS = 0.3
-# Maximum number of values of C inserted into the path if its steps are too long.
-MAX_BETWEEN = 8
 # A difference below this share of J is rounding.
 ROUNDING = 1e-10
 
@@ -279,7 +275,8 @@ class _Descent:
             status = self.run(value)
             if status in (Status.CONVERGED, Status.CYCLE):
                 last = value
-            elif status is Status.DEGENERATE and last is not None and n_between < MAX_BETWEEN:
+            # Maximum number of values of C inserted into the path if its steps are too long.
+            elif status is Status.DEGENERATE and last is not None and n_between < 8:
                 # The labels of the last C have no margin at this one: take smaller steps.
                 remaining += [value, float(np.sqrt(last * value))]
                 n_between += 1
@@ -331,7 +328,8 @@ class _Descent:
             if point is None:
                 return Status.DEGENERATE
             own = None
-            is_serious = J - SERIOUS * room >= point.J
+            # A relabelling is accepted if J falls by at least this share of the possible decrease.
+            is_serious = J - 0.3 * room >= point.J
             if not is_serious:
                 near = Near(point.labels, point.violated)
                 own = self.problem.violated_by(self.y, point.f, point.rho, near)

@@ -210,9 +210,6 @@ def _result(
 
 # ------------------------------------------------------------------ Algorithm 4 of the SKMMC paper
 
-# A squared length of w below this share of the cuts' summed squared lengths is rounding.
-ROUNDING = 1e-14
-
 
 class PrintedCuts:
     r"""The working set :math:`\Omega` of eq. 29, with an approximation of every cut.
@@ -281,7 +278,8 @@ class PrintedCuts:
             return found.status
         weights = found.weights
         square = float(weights @ gram @ weights)
-        if square <= ROUNDING * float(np.trace(gram)) or found.rho <= 0.0:
+        # A squared length of w below this share of the cuts' summed squared lengths is rounding.
+        if square <= 1e-14 * float(np.trace(gram)) or found.rho <= 0.0:
             return Status.DEGENERATE
         w = self.space.combination(
             [*self.psi, self.space.mean], np.append(weights, -(self.s @ weights))

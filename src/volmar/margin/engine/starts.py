@@ -163,8 +163,6 @@ def best_start(
 
 # Default maximum of the absolute mean score, in units of the margin.
 BALANCE = 0.05
-# Two sides count as halves if their shares differ by at most this.
-UNEQUAL = 0.1
 # C and relative gap for the comparison of starts. The problem is bounded for C above 1.
 SCREENING_C = 1.2
 SCREENING_TOL = 0.1
@@ -198,7 +196,8 @@ def shares_of_sides(labels: Any, weights: Any) -> tuple[float, float]:
 def are_unequal(labels: NDArray, weights: NDArray | None) -> bool:
     """Return whether the sides are more unequal than 55 to 45 %, and neither is empty."""
     shares = shares_of_sides(labels, weights)
-    return min(shares) > 0.0 and abs(shares[1] - shares[0]) > UNEQUAL
+    # Two sides count as halves if their shares differ by at most this.
+    return min(shares) > 0.0 and abs(shares[1] - shares[0]) > 0.1
 
 
 def equal_weights(labels: Any, weights: Any, shares: tuple[float, float]) -> Any:

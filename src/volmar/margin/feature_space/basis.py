@@ -37,8 +37,6 @@ from volmar.rows.kernel import shifted
 # Maximum number of rows on which basis vectors are searched. Any vector is valid in the basis; on
 # a sample the projections onto the vectors found are only slightly shorter.
 PILOT_ROWS = 2000
-# Number of rows of the sample tried as starts of a search, in addition to the mean.
-N_STARTS = 32
 # Algorithm 4: number of rows averaged for a start, and of restarts after a divergence.
 N_AVERAGED, MAX_RESTARTS = 3, 5
 MAX_STEPS, MAX_HALVINGS = 100, 20
@@ -113,7 +111,8 @@ class Pilot:
         p = self.inverse if shares is None else shares * self.inverse
         self.shares = (p / p.sum()).astype(dtype)
         self.images = np.empty((0, index.size), dtype=dtype)
-        few = random.choice(index.size, min(N_STARTS, index.size), replace=False)
+        # Number of rows of the sample tried as starts of a search, in addition to the mean.
+        few = random.choice(index.size, min(32, index.size), replace=False)
         self.starts = _dense(self.rows.X[np.sort(few)]).astype(np.float64)
         self.start_images = np.array([self.rows.kernel(b) for b in self.starts])
         self.centre = self.rows.combine(self.shares)
@@ -407,11 +406,6 @@ class BlockImages:
 
 # ------------------------------------------------------------------ the space of basis vectors
 
-# Minimum squared distance of a unit vector to the span of the basis. Its inverse root magnifies
-# the rounding of kernel values: float32 keeps three digits.
-MIN_DISTANCE = 1e-7
-# A search ends after this many consecutive rounds without a new vector.
-MAX_MISSES = 3
 # Number of images per array, and of values of k(b, x) stored at a time when new rows are scored.
 BLOCK, KERNEL_BLOCK = 16, 2**22
 
@@ -595,7 +589,8 @@ class BasisSpace(FeatureSpace):
         centred = self._pilot.centred(r)
         n_misses = 0
         for k in range(self.n_basis):
-            if self.version >= self.max_basis or n_misses == MAX_MISSES:
+            # A search ends after this many consecutive rounds without a new vector.
+            if self.version >= self.max_basis or n_misses == 3:
                 break
             before = self.version
             for b in self._proposals(r, centred, first=k == 0):
@@ -712,7 +707,9 @@ class BasisSpace(FeatureSpace):
         """Add b to the basis, if it is outside the span and improves the cut r (if any)."""
         b = b.astype(self.dtype).astype(np.float64)
         row, square = self._basis.distance(b)
-        if square <= MIN_DISTANCE:
+        # Minimum squared distance of a unit vector to the span of the basis. Its inverse root
+        # magnifies the rounding of kernel values: float32 keeps three digits.
+        if square <= 1e-7:
             return
         image = self._pilot.rows.kernel(b)
         if r is not None and self.version:

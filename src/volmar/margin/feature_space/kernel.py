@@ -28,8 +28,6 @@ KRYLOV_STEPS = 20
 INDEFINITE = 1e-5
 # Number of eigenvectors of the kernel's graph, which are starts of a search, and their residual.
 N_GRAPH_AXES, AXES_TOL = 5, 1e-3
-# Degrees of freedom per active row above which all active rows can be fitted.
-FITTED = 0.9
 
 
 @dataclass(frozen=True)
@@ -201,7 +199,8 @@ class KernelSpace(FeatureSpace):
 
     def fits(self, active: NDArray) -> bool:  # noqa: ARG002 -- the rows of the last step
         """Return whether the last Newton step had about as many degrees of freedom as rows."""
-        return self._freedom > FITTED
+        # Degrees of freedom per active row above which all active rows can be fitted.
+        return self._freedom > 0.9
 
     @cached_property
     def _signs(self) -> NDArray:

@@ -22,11 +22,6 @@ from volmar.rows import (
     take_rows,
 )
 
-# Float32 rows are shifted if their mean is more than this many standard deviations from zero,
-# because they would lose too many digits.
-FAR_AWAY = 30.0
-# Number of rows from which the standard deviation is estimated.
-SPREAD_ROWS = 1000
 # Kernels with k(x, x) = 1.
 EQUAL_LENGTHS = ("rbf", "laplacian", "cosine")
 # A combination of rows, and their spread, below these multiples of the rounding error of the mean
@@ -79,9 +74,12 @@ class LinearSpace(FeatureSpace):
         rows = as_rows(X, sample_weight=weights)
         self._mean = rows.mean() if center else np.zeros(rows.n_features)
         if center and not sparse.issparse(X) and X.dtype == np.float32:
-            few = X[:: max(1, len(X) // SPREAD_ROWS)] - self._mean
+            # Number of rows from which the standard deviation is estimated.
+            few = X[:: max(1, len(X) // 1000)] - self._mean
             spread = np.sqrt(np.mean(np.einsum("ij,ij->i", few, few)))
-            if np.linalg.norm(self._mean) > FAR_AWAY * spread:
+            # Float32 rows are shifted if their mean is more than this many standard deviations
+            # from zero, because they would lose too many digits.
+            if np.linalg.norm(self._mean) > 30.0 * spread:
                 X = features_of(Shift(self._mean), X)
                 rows = as_rows(X, sample_weight=weights)
         self.X, self.weights = X, weights
