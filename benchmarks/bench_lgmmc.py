@@ -2,7 +2,7 @@
 
 MNIST pairs are about 14,000 x 784 in float32 with the linear kernel; spambase is scaled to [-1, 1]
 by its minimum and maximum values (as LGMMC's authors do), also with a Gaussian kernel. The table
-also has the times that the SKMMC paper printed for LG-MMC and k-means (Tables III and VI). "gap" is
+also has the times that the SKMMC paper printed for LG-MMC and k-means (Tables III, VI). "gap" is
 certified, relative to the objective: from the generated labellings to the eigenvalue bound.
 "violation" is that of the most violated labelling found, which is not a proof. Times are medians.
 """
