@@ -65,9 +65,8 @@ GOOD = {
         *("{-3:3}", "{-3:3}", "1e-160", "1e4"),
     ),
     "init": (
-        *("'auto'", "'k-means'", "'k-means++'", "'random'", "'spectral'", "'principal'"),
+        *("'auto'", "'k-means'", "'k-means++'", "'random'", "'principal'"),
         *(
-            "'kernel k-means'",
             "np.arange(n) % 2",
             "np.arange(n) % k",
             "np.array(list('ab') * n)[:n]",

@@ -11,8 +11,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
-from volmar.datasets import make_blobs, make_two_circles
-from volmar.margin.engine.starts import kernel_k_means_start, principal_start
+from volmar.datasets import make_two_circles
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.iter_svr import IterSVR
 from volmar.metrics import clustering_error
@@ -270,41 +269,3 @@ def test_an_indefinite_kernel_is_refused_at_every_C(rng, C):
     model = IterSVR(kernel="precomputed", C=C, random_state=0).fit(D)
     linear = IterSVR(kernel="linear", C=C, init=model.labels_).fit(X)
     assert model.objective_ == pytest.approx(linear.objective_, rel=2e-3)
-
-
-def _sum_of_squares(K, labels):
-    """Sum of squares within two clusters of a kernel matrix, from its definition."""
-    total = K.trace()
-    for side in (labels, ~labels):
-        total -= K[np.ix_(side, side)].sum() / side.sum()
-    return total
-
-
-def test_kernel_k_means_start_is_a_fixed_point_of_lloyds_step():
-    X, _ = make_two_circles(80, noise=0.02, random_state=0)
-    K = rbf_kernel(X, gamma=2.0)
-    labels = kernel_k_means_start(KernelSpace(K), np.random.default_rng(0))
-    distances = np.empty((80, 2))
-    for j, side in enumerate((~labels, labels)):
-        inside = K[np.ix_(side, side)].mean()
-        distances[:, j] = K.diagonal() - 2 * K[:, side].mean(axis=1) + inside
-    np.testing.assert_array_equal(distances.argmin(axis=1), labels)
-    first = principal_start(KernelSpace(K), np.random.default_rng(0))
-    assert _sum_of_squares(K, labels) <= _sum_of_squares(K, first) + 1e-12
-
-
-@pytest.mark.parametrize("init", ["kernel k-means", "spectral"])
-@pytest.mark.parametrize("parameters", [{}, {"kernel": "linear"}])
-def test_every_start_by_its_name(init, parameters):
-    X, y = make_blobs(120, separation=7.0, random_state=0)
-    model = IterSVR(init=init, random_state=0, **parameters).fit(X)
-    assert clustering_error(y, model.labels_) <= 0.01
-
-
-def test_a_spectral_start_follows_the_graph():
-    """The rings are separate on the graph, and IterSVR stays where it starts at a large C."""
-    X, y = make_two_circles(200, noise=0.02, factor=0.4, random_state=0)
-    model = IterSVR(init="spectral", C=500.0, gamma=2.0, random_state=0).fit(X)
-    assert clustering_error(y, model.labels_) == 0.0
-    with pytest.raises(ValueError, match="init='spectral' needs the rows"):
-        IterSVR(init="spectral", kernel="precomputed").fit(X @ X.T)

@@ -18,13 +18,7 @@ from volmar.base.validation import (
     check_number,
     check_start_labels,
 )
-from volmar.margin.engine.starts import (
-    k_means_start,
-    kernel_k_means_start,
-    principal_start,
-    random_start,
-    spectral_start,
-)
+from volmar.margin.engine.starts import k_means_start, principal_start, random_start
 from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.solvers import Result
@@ -33,7 +27,6 @@ from volmar.solvers.l1_regression import L1RegressionResult, RegressionSpace, so
 
 # Value of C="scale" if the squared distances of all rows from their mean sum to 1.
 SCALE = 10.0
-STARTS = ("k-means", "kernel k-means", "spectral", "principal", "random")
 # Kernels that are positive semi-definite on all rows.
 DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
 
@@ -303,10 +296,8 @@ class IterSVR(KernelRepresentation, Clusterer):
         minimum, the most even cut is made.
     init : str or array of shape (n_samples,), default="k-means"
         Labels to start from. "k-means" clusters the rows; it is "principal" if the kernel is
-        precomputed. "kernel k-means" clusters in the feature space of the kernel. "spectral" uses
-        the second eigenvector of the nearest-neighbour graph of the rows. "principal" and "random"
-        split the rows at the mean along the leading kernel principal component or along a random
-        direction. An array holds the labels themselves.
+        precomputed. "principal" and "random" split the rows at the mean along the leading kernel
+        principal component or along a random direction. An array holds the labels themselves.
     n_init : int, default=1
         Number of starts for "k-means" and "random"; other values of `init` have one start.
         The result with the lowest objective is kept, and a degenerate one only if all are
@@ -438,12 +429,7 @@ class IterSVR(KernelRepresentation, Clusterer):
         check_choice("bias", self.bias, RULES)
         check_cluster_size(self.min_cluster_size)
         if isinstance(self.init, str):
-            check_choice("init", self.init, STARTS)
-            if self.init == "spectral" and self._is_pairwise():
-                raise ValueError(
-                    "init='spectral' needs the rows for a nearest-neighbour graph, but "
-                    "kernel='precomputed'. Use init='kernel k-means', or give labels."
-                )
+            check_choice("init", self.init, ("k-means", "principal", "random"))
         check_count("n_init", self.n_init)
         check_number("tol", self.tol, low=0.0, high=0.1, open_low=True)
         check_count("max_iter", self.max_iter)
@@ -529,10 +515,6 @@ class IterSVR(KernelRepresentation, Clusterer):
         if not isinstance(self.init, str):
             return check_start_labels("init", self.init, space.n_rows, 2)
         rng = np.random.default_rng(seed)
-        if self.init == "kernel k-means":
-            return kernel_k_means_start(space, rng)
-        if self.init == "spectral":
-            return spectral_start(space.start_rows())
         if self.init == "random":
             return random_start(space, rng)
         if self.init == "principal" or space.start_rows() is None:

@@ -1,4 +1,4 @@
-"""Initial labels: k-means, principal components, random or spectral, and their comparison."""
+"""Initial labels: k-means, principal components, or random, and their comparison."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from volmar._warn import collecting, quiet_fit
-from volmar.graphs.graph import build_graph
+from volmar._warn import quiet_fit
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.engine.problem import HingeLoss, MarginProblem
 from volmar.margin.feature_space.space import FeatureSpace, VectorSpace
@@ -22,8 +21,6 @@ from volmar.solvers import Status
 
 # Number of steps of power iteration, enough for the signs; no more precision is needed.
 POWER_STEPS = 20
-# Maximum number of steps of k-means in a feature space.
-MAX_STEPS = 100
 
 
 def k_means_start(X: Any, weights: NDArray | None, seed: int) -> NDArray:
@@ -95,44 +92,6 @@ def random_start(space: VectorSpace, rng: np.random.Generator) -> NDArray:
 def _scores_of(space: VectorSpace, v: NDArray) -> NDArray:
     v = v / space.n_rows if space.shares is None else (v.T * space.shares).T
     return space.scores(space.vector(v.astype(space.dtype, copy=False)))
-
-
-def kernel_k_means_start(space: VectorSpace, rng: np.random.Generator) -> NDArray:
-    r"""Return the labels of k-means with two clusters in a feature space.
-
-    The start is `principal_start`. With centred rows and shares :math:`r_0 + r_1 = 1` the means
-    are :math:`\mu_1 = r_0 w` and :math:`\mu_0 = -r_1 w` for :math:`w = \mu_1 - \mu_0`. A row z is
-    nearer to :math:`\mu_1` if :math:`\langle w, z \rangle > (r_0 - r_1) |w|^2 / 2`, so a step is
-    one vector and its scores. The within-cluster sum of squares, which is the total one minus
-    :math:`n r_0 r_1 |w|^2`, never rises.
-    """
-    labels = principal_start(space, rng)
-    shares = np.full(space.n_rows, 1.0 / space.n_rows) if space.shares is None else space.shares
-    for _ in range(MAX_STEPS):
-        share = float(shares @ labels)
-        if not 0.0 < share < 1.0:
-            break
-        v = shares * np.where(labels, 1.0 / share, -1.0 / (1.0 - share))
-        w = space.vector(v.astype(space.dtype))
-        square = float(space.inner(w, [w])[0])
-        nearer = space.scores(w) > 0.5 * (1.0 - 2.0 * share) * square
-        if np.array_equal(nearer, labels) or nearer.all() or not nearer.any():
-            break
-        labels = nearer
-    return labels
-
-
-def spectral_start(X: Any) -> NDArray:
-    """Return the two sides of the second eigenvector of a graph, cut at its mean.
-
-    The graph is the default of the graph methods: similarities of nearest neighbours, locally
-    scaled and weighted by the density.
-    """
-    with collecting():  # rough eigenvectors are a fine start
-        graph = build_graph(X, "density_scaling")
-        pairs = graph.normalized_operator(1.0 / X.shape[0]).smallest_eigenpairs(2, tol=1e-3)
-    vector = pairs.vectors[:, 1] * graph.inverse_roots
-    return vector > np.average(vector, weights=graph.degrees + np.finfo(float).tiny)
 
 
 def best_start(
