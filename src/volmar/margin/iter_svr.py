@@ -25,8 +25,6 @@ from volmar.solvers import Result
 from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
 from volmar.solvers.l1_regression import L1RegressionResult, RegressionSpace, solve_l1_regression
 
-# Value of C="scale" if the squared distances of all rows from their mean sum to 1.
-SCALE = 10.0
 # Kernels that are positive semi-definite on all rows.
 DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
 
@@ -456,8 +454,9 @@ class IterSVR(KernelRepresentation, Clusterer):
                 f"all {n} rows of X are identical under kernel={self.kernel!r}, so there is "
                 "nothing to separate. Check that X was loaded correctly, or use another kernel."
             )
-        C = SCALE / (n * variance) if isinstance(self.C, str) else float(self.C)
-        # Largest C in the units of SCALE. Beyond it 1 is lost to rounding in 1 + C * variance.
+        # Value of C="scale" if the squared distances of all rows from their mean sum to 1.
+        C = 10.0 / (n * variance) if isinstance(self.C, str) else float(self.C)
+        # Largest C in the same units. Beyond it 1 is lost to rounding in 1 + C * variance.
         largest = 1e15 / (n * variance)
         if largest < C:
             raise ValueError(

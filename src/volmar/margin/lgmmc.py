@@ -29,17 +29,11 @@ from volmar.solvers.label_kernel_svm import LabelKernelResult, solve_label_kerne
 # If the squared length of a component of a unit vector is this far below 0, it is not rounding.
 NEGATIVE = 1e-3
 MAX_STEPS = 100
-# Relative increase of the eigenvalue bound for safety, and residual of its eigenvector. The
-# residual is much smaller: a larger one could miss larger eigenvalues if many are similar.
-WIDENING, RESIDUAL = 1e-3, 1e-6
 # Number of Krylov vectors of the first subspace, which grows by the normals of the labellings.
 FIRST_BASIS = 12
 MAX_WIDENINGS = 20
 # Shares of the tolerance for the programme in the subspace, and for the subspace itself.
 IN_SUBSPACE, OF_SUBSPACE = 0.1, 0.3
-# Limits of C. Beyond them only rounding changes: all rows have the same weight in the solution,
-# or the margin is hard.
-MIN_C, MAX_C = 1e-10, 1e10
 
 
 # ------------------------------------------------------------------ a growing subspace
@@ -228,17 +222,20 @@ def largest_possible_square(
         return float(np.linalg.eigvalsh(0.5 * (columns + columns.T))[-1]) * (1.0 + rounding)
     operator = LinearOperator((n, n), matvec=matvec, dtype=np.float64)
     try:
+        # Relative increase of the eigenvalue bound for safety, and residual of its eigenvector.
+        # The residual is much smaller: a larger one could miss larger eigenvalues if many are
+        # similar.
         value = eigsh(
             operator,
             k=1,
             v0=rng.standard_normal(n),
-            tol=RESIDUAL,
+            tol=1e-6,
             maxiter=300,
             return_eigenvectors=False,
         )[0]
     except ArpackNoConvergence:
         return float("inf")
-    return float(value) * (1.0 + WIDENING)
+    return float(value) * (1.0 + 1e-3)
 
 
 # ------------------------------------------------------------------ the relaxation
@@ -762,7 +759,9 @@ class LGMMC(KernelRepresentation, Clusterer):
         self._check_kernel()
         check_choice("mode", self.mode, ("default", "paper"))
         if self.C is not None:
-            check_number("C", self.C, low=MIN_C, high=MAX_C)
+            # Limits of C. Beyond them only rounding changes: all rows have the same weight in the
+            # solution, or the margin is hard.
+            check_number("C", self.C, low=1e-10, high=1e10)
         if self.centered is not None:
             check_flag("centered", self.centered)
         if self.balance is not None:

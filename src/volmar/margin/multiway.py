@@ -39,8 +39,6 @@ from volmar.solvers import CuttingPlaneResult, Status
 
 # ------------------------------------------------------------------ minimum sizes
 
-# Maximum number of rounds that lower offsets: without a guess, and with one.
-MAX_LOWERED, LOWERED_AFTER_GUESS = 50, 1
 # Offsets are found on a sample if there are more than twice as many rows. The sample has at least
 # MIN_SAMPLE rows and, up to MAX_SAMPLE, at least MIN_IN_SMALLEST rows of a cluster of the minimum
 # size, so that sampling raises the minimum size by about a fifth.
@@ -165,7 +163,8 @@ def _offsets(f: Any, p: Any, min_share: float, guess: NDArray | None) -> NDArray
     """Return the offsets found by an auction, from a guess if there is one."""
     kind = _RankedAuction if is_in_memory(f) else _Auction
     auction = kind(f, p, min_share, guess)
-    rounds = MAX_LOWERED if guess is None else LOWERED_AFTER_GUESS
+    # Maximum number of rounds that lower offsets: without a guess, and with one.
+    rounds = 50 if guess is None else 1
     # Maximum number of rises of offsets, per cluster, before the search fails.
     for step in range(10 * f.shape[1]):
         if auction.sizes.min() >= min_share:

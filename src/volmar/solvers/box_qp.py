@@ -114,9 +114,6 @@ MAX_SETS = 12
 MAX_NEWTON = 60
 # Multiples of the largest diagonal entry that are added in turn to a nearly singular H.
 PATH = (1e1, 1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-9, 1e-12)
-# Changes of one row at a time: their maximum number from a nearby solution, the maximum share of
-# free rows in that case, and the number of changes beyond which L-BFGS is cheaper.
-FEW_CHANGES, NEAR, MAX_CHANGES = 100, 0.25, 300
 # Maximum number of rows for factorising a block of a dense H, whose blocks are often nearly
 # singular, and of a sparse H.
 DIRECT_UP_TO, DIRECT_UP_TO_SPARSE = 3000, 300
@@ -254,15 +251,18 @@ class BoxQP:
         guesses converge, and the active bounds change little from one multiple to the next.
         """
         a = self._by_active_sets(H, eta, self._a)
-        if a is None and np.count_nonzero((self._a > 0) & (self._a < self.C)) <= NEAR * self.n:
-            a = self._by_single_changes(H, eta, FEW_CHANGES)
+        # Changes of one row at a time: their maximum number from a nearby solution, the maximum
+        # share of free rows in that case, and the number of changes beyond which L-BFGS is
+        # cheaper.
+        if a is None and np.count_nonzero((self._a > 0) & (self._a < self.C)) <= 0.25 * self.n:
+            a = self._by_single_changes(H, eta, 100)
         if a is None:
             largest = float(H.diagonal().max())
             for ridge in PATH:
                 settled = self._by_active_sets(H, eta - ridge * largest, self._a)
                 if settled is not None:
                     self._a = settled
-            a = self._by_single_changes(H, eta, MAX_CHANGES)
+            a = self._by_single_changes(H, eta, 300)
         return self._by_projection(H, eta) if a is None else a
 
     def _by_active_sets(self, H: Any, eta: float, start: NDArray) -> NDArray | None:

@@ -238,8 +238,6 @@ def _lower_triangle(n: int) -> np.ndarray:
 # set. The others are needed if the active set of daqp cycles or the proximal steps are too short.
 _RIDGES = (1e-4, 1e-3, 1e-2, 1e-5, 1e-1)
 _MAX_PROXIMAL_STEPS = 30
-# Relative residual at which the search ends, and the largest that still counts as solved.
-_TARGET, _ACCEPTED = 1e-10, 1e-6
 # A larger weight of the slack is first replaced by this: if xi = 0 here, it is 0 there too.
 _HIGH_WEIGHT = 1e6
 _INFINITE = 1e30  # in daqp
@@ -353,7 +351,8 @@ def solve_cutting_plane_qp(
         n_iter += steps
         if best is None or point.worst < best.worst:
             best, best_ridge = point, ridge
-        if best.worst <= _TARGET:
+        # Relative residual at which the search ends, and the largest that still counts as solved.
+        if best.worst <= 1e-10:
             break
     if best is None:
         return CuttingPlaneResult(
@@ -362,7 +361,7 @@ def solve_cutting_plane_qp(
             weights=np.zeros(cuts.m.size),
             reason="daqp could not solve any of the proximal problems; rescale the data",
         )
-    solved = best.worst <= _ACCEPTED
+    solved = best.worst <= 1e-6
     return CuttingPlaneResult(
         objective=best.objective,
         gap=max(best.objective - best.lower_bound, 0.0),

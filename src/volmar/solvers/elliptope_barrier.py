@@ -23,9 +23,6 @@ from volmar.solvers.result import Status
 MAX_ROWS = 500
 # First weight of the barriers, and its decay from one centre to the next.
 FIRST, DECAY = 1.0, 0.2
-# Newton decrements at which to stop, in units of the barrier weight: for intermediate centres
-# (times n), for trying the dual point of the last centre, and for treating that centre as exact.
-ON_THE_WAY, AT_THE_END, EXACT = 0.1, 0.02, 1e-10
 # Relative residual of a Newton system, maximum products for it, and products per `max_iter`.
 SYSTEM_TOL, MAX_PRODUCTS, PRODUCTS_PER_ITERATION = 0.03, 3000, 100
 # Maximum number of rows for factorising Newton systems, of n (n - 1) / 2 unknowns: always, and if
@@ -35,8 +32,6 @@ ALWAYS_DIRECT, DIRECT_UP_TO, COST = 40, 100, 200
 BLOCK = 256
 # Share of the merit below which a decrement counts as rounding.
 ROUNDING = 1e-13
-# Tolerance of the trace, and maximum number of steps for the multiplier of this constraint.
-NORM_TOL, MAX_ROOT = 1e-9, 100
 
 
 class _Centre(NamedTuple):
@@ -109,7 +104,10 @@ class _Barrier:
             # centre.
             last = 0.9 * self.tol * self.reference(best) / (2 * self.n)
             is_last = self.epsilon <= last * (1 + 1e-9)
-            near = AT_THE_END if is_last else ON_THE_WAY * self.n
+            # Newton decrements at which to stop, in units of the barrier weight: for intermediate
+            # centres (times n), for trying the dual point of the last centre, and for treating
+            # that centre as exact.
+            near = 0.02 if is_last else 0.1 * self.n
             if moved and decrement > near * self.epsilon:
                 continue
             self.take_bound(now)
@@ -117,7 +115,7 @@ class _Barrier:
                 break
             # Where the Hessian is large, a small decrement may leave residuals that are large
             # relative to the barrier, and these enter the bound.
-            if is_last and moved and decrement > EXACT * self.epsilon:
+            if is_last and moved and decrement > 1e-10 * self.epsilon:
                 continue
             self.history.append(now.value + self.constant)
             if self.epsilon < 1e-2 * last:
@@ -150,11 +148,13 @@ class _Barrier:
         Bracketed Newton method on the inverse root of the left side, which is nearly linear.
         """
         x, low, high = self.below, 0.0, np.inf
-        for _ in range(MAX_ROOT):
+        # Tolerance of the trace, and maximum number of steps for the multiplier of this
+        # constraint.
+        for _ in range(100):
             a = self.inner.maximiser(H, lowest - x)
             inverse = 1 / (above + x)
             trace = float(a @ a) + self.epsilon * float(inverse.sum())
-            if abs(trace - 1) <= NORM_TOL:
+            if abs(trace - 1) <= 1e-9:
                 break
             low, high = (x, high) if trace > 1 else (low, x)
             slope = 2 * self.inner.slope(H, lowest - x, a)

@@ -13,8 +13,6 @@ from scipy.linalg import blas, lapack
 from volmar._eigen import eigenvalues
 from volmar.solvers.result import Certificate, Result, Status
 
-# Factor of the backtracking, and of the step back from a boundary found by it.
-SHORTER, STEP_BACK = 0.8, 0.95
 # Step length below which rounding prevents progress.
 SMALLEST_STEP = 1e-6
 
@@ -389,11 +387,12 @@ def _definite_length(matrix: NDArray, change: NDArray, length: float) -> float:
     """Return a step length up to `length` that keeps a matrix definite; 0 if there is none."""
     shortened = False
     while not _is_definite(matrix + length * change):
-        length *= SHORTER
+        # Factor of the backtracking, and of the step back from a boundary found by it.
+        length *= 0.8
         shortened = True
         if length < SMALLEST_STEP:
             return 0.0
-    return STEP_BACK * length if shortened else length
+    return 0.95 * length if shortened else length
 
 
 def _checked(F: NDArray, upper: float | None) -> NDArray:

@@ -103,9 +103,6 @@ class CutPool:
 MANY_ROWS = 50_000
 # Size of the sample: this share of the rows, but at most MAX_SAMPLE_ROWS.
 SAMPLE_SHARE, MAX_SAMPLE_ROWS = 0.05, 100_000
-# Minimum size of the sample: rows per coordinate for two clusters, and per coordinate and cluster
-# for more. The data must have TIMES as many rows as the sample.
-ROWS_PER_COORDINATE, ROWS_PER_CLUSTER, TIMES = 100, 20, 4
 
 
 class Sample(NamedTuple):
@@ -127,9 +124,11 @@ def first_sample(
     n, d = space.n_rows, getattr(space, "n_coordinates", None)
     if d is None or n < MANY_ROWS:
         return None
-    minimum = max(ROWS_PER_COORDINATE, ROWS_PER_CLUSTER * n_clusters) * d
+    # Minimum size of the sample: rows per coordinate for two clusters, and per coordinate and
+    # cluster for more. The data must have four times as many rows.
+    minimum = max(100, 20 * n_clusters) * d
     size = max(min(int(SAMPLE_SHARE * n), MAX_SAMPLE_ROWS), minimum)
-    if TIMES * size > n:
+    if 4 * size > n:
         return None
     chosen = drawn_rows(n, space.weights, size, np.random.default_rng(seed))
     part = problem.on(space.sampled(chosen), chosen)

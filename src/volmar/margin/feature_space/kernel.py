@@ -22,12 +22,6 @@ from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, s
 ROUNDING, SAME_LENGTH = 1e-14, 1e-9
 # A mean square of the rows below this multiple of the kernel's rounding error is rounding.
 SPREAD_ROUNDINGS = 64.0
-# Number of products with K to test whether it is positive semi-definite, and the relative size of
-# negative eigenvalues that is ignored.
-KRYLOV_STEPS = 20
-INDEFINITE = 1e-5
-# Number of eigenvectors of the kernel's graph, which are starts of a search, and their residual.
-N_GRAPH_AXES, AXES_TOL = 5, 1e-3
 
 
 @dataclass(frozen=True)
@@ -137,7 +131,9 @@ class KernelSpace(FeatureSpace):
         n = self.n_rows
         v = np.random.default_rng(0).standard_normal(n)
         basis, images = np.zeros((0, n)), np.zeros((0, n))
-        for _ in range(KRYLOV_STEPS):
+        # Number of products with K to test whether it is positive semi-definite, and the relative
+        # size of negative eigenvalues that is ignored.
+        for _ in range(20):
             before = float(np.linalg.norm(v))
             for _ in range(2):
                 v = v - v.mean()
@@ -154,7 +150,7 @@ class KernelSpace(FeatureSpace):
         # Each of the n^2 values may have been rounded to float32.
         rounding = n * float(np.finfo(np.float32).eps) * self._size
         ritz = np.linalg.eigvalsh(0.5 * (basis @ images.T + images @ basis.T))
-        return bool(ritz[0] >= -(INDEFINITE * np.abs(ritz).max() + rounding))
+        return bool(ritz[0] >= -(1e-5 * np.abs(ritz).max() + rounding))
 
     @cached_property
     def graph_axes(self) -> NDArray:
@@ -164,7 +160,9 @@ class KernelSpace(FeatureSpace):
         are no columns for a kernel with negative values, or if the iterations do not converge.
         """
         n = self.n_rows
-        n_axes = min(N_GRAPH_AXES, n - 2)
+        # Number of eigenvectors of the kernel's graph, which are starts of a search, and their
+        # residual.
+        n_axes = min(5, n - 2)
         degrees = self.K @ self.p
         if n_axes < 1 or self.K.min() < 0.0 or not degrees.min() > 0.0:
             return np.empty((n, 0))
@@ -176,7 +174,7 @@ class KernelSpace(FeatureSpace):
         start = np.random.default_rng(0).standard_normal(n)
         operator = LinearOperator((n, n), matvec=walk, dtype=np.float64)
         try:
-            values, vectors = eigsh(operator, k=n_axes + 1, which="LA", v0=start, tol=AXES_TOL)
+            values, vectors = eigsh(operator, k=n_axes + 1, which="LA", v0=start, tol=1e-3)
         except ArpackError:
             return np.empty((n, 0))
         images = self.K @ (root[:, None] * vectors[:, -2::-1]).astype(self.dtype, copy=False)
