@@ -169,7 +169,6 @@ FUNCTIONS = {
     "metrics.agreement_scores": "labels_true labels_pred",
     "metrics.balanced_clustering_error": "labels_true labels_pred sample_weight",
     "metrics.calinski_harabasz": "X labels",
-    "metrics.class_power": "h Q random_state",
     "metrics.clustering_error": "labels_true labels_pred sample_weight",
     "metrics.imbalance": "labels",
     "metrics.label_free_scores": "X labels seed",
