@@ -269,13 +269,12 @@ class MarginClusterer(Clusterer):
         else:
             labels = given_start("init", self.init, space.full(0.0), k)
         size = self.min_cluster_size
-        settings = {
+        settings: dict[str, Any] = {
             "tol": self.tol,
             "max_iter": self._max_steps(),
             "seed": seed,
+            "guide": self._guide,
         }
-        if self._guide is not None:
-            settings["guide"] = self._guide
         if np.ndim(size) > 0:
             size = None  # the guide holds limits per cluster
 

@@ -826,7 +826,7 @@ class LGMMC(KernelRepresentation, Clusterer):
         )
 
     def _publish(self, prepared: LabelGenerationInputs, result: LabelGenerationResult) -> None:
-        hyperplane = prepared.space.hyperplane(result.normal, result.rho, t=0.0)
+        hyperplane: Any = prepared.space.hyperplane(result.normal, result.rho, t=0.0)
         self._hyperplane = hyperplane
         if self._is_linear():
             self.gamma_ = None

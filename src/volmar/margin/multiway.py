@@ -552,7 +552,8 @@ class MultiwayMarginProblem(MarginProblem):
         if not is_in_memory(f):
             return super().violated_by(labels, f, rho, near)
         (moved,) = np.nonzero(labels != near.labels)
-        return Near(labels, self.loss.revised(labels, f, rho, near, moved))
+        revised = self.loss.revised(labels, f, rho, near, moved)  # type: ignore[attr-defined]
+        return Near(labels, revised)
 
     def carried(self, cuts: Sequence[MarginCut], before: Any, now: Near) -> list[MarginCut]:
         r"""Return cuts of the old labels as cuts of the new ones.
