@@ -9,7 +9,7 @@ from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import gaussian_similarity
 from volmar.solvers import Status, label_mixture, solve_elliptope_saddle, solve_label_mixture
 from volmar.solvers.box_qp import BoxQP
-from volmar.solvers.elliptope_problem import ElliptopeProblem
+from volmar.solvers.elliptope import ElliptopeProblem
 from volmar.solvers.label_mixture import balanced_signs
 
 SETS = {"gaussians": make_two_gaussians, "moons": make_two_moons, "circles": make_two_circles}

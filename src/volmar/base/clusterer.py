@@ -88,6 +88,8 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
     _multiway: ClassVar[str] = "joint"
     #: Parameters that may hold one entry per row, which do not work with recursive splitting.
     _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
+    #: Whether n_clusters="auto" is supported.
+    _supports_auto: ClassVar[bool] = True
     #: Whether dask collections are supported: the method needs only sums over rows.
     _takes_blocks: ClassVar[bool] = False
     #: Whether the fit of a part may raise `PostponedSplitError` if its `_hurdle` is above 0.
@@ -105,10 +107,11 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
     #: With n_clusters="auto", called with the number of rows in finished clusters and of all rows.
     _tell: Callable[[int, int], None] | None = None
 
-    # Parameters that every clusterer declares in its own __init__.
+    # Parameters that every clusterer declares in its own __init__; alpha and max_clusters only if
+    # it supports "auto".
     n_clusters: Any
-    alpha: float
-    max_clusters: int | None
+    alpha: float = 0.05
+    max_clusters: int | None = None
     random_state: Any
     mode: str
 

@@ -15,8 +15,12 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from volmar.solvers.box_qp import BoxPoint, BoxQP
-from volmar.solvers.elliptope import ElliptopeResult, solve_elliptope_saddle
-from volmar.solvers.elliptope_problem import ElliptopeProblem, gap_reference
+from volmar.solvers.elliptope import (
+    ElliptopeProblem,
+    ElliptopeResult,
+    gap_reference,
+    solve_elliptope_saddle,
+)
 from volmar.solvers.result import Status
 
 # Maximum number of labellings, and of steps in the search for a labelling.
@@ -63,35 +67,6 @@ def solve_label_mixture(
     \circ y)`, closes the gap. With more rows the gap is certified, but it does not close if the
     hull is smaller than the set of correlation matrices: proving that no labelling is violated is
     NP-hard.
-
-    Parameters
-    ----------
-    Q : ndarray or sparse matrix of shape (n, n)
-        Symmetric, positive semi-definite *similarity* matrix.
-    reg, C, tol, random_state
-        As in `solve_elliptope_saddle`. No labellings are added once their relative violation is
-        at most `tol`.
-    limit : float, optional
-        Maximum of ``|1'y|``. If it is below 1 and n is odd, 1 is used. If None, there is no limit.
-    max_iter : int, default=1000
-        Maximum number of iterations of `solve_elliptope_saddle`.
-
-    Returns
-    -------
-    ElliptopeResult
-        The columns of `factor` are :math:`\sqrt{\mu_t} y_t`. `residuals` also contains, relative
-        like the gap, "master gap", a certified distance of the mixture to the optimum over the
-        labellings in use, and "violation", the largest violation by a labelling that was found.
-        `status` is CONVERGED if both are at most `tol`, and DEGENERATE if eta would not be
-        negative.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.solvers import solve_label_mixture
-    >>> Q = np.kron(np.eye(2), np.full((3, 3), 0.5)) + 0.5 * np.eye(6)
-    >>> solve_label_mixture(Q, limit=0).is_certified(1e-5)
-    True
     """
     n = Q.shape[0]
     allowed = _allowed_sum(n, limit)

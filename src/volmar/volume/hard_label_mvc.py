@@ -24,9 +24,8 @@ from volmar.solvers import (
     solve_label_mixture,
 )
 from volmar.solvers.box_qp import BoxQP
+from volmar.solvers.elliptope import ElliptopeProblem, RoundedResult
 from volmar.solvers.elliptope_barrier import MAX_ROWS
-from volmar.solvers.elliptope_problem import ElliptopeProblem
-from volmar.solvers.elliptope_rounding import RoundedResult
 from volmar.volume.hard_label_problem import HardLabelProblem
 
 MATRICES = ("similarity",)
