@@ -299,12 +299,6 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
         `sample_weight`), a float a fraction of all rows. An array has one limit per cluster, in
         the order of `classes_`; without labels in `y`, the largest limits apply to the largest
         clusters. With n_clusters="auto" there are as many clusters as `max_cluster_size` requires.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        If "cosine", rows are scaled to unit length, and sparse X with more than 1000 columns is
-        treated as text (idf, singular vectors). See the page *Embeddings and text*.
-    text_components : int, "auto" or None, default="auto"
-        Number of singular vectors to which metric="cosine" reduces sparse rows. "auto" is 100 for
-        more than 1000 columns, otherwise no reduction. None is no reduction.
     random_state : int, RandomState or None, default=None
         Random seed of the starts.
 
@@ -329,8 +323,6 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
         more iteration would move.
     previous_clusters_ : ndarray of shape (n_clusters,)
         If `init` is a fitted clusterer, its cluster that each cluster continues; -1 for new ones.
-    row_map_ : RowMap
-        Transformation of the rows, only with metric="cosine".
     n_features_in_ : int
         Number of features (of training rows, with kernel="precomputed").
 
@@ -387,8 +379,6 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
         max_clusters: int | None = None,
         min_cluster_size: float | ArrayLike | None = None,
         max_cluster_size: float | ArrayLike | None = None,
-        metric: str = "euclidean",
-        text_components: int | str | None = "auto",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -404,8 +394,6 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
         self.max_clusters = max_clusters
         self.min_cluster_size = min_cluster_size
         self.max_cluster_size = max_cluster_size
-        self.metric = metric
-        self.text_components = text_components
         self.random_state = random_state
 
     def _scores(self, X: Any) -> NDArray:

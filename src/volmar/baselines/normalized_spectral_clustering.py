@@ -88,12 +88,6 @@ class NormalizedSpectralClustering(Clusterer):
     max_clusters : int, optional
         Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
         strongest splits are made first, and a warning is issued if further splits are left out.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        If "cosine", rows are scaled to unit length, and sparse X with more than 1000 columns is
-        treated as text (idf, singular vectors). See the page *Embeddings and text*.
-    text_components : int, "auto" or None, default="auto"
-        Number of singular vectors to which metric="cosine" reduces sparse rows. "auto" is 100 for
-        more than 1000 columns, otherwise no reduction. None is no reduction.
     random_state : int, RandomState or None, default=None
         Random seed of k-means.
 
@@ -117,8 +111,6 @@ class NormalizedSpectralClustering(Clusterer):
         for any k clusters.
     n_iter_ : int
         Number of iterations of k-means.
-    row_map_ : RowMap
-        Transformation of the rows, only with metric="cosine".
     n_features_in_ : int
         Number of features (of training rows, with affinity="precomputed").
 
@@ -168,8 +160,6 @@ class NormalizedSpectralClustering(Clusterer):
         n_init: int = 10,
         alpha: float = 0.05,
         max_clusters: int | None = None,
-        metric: str = "euclidean",
-        text_components: int | str | None = "auto",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -179,8 +169,6 @@ class NormalizedSpectralClustering(Clusterer):
         self.n_init = n_init
         self.alpha = alpha
         self.max_clusters = max_clusters
-        self.metric = metric
-        self.text_components = text_components
         self.random_state = random_state
 
     def _scores(self, X: Any) -> NDArray:
