@@ -19,7 +19,7 @@ from volmar.margin.feature_space import basis_search
 from volmar.margin.feature_space.basis import BasisSpace
 from volmar.margin.feature_space.block_images import GROUP, BlockImages
 from volmar.rows import as_table
-from volmar.rows.blocks.held import HeldRows
+from volmar.rows.blocks.table import HeldRows
 
 N = 3000
 CHUNKS = [1300, (37, 2500, 0, 463), N]

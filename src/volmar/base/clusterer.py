@@ -28,17 +28,23 @@ from volmar.base.blocks import (
     with_dask_vectors,
     without_vectors,
 )
-from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
 from volmar.base.distinct import fit_distinct
-from volmar.base.knowledge import Knowledge
-from volmar.base.one_cluster import OneCluster
-from volmar.base.outcome import fresh_fit
+from volmar.base.outcome import (
+    CallbackSupportMixin,
+    OneCluster,
+    fit_steps,
+    fresh_fit,
+    with_callbacks,
+)
 from volmar.base.prediction import NoveltyMixin
-from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
-from volmar.base.splitting import (
+from volmar.base.recursion import (
+    GrownTree,
+    PartRows,
+    RecursiveResult,
     confirmed_split,
     fit_in_two,
     groups_test,
+    grow_tree,
     merge_leaves,
     side_of,
     tree_words,
@@ -49,7 +55,7 @@ from volmar.base.validation import check_auto, check_count, check_n_clusters, ch
 from volmar.base.warm_start import WarmStart, warm_start
 from volmar.evidence import HeldOutTest
 from volmar.guidance.guide import Guide
-from volmar.guidance.seeds import Seeds
+from volmar.guidance.knowledge import Knowledge, Seeds
 from volmar.metrics import separation_along
 from volmar.rows import Parts, RowSource, as_rows, constant_vector, is_dask, is_in_memory
 from volmar.rows.parts import pool_rows

@@ -15,8 +15,7 @@ from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar._warn import warn_user
 from volmar.base.blocks import lazily
-from volmar.base.one_cluster import OneCluster
-from volmar.base.outcome import finite_scores, quiet
+from volmar.base.outcome import OneCluster, finite_scores, quiet
 from volmar.base.recursion import RecursiveResult
 from volmar.evidence import ClusterNovelty, calibrate_novelty
 from volmar.rows import draw_from_collection, is_dask

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.base.guided import GuidedMixin
-from volmar.base.guided_tree import grow_guided_tree
+from volmar.base.guided import GuidedMixin, grow_guided_tree
 from volmar.base.recursion import RecursiveResult
 from volmar.guidance.guide import Guide, Placement
 from volmar.guidance.starts import aligned_labels

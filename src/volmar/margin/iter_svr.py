@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.base import Status, WeightedClusterer
-from volmar.base.kernel import N_LANDMARKS
-from volmar.base.kernel_width import GammaWidth
+from volmar.base.kernel import N_LANDMARKS, GammaWidth
 from volmar.base.validation import (
     check_choice,
     check_cluster_size,

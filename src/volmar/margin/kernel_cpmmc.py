@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from volmar.base import WeightedClusterer
 from volmar.base.blocks import require_in_memory
-from volmar.base.kernel import N_LANDMARKS
-from volmar.base.kernel_width import GammaWidth
+from volmar.base.kernel import N_LANDMARKS, GammaWidth
 from volmar.margin.clusterer import MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.feature_space.kernel import KernelSpace

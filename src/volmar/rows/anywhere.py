@@ -1,26 +1,164 @@
-"""Functions that work on rows in memory and on rows in blocks."""
+"""Functions for rows in memory and in blocks: conversion, sums, draws."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy import sparse
 
-from volmar.rows._validation import as_vector
-from volmar.rows.blocks.ranks import FirstRows
+from volmar._memory import require_memory
+from volmar.rows.blocks.ranks import Chosen, FirstRows, LabelSums, block_quantile
 from volmar.rows.blocks.recipes import Apply, OfRows
-from volmar.rows.blocks.source import BlockRows
 from volmar.rows.blocks.sums import Binned
-from volmar.rows.blocks.table import BlockTable, CountedTable
+from volmar.rows.blocks.table import (
+    BlockRows,
+    BlockTable,
+    CountedTable,
+    HeldRows,
+    as_beside,
+    as_dask_array,
+    as_table,
+    is_dask,
+    with_sizes,
+)
 from volmar.rows.blocks.vector import RowVector
-from volmar.rows.by_row import sums_by_label
-from volmar.rows.moments import Moments
-from volmar.rows.protocol import RowSource
-from volmar.rows.sparse import SparseRows
-from volmar.rows.tiled import BinSums, TiledRows, tiled_bin_sums
+from volmar.rows.protocol import FeatureMap, Moments, RowSource, ScoringMap, as_vector
+from volmar.rows.tiled import BinSums, DenseRows, MappedRows, SparseRows, TiledRows, tiled_bin_sums
+
+# ---------------------- conversion of arrays, sparse matrices and dask collections to row sources
+
+
+# Maximum size of a feature matrix that is held in memory.
+FEATURE_BYTES = 2**28
+
+
+def as_rows(X: Any, *, sample_weight: Any = None) -> RowSource:
+    """Return the row source of an array, a sparse matrix or a dask collection.
+
+    Parameters
+    ----------
+    X : array, sparse matrix, dask array or DataFrame of shape (n, d)
+        The rows. float32 and float64 arrays in C or Fortran order are used without a copy.
+        Integers are converted to float64, and sparse formats to CSR. NaN and infinity are not
+        checked.
+    sample_weight : array of shape (n,), optional
+        Non-negative sample weights. If None, every row has weight 1.
+
+    Returns
+    -------
+    DenseRows, SparseRows or BlockRows
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from volmar.rows import as_rows
+    >>> as_rows(sparse.eye_array(3, format="csr")).mean().round(3)
+    array([0.333, 0.333, 0.333])
+    """
+    if isinstance(X, BlockTable) or is_dask(X):
+        table = as_table(X)
+        if sample_weight is None:
+            return BlockRows(table)
+        return BlockRows(table, as_beside(table, sample_weight, "sample_weight"))
+    if sparse.issparse(X):
+        return SparseRows(X, sample_weight=sample_weight)
+    return DenseRows(X, sample_weight=sample_weight)
+
+
+def features_of(feature_map: FeatureMap, X: Any) -> Any:
+    """Return the features of the rows of X, as an array or as a table in the blocks of X.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+        A fitted map.
+    X : array, sparse matrix or BlockTable of shape (n, d)
+        The rows.
+
+    Returns
+    -------
+    ndarray of shape (n, D) or BlockTable
+    """
+    if isinstance(X, BlockTable):
+        return X.mapped(feature_map)
+    n, size = X.shape[0], feature_map.transform(X[:1]).nbytes
+    require_memory(
+        2.0 * n * size,
+        f"{size // X.dtype.itemsize} features of {n} rows",
+        "Use fewer landmarks, or cluster a sample and use predict for the rest.",
+    )
+    return feature_map.transform(X)
+
+
+def mapped_scores(feature_map: FeatureMap, X: Any, w: np.ndarray) -> Any:
+    """Return the products of w with the features of the rows of X, computed tile by tile.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+        A fitted map.
+    X : array, sparse matrix or BlockTable of shape (n, d)
+        The rows.
+    w : ndarray of shape (D,) or (D, k)
+        Directions.
+    """
+    if isinstance(X, BlockTable):
+        return as_rows(X.mapped(feature_map)).scores(w)
+    if isinstance(feature_map, ScoringMap):
+        return feature_map.scores(X, w)
+    return MappedRows(X, feature_map).scores(w)
+
+
+def mapped_rows(feature_map: FeatureMap, X: Any, *, sample_weight: Any = None) -> RowSource:
+    """Return the row source of the features of the rows of X.
+
+    Feature matrices of up to 256 MB are held in memory. Larger ones, and features of rows in
+    blocks, are computed in every pass.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+        A fitted map.
+    X : array, sparse matrix or BlockTable of shape (n, d)
+        The rows.
+    sample_weight : vector over the rows, optional
+        Sample weights.
+    """
+    if isinstance(X, BlockTable):
+        return as_rows(X.mapped(feature_map), sample_weight=sample_weight)
+    width = feature_map.transform(X[:1]).shape[1]
+    if X.shape[0] * width * X.dtype.itemsize > FEATURE_BYTES:
+        return MappedRows(X, feature_map, sample_weight=sample_weight)
+    return as_rows(feature_map.transform(X), sample_weight=sample_weight)
+
+
+def scale_gamma(X: Any, sample_weight: Any = None) -> float:
+    """Return scikit-learn's gamma="scale": 1 / (n_features * variance of all entries of X).
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, d)
+        The rows.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    float
+        The coefficient gamma; 1 if X is constant.
+    """
+    rows = as_rows(X, sample_weight=sample_weight)
+    # Variance within the features plus variance between their means.
+    within = rows.centered().mean_squared_norm() / rows.n_features
+    variance = within + float(rows.mean().var())
+    return 1.0 / (rows.n_features * variance) if variance > 0 else 1.0
+
+
+# ------------------------------------ functions that work on rows in memory and on rows in blocks
+
 
 Values = TypeVar("Values")
 
@@ -243,3 +381,290 @@ def bin_sums(
         weights=None if rows.weights is None else rows.weights.recipe,
     )
     return rows.table.ask(wanted)
+
+
+# ----------- row-wise functions, sums by label and quantiles, for vectors in memory and in blocks
+
+
+# Relative tolerance of a level, so that the order of summation does not change the row found.
+ROUNDING = 1e-9
+
+
+def row_wise(function: Callable[..., np.ndarray], *arguments: Any) -> Any:
+    """Return an array with one entry per row, computed row by row by a function.
+
+    Parameters
+    ----------
+    function : callable
+        Function of a module, so that it can be pickled for blocks. Results in blocks are cached by
+        its name: functions that differ must have different names.
+    *arguments : vectors over the rows, and constants
+        Arguments of the function, which receives arrays in place of vectors in blocks. If any
+        argument is in blocks, arrays in memory are constants.
+    """
+    vectors = [one for one in arguments if isinstance(one, RowVector)]
+    if not vectors:
+        return function(*arguments)
+    table = vectors[0].table
+    if any(one.table.rows_of is not table.rows_of for one in vectors):
+        raise ValueError("vectors over different rows cannot be combined.")
+    recipes = [one.recipe if isinstance(one, RowVector) else one for one in arguments]
+    return RowVector(table, Apply(function, recipes))
+
+
+def sums_by_label(labels: Any, weights: Any, k: int) -> np.ndarray:
+    """Return the number of rows, or their total weight, for each label from 0 to k - 1."""
+    if isinstance(labels, RowVector):
+        of = None if weights is None else weights.recipe
+        return labels.table.ask(LabelSums(labels.recipe, of, k))
+    return np.bincount(labels, weights, minlength=k)
+
+
+def column_products(one: Any, two: Any) -> np.ndarray:
+    """Return the inner product of each column of one array with the same column of another."""
+    if isinstance(one, RowVector) or isinstance(two, RowVector):
+        return (one * two).sum(axis=0)
+    return np.einsum("ij,ij->j", one, two)
+
+
+def weighted_quantile(values: Any, weights: Any, level: float) -> float:
+    """Return the smallest entry such that entries up to it have a total weight of `level`.
+
+    If the total weight is smaller, the largest entry is returned.
+
+    Parameters
+    ----------
+    values : vector over the rows, float32 or float64
+        The values. In blocks, the quantile takes two or three passes.
+    weights : vector over the rows or None
+        Sample weights. If None, each row has weight 1.
+    level : float
+        Total weight to reach, with a relative tolerance of 1e-9 for rounding.
+    """
+    level *= 1.0 - ROUNDING
+    if isinstance(values, RowVector):
+        return block_quantile(values, weights, level)
+    if weights is None or (weights[0] > 0.0 and np.ptp(weights) == 0.0):
+        # Equal weights need no complete sort.
+        each = 1.0 if weights is None else float(weights[0])
+        rank = int(np.clip(np.ceil(level / each), 1, values.size)) - 1
+        return float(np.partition(values, rank)[rank])
+    order = np.argsort(values)
+    at = int(np.searchsorted(np.cumsum(weights[order]), level))
+    return float(values[order[min(at, order.size - 1)]])
+
+
+def chosen_entries(vector: Any, mask: Any) -> np.ndarray:
+    """Return the entries of a vector for which a mask is True, in no particular order.
+
+    The entries are brought into memory, so the mask should select only a few.
+    """
+    if isinstance(vector, RowVector):
+        return vector.table.ask(Chosen(vector.recipe, mask.recipe))
+    return vector[mask]
+
+
+def numbers_of_rows(vector: Any) -> Any:
+    """Return the number of each row of a vector, from 0, as 64-bit unsigned integers."""
+    if isinstance(vector, RowVector):
+        return vector.table.row_numbers()
+    return np.arange(len(vector), dtype=np.uint64)
+
+
+def every(vector: Any, step: int) -> np.ndarray:
+    """Return every step-th entry of a vector.
+
+    For a vector in blocks, the rows themselves are brought into memory once and reused for other
+    vectors.
+    """
+    if not isinstance(vector, RowVector):
+        return vector[::step]
+    blocks = vector.table.rows_of
+    if step not in blocks.held:
+        blocks.held[step] = HeldRows(vector.table, np.arange(0, vector.table.n_rows, step))
+    return blocks.held[step].entries(vector)
+
+
+# ------------------------------- random draws of rows, which are the same in memory and in blocks
+
+
+def drawn_rows(n_rows: int, weights: Any, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw rows of positive weight without replacement.
+
+    The draw depends on the generator, on `n_rows` and on the positions of zero weights, but not on
+    the division of the rows into blocks.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of all rows.
+    weights : ndarray of shape (n,), RowVector or None
+        Sample weights. If None, all rows can be drawn.
+    count : int
+        Number of rows to draw. All rows are returned if there are no more.
+    rng : numpy.random.Generator
+        Random number generator.
+
+    Returns
+    -------
+    ndarray of int
+        Row numbers in ascending order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.rows import drawn_rows
+    >>> drawn_rows(5, np.array([1.0, 0.0, 1.0, 0.0, 2.0]), 10, np.random.default_rng(0))
+    array([0, 2, 4])
+    """
+    size = n_rows if weights is None else int(np.count_nonzero(weights))
+    is_part = size > count
+    ranks = np.sort(rng.choice(size, count, replace=False)) if is_part else np.arange(size)
+    if weights is None:
+        return ranks
+    if isinstance(weights, RowVector):
+        return (weights > 0).first_beyond(ranks)
+    return np.flatnonzero(weights)[ranks]
+
+
+def drawn_by_weight(n_rows: int, weights: Any, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw rows with probabilities proportional to their weights, with replacement.
+
+    Without weights, rows are drawn without replacement. The draw does not depend on the division
+    of the rows into blocks.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of all rows.
+    weights : ndarray of shape (n,), RowVector or None
+        Sample weights.
+    count : int
+        Number of rows to draw.
+    rng : numpy.random.Generator
+        Random number generator.
+
+    Returns
+    -------
+    ndarray of int
+        Row numbers in ascending order.
+    """
+    if weights is None:
+        return drawn_rows(n_rows, None, count, rng)
+    return first_beyond(weights, np.sort(rng.random(count)) * float(weights.sum()))
+
+
+def first_beyond(weights: Any, targets: np.ndarray) -> np.ndarray:
+    """Return for each target the first row at which the cumulative weight exceeds it.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n,) or RowVector
+        Non-negative weights.
+    targets : ndarray of shape (m,)
+        Targets. If the total weight does not exceed a target, the last row of positive weight is
+        returned for it.
+    """
+    if isinstance(weights, RowVector):
+        return weights.first_beyond(targets)
+    found = np.searchsorted(np.cumsum(weights), targets, side="right")
+    return np.minimum(found, np.flatnonzero(weights)[-1])
+
+
+# ----------------------------------------- random samples of rows of a dask collection, in memory
+
+
+# Default number of rows that are drawn from a dask collection.
+COLLECTION_ROWS = 20_000
+
+
+class DrawnRows(NamedTuple):
+    """Rows in memory with their labels or names, their numbers, and the number of all rows."""
+
+    rows: Any
+    beside: tuple[Any, ...]
+    numbers: np.ndarray
+    n_rows: int
+
+
+def draw_from_collection(X: Any, *beside: Any, seed: int, most: int | None = None) -> DrawnRows:
+    """Draw random rows of a dask array or DataFrame, independently of its chunks.
+
+    Parameters
+    ----------
+    X : dask array or DataFrame of shape (n, d)
+        The rows. Columns of a DataFrame may have any type.
+    *beside : dask array, dask Series, array of shape (n,) or None
+        Labels or names of the rows, of which the drawn ones are returned.
+    seed : int
+        Random seed.
+    most : int, optional
+        Number of rows to draw. If None, 20,000. All rows are returned if there are no more.
+    """
+    is_frame = hasattr(X, "columns")
+    lengths = _lengths(X) if is_frame else np.array(with_sizes(X).chunks[0])
+    n = int(lengths.sum())
+    count = COLLECTION_ROWS if most is None else most
+    rng = np.random.default_rng(seed)
+    numbers = np.sort(rng.choice(n, count, replace=False)) if n > count else np.arange(n)
+    rows = _rows_of_frame(X, lengths, numbers) if is_frame else _picked(X, numbers, n)
+    return DrawnRows(rows, tuple(_picked(one, numbers, n) for one in beside), numbers, n)
+
+
+def count_labels(labels: Any) -> dict[Any, int]:
+    """Return the number of rows with each label of a dask collection or an array."""
+    labels = as_dask_array(labels)
+    if not is_dask(labels):
+        return _counted(np.asarray(labels))
+    import dask
+
+    found: dict[Any, int] = {}
+    for part in dask.compute([dask.delayed(_counted)(one) for one in labels.to_delayed()])[0]:
+        for label, count in part.items():
+            found[label] = found.get(label, 0) + count
+    return found
+
+
+def _counted(labels: np.ndarray) -> dict[Any, int]:
+    names, counts = np.unique(labels, return_counts=True)
+    return dict(zip(names.tolist(), counts.tolist(), strict=True))
+
+
+def _lengths(frame: Any) -> np.ndarray:
+    import dask
+
+    parts = [dask.delayed(len)(part) for part in frame.to_delayed()]
+    return np.array(dask.compute(parts)[0], dtype=np.int64)
+
+
+def _rows_of_frame(frame: Any, lengths: np.ndarray, numbers: np.ndarray) -> Any:
+    import dask
+    import pandas as pd
+
+    ends = np.cumsum(lengths)
+    places = np.split(numbers, np.searchsorted(numbers, ends[:-1]))
+    take = dask.delayed(_taken)
+    parts = [
+        take(part, some - (end - length))
+        for part, some, end, length in zip(frame.to_delayed(), places, ends, lengths, strict=True)
+        if some.size
+    ]
+    return pd.concat(dask.compute(parts)[0])
+
+
+def _taken(part: Any, places: np.ndarray) -> Any:
+    return part.iloc[places]
+
+
+def _picked(array: Any, numbers: np.ndarray, n: int) -> Any:
+    """Return the entries or rows with the given numbers, or None if `array` is None."""
+    if array is None:
+        return None
+    array = as_dask_array(array)
+    array = with_sizes(array) if is_dask(array) else np.asarray(array)
+    if array.shape[:1] != (n,):
+        raise ValueError(
+            f"there must be one entry for each of the {n} rows, got shape {array.shape}."
+        )
+    found = array[numbers]
+    return found.compute() if is_dask(found) else found

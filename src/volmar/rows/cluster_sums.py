@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from volmar.rows._validation import as_block
 from volmar.rows.blocks.recipes import Apply, Scores
-from volmar.rows.blocks.source import BlockRows
 from volmar.rows.blocks.sums import ClusterTotals
+from volmar.rows.blocks.table import BlockRows
 from volmar.rows.blocks.vector import RowVector
-from volmar.rows.protocol import RowSource
+from volmar.rows.protocol import RowSource, as_block
 from volmar.rows.standardized import relative_scale
 from volmar.rows.tiled import TiledRows, add_tile, membership, tiled_cluster_sums
 

@@ -12,7 +12,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
 from volmar._warn import quiet_fit
-from volmar.base.splitting import CellSplit
+from volmar.base.recursion import CellSplit
 from volmar.metrics import separation_along
 from volmar.rows import ClusterSums, RowSpace, Standardized, drawn_rows, sums_by_discriminants
 from volmar.rows.standardized import relative_scale

@@ -17,7 +17,7 @@ from volmar._warn import warn_user
 from volmar._weights import check_sample_weight
 from volmar.base.blocks import refuse_blocks
 from volmar.base.outcome import check_fitted_values, forget, quiet
-from volmar.guidance.seeds import check_seeds
+from volmar.guidance.knowledge import check_seeds
 from volmar.rows import Moments, as_rows, is_dask, standardized
 from volmar.separation.batch_moments import (
     BatchMoments,

@@ -18,11 +18,10 @@ from volmar.base import WeightedClusterer
 from volmar.base.blocks import without_vectors
 from volmar.base.kernel import KernelMixin
 from volmar.base.numbering import order_by_size
-from volmar.base.recursion import GrownTree, PartRows
-from volmar.base.splitting import CellSplit
+from volmar.base.recursion import CellSplit, GrownTree, PartRows
 from volmar.evidence import HeldOutTest
 from volmar.guidance.guide import Guide
-from volmar.guidance.seeds import Seeds
+from volmar.guidance.knowledge import Seeds
 from volmar.rows import (
     as_rows,
     constant_vector,

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from volmar._checks import check_random_state
 from volmar._warn import collecting, warn_user
 from volmar.base import Clusterer
-from volmar.guidance.seeds import names_of_clusters
+from volmar.guidance.knowledge import names_of_clusters
 from volmar.report.evidence import evidence_of
 from volmar.report.outcome import Evidence
 from volmar.report.stages import Progress, StageTimes

@@ -26,7 +26,7 @@ from volmar.margin.feature_space.basis_search import (
 from volmar.margin.feature_space.block_images import BlockImages, KernelFeatures
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane
 from volmar.rows import RowSpace, is_in_memory, mapped_scores
-from volmar.rows.blocks.held import HeldRows
+from volmar.rows.blocks.table import HeldRows
 from volmar.rows.kernel import shifted
 
 # Minimum squared distance of a unit vector to the span of the basis. Its inverse root magnifies

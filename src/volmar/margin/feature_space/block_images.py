@@ -11,8 +11,7 @@ from scipy import sparse
 
 from volmar.margin.feature_space.basis_search import rbf, squares
 from volmar.rows import BlockRows, BlockTable, MappedRows, RowVector, in_one_pass
-from volmar.rows.gaussian import gaussian_sums
-from volmar.rows.kernel import shifted
+from volmar.rows.kernel import gaussian_sums, shifted
 
 # Number of basis vectors per feature map. One pass may need scores for several sizes of the basis;
 # they share the maps of all full groups.
