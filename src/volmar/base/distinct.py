@@ -45,23 +45,6 @@ def count_distinct_rows(X: Any, weights: NDArray | None, most: int) -> int:
     """Return the number of distinct rows of positive weight, at most `most`.
 
     Rows are read only until `most` distinct rows are found, usually the first few.
-
-    Parameters
-    ----------
-    X : array or CSR matrix of shape (n, d)
-        The rows.
-    weights : ndarray of shape (n,), optional
-        Weights of the rows.
-    most : int
-        Number of distinct rows at which to stop.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.base.distinct import count_distinct_rows
-    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [-0.0, 1.0], [3.0, 1.0]])
-    >>> count_distinct_rows(X, None, 5), count_distinct_rows(X, np.array([1, 1, 1, 0.0]), 5)
-    (3, 2)
     """
     counted = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights > 0)
     step = max(1, MAX_ENTRIES // max(X.shape[1], 1))

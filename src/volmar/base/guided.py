@@ -525,21 +525,6 @@ def grow_guided_tree(
     clusters into two sets, by the side on which most of their rows are. The part is then split
     again between the two sets, with the seeds, links and limits of the part. The seeds of a
     cluster become seeds of its set, and the limits of a set are the sums over its clusters.
-
-    Parameters
-    ----------
-    model : GuidedMixin
-        Clusterer; its copies with n_clusters=2 make the splits.
-    X : matrix of shape (n, d) or (n, n)
-        The rows, or similarities of all pairs.
-    weights : ndarray of shape (n,) or None
-        Weights of the rows.
-    labels : ndarray of shape (n,)
-        Start labels 0 to k - 1, all present, which agree with the guide.
-    guide : Guide
-        Known labels, links and size limits.
-    init : str
-        Value of `init` for the splits without the guide.
     """
     n, pairwise = X.shape[0], model._is_pairwise()
     seeds = np.random.default_rng(model.random_state if _is_seed(model.random_state) else 0)
@@ -621,14 +606,6 @@ def grouped_clusters(
     Each side gets at least one cluster. If all clusters have most of their rows on one side, the
     cluster with the largest share on the other side goes there. Clusters without rows go to the
     side with fewer clusters.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.base.guided import grouped_clusters
-    >>> start, sides = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 0, 0, 1, 0, 0])
-    >>> grouped_clusters(start, np.arange(3), sides, None)
-    array([False,  True, False])
     """
     if sides is None:
         return np.arange(clusters.size) > 0

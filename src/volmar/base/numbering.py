@@ -21,15 +21,6 @@ def cluster_order(labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
 
     Among clusters of equal size, the one whose first row comes earliest is first. Clusters without
     rows are last. A row of weight 2 counts twice.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.base.numbering import cluster_order
-    >>> cluster_order(np.array([2, 0, 1, 1, 0]), None, 3)
-    array([0, 1, 2])
-    >>> cluster_order(np.array([2, 0, 1, 1, 0]), np.array([9.0, 1, 1, 1, 1]), 3)
-    array([2, 0, 1])
     """
     return order_by_size(*in_one_pass(lambda: cluster_sizes(labels, weights, k), labels))
 
@@ -41,13 +32,6 @@ def nearest_by_size(
 
     Clusters are numbered by size, or as `order_of` returns. Ties of scores go to the first cluster
     in this order, also for new rows. Columns without rows are left out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.base.numbering import nearest_by_size
-    >>> nearest_by_size(np.array([[3.0, 0, 3], [0, 1, 0], [2, 5, 2]]), None)
-    (array([1, 0, 0]), array([1, 0]))
     """
     order = order_of(np.argmax(scores, axis=1), weights, scores.shape[1])
     filled, labels = np.unique(np.argmax(scores[:, order], axis=1), return_inverse=True)

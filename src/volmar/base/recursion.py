@@ -39,25 +39,11 @@ ENDED_EARLY = (Status.MAX_ITER, Status.STOPPED, Status.FAILED)
 class RecursiveResult(Result):
     """Clusters of a tree of splits.
 
-    Attributes
-    ----------
-    objective : float
-        Sum of the objectives of the splits.
-    gap : float
-        Always NaN. Each split may be optimal, but their sequence is greedy.
-    residuals : mapping
-        The largest value of each residual over all splits.
-    status : Status
-        MAX_ITER, STOPPED or FAILED if a split ended so, otherwise CONVERGED.
-    labels : ndarray of shape (n,)
-        Clusters, numbered by size, the largest first.
-    warnings : tuple of str
-        Warnings of the splits. Those of splits that ended early come first. Others may be
-        harmless: three clusters can often be split in two in several ways.
-    n_open : int
-        Number of splits that ended early.
-    n_left : int
-        Number of clusters that were not split because of the limit on the number of clusters.
+    The objective is the sum over the splits, each residual the largest over the splits. The gap is
+    NaN: each split may be optimal, but their sequence is greedy. The status is MAX_ITER, STOPPED
+    or FAILED if a split ended so, otherwise CONVERGED. `warnings` are those of the splits; those
+    of the `n_open` splits that ended early come first. `n_left` clusters were not split because of
+    the limit on the number of clusters.
     """
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -69,18 +55,8 @@ class RecursiveResult(Result):
 class PartRows(NamedTuple):
     """The rows of a part that are used to split it: all of them or a sample.
 
-    Attributes
-    ----------
-    X : matrix of shape (m, d)
-        The rows.
-    weights : ndarray of shape (m,) or None
-        Weights of the rows.
-    seed : int
-        Random seed of the split.
-    scale : float
-        Weight of the part divided by the weight of these rows; 1 if they are the whole part.
-    hurdle : float
-        Minimum worth of the split to be made next. A fit that will not reach it may be postponed.
+    `scale` is the weight of the part divided by that of these rows. `hurdle` is the minimum worth
+    of the split to be made next: a fit that will not reach it may be postponed.
     """
 
     X: Any
@@ -111,14 +87,7 @@ class PostponedSplitError(Exception):
 class GrownTree:
     """A tree and the rows in its leaves.
 
-    Attributes
-    ----------
-    tree : SplitTree
-        The splits. Leaves with the same label are one cluster.
-    parts : Parts
-        The rows that were split.
-    leaves : list of Part
-        The rows of each leaf, in the order of ``tree.leaves()``.
+    Leaves with the same label are one cluster. `leaves` are in the order of ``tree.leaves()``.
     """
 
     tree: SplitTree

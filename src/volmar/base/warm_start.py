@@ -41,13 +41,6 @@ def taken_numbers(old: NDArray, labels: NDArray, weights: NDArray | None, k: int
 
     Clusters are matched to maximise the number (or weight) of rows that keep their cluster. Rows
     with a negative old label are ignored, and clusters without common rows are not matched.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.base.warm_start import taken_numbers
-    >>> taken_numbers(np.array([0, 0, 3, 3, 3]), np.array([1, 1, 0, 0, 2]), None, 3)
-    array([ 3,  0, -1])
     """
     counted = old >= 0
     names, codes = np.unique(old[counted], return_inverse=True)
@@ -66,13 +59,6 @@ def matched_order(taken: NDArray, by_size: NDArray) -> NDArray[np.intp]:
 
     Cluster ``order[j]`` becomes cluster j. The remaining numbers go first to clusters whose old
     number is too large, in the order of the old numbers, then to unmatched clusters, by size.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.base.warm_start import matched_order
-    >>> matched_order(np.array([3, 0, -1]), np.array([0, 1, 2]))
-    array([1, 0, 2])
     """
     k = taken.size
     order = np.full(k, -1)

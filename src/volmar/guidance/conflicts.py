@@ -44,14 +44,7 @@ class _Component:
 class ConflictGraph:
     """Pairs of units that should be in different clusters.
 
-    Parameters
-    ----------
-    pairs : ndarray of shape (q, 2)
-        Pairs of different units.
-    components : list
-        The connected components with at least one pair.
-    of_pairs : ndarray of shape (q,)
-        Number of the component of each pair.
+    `of_pairs` is the number of the connected component of each pair.
     """
 
     pairs: NDArray
@@ -70,13 +63,6 @@ class ConflictGraph:
         with two colours, the better of the two colourings is optimal. Otherwise branch and bound
         is used, which is exact if it ends within its limit. It starts from greedy labels that were
         improved by moves of single units.
-
-        Parameters
-        ----------
-        gains : ndarray of shape (m, k)
-            Finite gains of whole units.
-        fixed : ndarray of shape (m,)
-            Known labels, -1 if unknown.
         """
         labels = np.where(fixed >= 0, fixed, np.argmax(gains, axis=1))
         bound = float(gains[np.arange(labels.size), labels].sum())
@@ -92,17 +78,7 @@ class ConflictGraph:
 
 
 def conflict_graph(pairs: NDArray, n_units: int) -> ConflictGraph:
-    """Return the conflict graph of pairs of units.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.guidance.conflicts import conflict_graph
-    >>> graph = conflict_graph(np.array([[0, 1], [1, 2]]), 4)
-    >>> gains = np.array([[0.0, 3.0], [0.0, 4.0], [0.0, 2.0], [0.0, 1.0]])
-    >>> graph.separate(gains, np.full(4, -1)).labels
-    array([1, 0, 1, 1])
-    """
+    """Return the conflict graph of pairs of units."""
     pairs = np.unique(np.sort(pairs, axis=1), axis=0)
     ones = np.ones(pairs.shape[0], dtype=bool)
     graph = sparse.coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(n_units, n_units))
@@ -276,21 +252,6 @@ def round_units(
     the smallest loss per reduction. Moves that break a pair of `conflicts` are tried last, because
     limits take precedence. If small problems are still outside their limits, an integer program
     finds labels if there are any. If nothing is found, the labels nearly meet the limits.
-
-    Parameters
-    ----------
-    gains : ndarray of shape (m, k)
-        Gains per weight.
-    sizes : ndarray of shape (m,)
-        Weights of the units.
-    labels : ndarray of shape (m,)
-        Labels to start from.
-    limits : Limits
-        Limits of the weight of each cluster.
-    movable : ndarray of shape (m,)
-        Whether each unit may move.
-    conflicts : ConflictGraph, optional
-        Pairs of units that should be in different clusters.
     """
     moves = _Moves(gains, sizes, labels, limits, movable, conflicts)
     stages = (True, False) if conflicts is not None else (False,)

@@ -50,21 +50,9 @@ def _no_pairs() -> NDArray:
 class Guide:
     """Known labels, links and size limits of k clusters.
 
-    Parameters
-    ----------
-    k : int
-        Number of clusters.
-    seeds : ndarray of shape (n,)
-        Known cluster of each row, -1 if unknown.
-    units : ndarray of shape (n,), optional
-        Number of each row's unit, from 0. The rows of a unit must be in the same cluster. If None,
-        each row is a unit.
-    apart : ndarray of shape (q, 2)
-        Cannot-link pairs: rows that should be in different clusters.
-    low, high : ndarray of shape (k,), optional
-        Limits of the weight of each cluster.
-    weights : ndarray of shape (n,), optional
-        Weights of the rows.
+    `seeds` holds the known cluster of each row, -1 if unknown. Rows with the same number in
+    `units` must be in the same cluster (None: each row is a unit). `apart` are cannot-link pairs
+    of rows. `low` and `high` limit the weight of each cluster.
     """
 
     k: int
@@ -159,14 +147,6 @@ class Guide:
 
         Size limits take precedence over cannot-link pairs. With must-link groups no cluster is
         left empty: groups move to empty ones, with the smallest loss of gain.
-
-        Parameters
-        ----------
-        gains : ndarray of shape (n, k)
-            Gain of each row in each cluster, for example its scores.
-        offsets : ndarray of shape (k,), optional
-            Offsets to start from, of a placement by similar gains. They save time if sizes are
-            limited.
         """
         limits, conflicts = self.limits, self.conflicts
         if limits is None and conflicts is None:
@@ -276,20 +256,8 @@ def place_units(
 ) -> PlacedUnits:
     """Return the labels with the largest sum of gains under limits and links.
 
-    Parameters
-    ----------
-    gains : ndarray of shape (m, k)
-        Gains per weight; all finite.
-    sizes : ndarray of shape (m,)
-        Weights of the units.
-    fixed : ndarray of shape (m,)
-        Known clusters of the units, -1 if unknown.
-    limits : Limits, optional
-        Limits of the weights of the clusters. They take precedence over `conflicts`.
-    conflicts : ConflictGraph, optional
-        Pairs of units that should be in different clusters.
-    start : ndarray of shape (k,), optional
-        Offsets to start from.
+    `gains` are per weight and finite. `fixed` are known clusters of the units, -1 if unknown.
+    Limits take precedence over conflicts.
     """
     if limits is not None:
         return _within_limits(gains, sizes, fixed, limits, conflicts, start)

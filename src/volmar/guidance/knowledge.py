@@ -46,13 +46,6 @@ def check_seeds(y: Any, n_samples: int) -> Seeds | None:
 
     `volmar._input.known_values` decides which labels are unknown. A `y` without unknown labels is
     ignored: scikit-learn passes true classes in this way to score a clustering (`GridSearchCV`).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.guidance.knowledge import check_seeds
-    >>> check_seeds(np.array([-1, 7, 3, -1, 7]), 5)
-    Seeds(names=array([3, 7]), numbers=array([-1,  1,  0, -1,  1]))
     """
     if y is None:
         return None
@@ -144,17 +137,7 @@ def _numbers_in_blocks(given: NDArray, values: NDArray, numbers: NDArray) -> NDA
 
 
 def names_of_clusters(names: NDArray, k: int) -> NDArray:
-    """Return names of k clusters: the classes, followed by new names for the other clusters.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.guidance.knowledge import names_of_clusters
-    >>> names_of_clusters(np.array([3, 7]), 4)
-    array([3, 7, 8, 9])
-    >>> names_of_clusters(np.array(["a", "new 1"]), 3).tolist()
-    ['a', 'new 1', 'new 2']
-    """
+    """Return names of k clusters: the classes, followed by new names for the other clusters."""
     n_new = k - names.size
     if n_new < 0:
         raise ValueError(
@@ -190,13 +173,6 @@ def check_must_link(must_link: Any, n_samples: int) -> NDArray | None:
     """Return the number of each row's unit, from 0, or None if no rows are linked.
 
     Rows with the same id are linked. `volmar._input.known_values` decides which rows have none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.guidance.knowledge import check_must_link
-    >>> check_must_link([5, -1, 5, -1], 4)
-    array([0, 1, 0, 2])
     """
     if must_link is None:
         return None
@@ -337,12 +313,6 @@ def check_limits(
     Limits of clusters without names are sorted, so that the largest limits belong to the largest
     cluster. If rows are counted (`is_counted`, without weights), fractions are rounded to whole
     rows: minima down and maxima up. A limit of 1 / k is then possible for any number of rows.
-
-    Examples
-    --------
-    >>> from volmar.guidance.knowledge import check_limits
-    >>> check_limits(None, [0.5, 0.25, 0.75], 3, 100)
-    Limits(low=array([0., 0., 0.]), high=array([75., 50., 25.]))
     """
     if min_size is None and max_size is None:
         return None
@@ -376,14 +346,7 @@ def check_limits(
 
 
 def n_clusters_needed(max_size: Any, total: float) -> int:
-    """Return the minimum number of clusters of a maximum size for a total weight.
-
-    Examples
-    --------
-    >>> from volmar.guidance.knowledge import n_clusters_needed
-    >>> n_clusters_needed(30, 100), n_clusters_needed(0.25, 100), n_clusters_needed(None, 100)
-    (4, 4, 1)
-    """
+    """Return the minimum number of clusters of a maximum size for a total weight."""
     if max_size is None:
         return 1
     room = float(max_size) if isinstance(max_size, Integral) else float(max_size) * total
@@ -416,23 +379,7 @@ def refuse_impossible(
     *,
     is_linked: bool,
 ) -> None:
-    """Raise an error if known labels, or the weight of a single unit, contradict the limits.
-
-    Parameters
-    ----------
-    limits : Limits
-        Limits of the weight of each cluster.
-    sizes : ndarray of shape (m,)
-        Weights of the units.
-    fixed : ndarray of shape (m,)
-        Known clusters of the units, -1 if unknown.
-    names : ndarray of shape (k,)
-        Names of the clusters, for messages.
-    first_rows : ndarray of shape (m,)
-        First row of each unit, for messages.
-    is_linked : bool
-        Whether units may have several rows.
-    """
+    """Raise an error if known labels, or the weight of a single unit, contradict the limits."""
     k, total = limits.low.size, float(sizes.sum())
     tiny = 1e-9 * total
     known = fixed >= 0

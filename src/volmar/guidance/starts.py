@@ -41,13 +41,6 @@ def aligned_labels(
 
     Ties are broken by agreement with `spread`, a pair of rows and of the labels that spread to
     them from the seeds. Clusters that match no class get the remaining numbers.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.guidance.starts import aligned_labels
-    >>> aligned_labels(np.array([0, 0, 1, 1, 2]), np.array([1, -1, -1, 0, -1]), 3)
-    array([1, 1, 0, 0, 2])
     """
     known = seeds >= 0
     shared = np.zeros((k, k))
@@ -89,18 +82,6 @@ class SpreadGraph:
     In each step, a row takes most of its label from its neighbours, and the rest from its own
     seed. If the graph is that of a sample, the sample contains all seeds. Rows outside the sample,
     and rows that no label reaches, get the label of the nearest labelled row.
-
-    Parameters
-    ----------
-    X : array or CSR matrix of shape (n, d)
-        The rows.
-    known : ndarray of bool, shape (n,)
-        Rows that may be seeds.
-    seed : int, default=0
-        Random seed of the sample.
-    W : array or CSR matrix of shape (n, n), optional
-        Similarities of the rows. If None, the graph of nearest neighbours of X is used, or of a
-        sample of 4000 rows if there are more.
     """
 
     def __init__(self, X: Any, known: NDArray, seed: int = 0, *, W: Any = None):

@@ -43,17 +43,6 @@ def transport(
     then moved along shortest paths in the graph of the clusters, where the length of an arc is the
     smallest loss of moving a row from one cluster to the other. Labels stay optimal for the
     offsets after each path, so the final labels are optimal.
-
-    Parameters
-    ----------
-    gains : ndarray of shape (m, k)
-        Gains of each row in each cluster, per weight; all finite.
-    weights : ndarray of shape (m,)
-        Positive weights of the rows.
-    limits : Limits
-        Feasible limits: ``low <= high`` and ``sum(low) <= sum(weights) <= sum(high)``.
-    start : ndarray of shape (k,), optional
-        Offsets to start from.
     """
     total = float(weights.sum())
     limits = Limits(np.maximum(limits.low, 0.0), np.minimum(limits.high, total))

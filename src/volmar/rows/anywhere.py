@@ -38,25 +38,8 @@ FEATURE_BYTES = 2**28
 def as_rows(X: Any, *, sample_weight: Any = None) -> RowSource:
     """Return the row source of an array, a sparse matrix or a dask collection.
 
-    Parameters
-    ----------
-    X : array, sparse matrix, dask array or DataFrame of shape (n, d)
-        The rows. float32 and float64 arrays in C or Fortran order are used without a copy.
-        Integers are converted to float64, and sparse formats to CSR. NaN and infinity are not
-        checked.
-    sample_weight : array of shape (n,), optional
-        Non-negative sample weights. If None, every row has weight 1.
-
-    Returns
-    -------
-    DenseRows, SparseRows or BlockRows
-
-    Examples
-    --------
-    >>> from scipy import sparse
-    >>> from volmar.rows import as_rows
-    >>> as_rows(sparse.eye_array(3, format="csr")).mean().round(3)
-    array([0.333, 0.333, 0.333])
+    float32 and float64 arrays in C or Fortran order are used without a copy. Integers are
+    converted to float64, and sparse formats to CSR. NaN and infinity are not checked.
     """
     if isinstance(X, BlockTable) or is_dask(X):
         table = as_table(X)
@@ -69,19 +52,7 @@ def as_rows(X: Any, *, sample_weight: Any = None) -> RowSource:
 
 
 def features_of(feature_map: FeatureMap, X: Any) -> Any:
-    """Return the features of the rows of X, as an array or as a table in the blocks of X.
-
-    Parameters
-    ----------
-    feature_map : FeatureMap
-        A fitted map.
-    X : array, sparse matrix or BlockTable of shape (n, d)
-        The rows.
-
-    Returns
-    -------
-    ndarray of shape (n, D) or BlockTable
-    """
+    """Return the features of the rows of X, as an array or as a table in the blocks of X."""
     if isinstance(X, BlockTable):
         return X.mapped(feature_map)
     n, size = X.shape[0], feature_map.transform(X[:1]).nbytes
@@ -94,17 +65,7 @@ def features_of(feature_map: FeatureMap, X: Any) -> Any:
 
 
 def mapped_scores(feature_map: FeatureMap, X: Any, w: np.ndarray) -> Any:
-    """Return the products of w with the features of the rows of X, computed tile by tile.
-
-    Parameters
-    ----------
-    feature_map : FeatureMap
-        A fitted map.
-    X : array, sparse matrix or BlockTable of shape (n, d)
-        The rows.
-    w : ndarray of shape (D,) or (D, k)
-        Directions.
-    """
+    """Return the products of w with the features of the rows of X, computed tile by tile."""
     if isinstance(X, BlockTable):
         return as_rows(X.mapped(feature_map)).scores(w)
     if isinstance(feature_map, ScoringMap):
@@ -117,15 +78,6 @@ def mapped_rows(feature_map: FeatureMap, X: Any, *, sample_weight: Any = None) -
 
     Feature matrices of up to 256 MB are held in memory. Larger ones, and features of rows in
     blocks, are computed in every pass.
-
-    Parameters
-    ----------
-    feature_map : FeatureMap
-        A fitted map.
-    X : array, sparse matrix or BlockTable of shape (n, d)
-        The rows.
-    sample_weight : vector over the rows, optional
-        Sample weights.
     """
     if isinstance(X, BlockTable):
         return as_rows(X.mapped(feature_map), sample_weight=sample_weight)
@@ -136,20 +88,7 @@ def mapped_rows(feature_map: FeatureMap, X: Any, *, sample_weight: Any = None) -
 
 
 def scale_gamma(X: Any, sample_weight: Any = None) -> float:
-    """Return scikit-learn's gamma="scale": 1 / (n_features * variance of all entries of X).
-
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n, d)
-        The rows.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
-
-    Returns
-    -------
-    float
-        The coefficient gamma; 1 if X is constant.
-    """
+    """Return scikit-learn's gamma="scale": 1 / (n_features * variance of all entries of X)."""
     rows = as_rows(X, sample_weight=sample_weight)
     # Variance within the features plus variance between their means.
     within = rows.centered().mean_squared_norm() / rows.n_features
@@ -167,13 +106,6 @@ def in_one_pass(f: Callable[[], Values], *arrays: Any) -> Values:
     """Return ``f()``, with all its requests to rows in blocks answered by one pass.
 
     See `RowSource.in_one_pass`.
-
-    Parameters
-    ----------
-    f : callable
-        Function that requests sums over the rows. The requests must not depend on each other.
-    *arrays : array, sparse matrix, BlockTable, RowVector or None
-        Rows, or vectors over the rows, that `f` uses.
     """
     prefetch(f, *arrays)
     return f()
@@ -203,30 +135,14 @@ def has_sparse_rows(rows: RowSource) -> bool:
 
 
 def take_rows(X: Any, index: np.ndarray) -> Any:
-    """Return the rows with the given numbers, in memory, or X itself if these are all rows.
-
-    Parameters
-    ----------
-    X : array, CSR matrix or BlockTable of shape (n, d)
-        The rows.
-    index : ndarray of int
-        Distinct row numbers in ascending order.
-    """
+    """Return the rows with the given numbers, in memory, or X itself if these are all rows."""
     if is_in_memory(X) and index.size == X.shape[0]:
         return X
     return X[index]
 
 
 def counted_rows(X: Any, weights: Any) -> Any:
-    """Return the rows of positive weight, from which rows can be selected by number.
-
-    Parameters
-    ----------
-    X : array, CSR matrix or BlockTable of shape (n, d)
-        The rows.
-    weights : vector over the rows or None
-        Sample weights. If None, all rows are returned.
-    """
+    """Return the rows of positive weight, from which rows can be selected by number."""
     if weights is None:
         return X
     return X[weights > 0] if is_in_memory(X) else CountedTable(X, weights)
@@ -238,17 +154,7 @@ def lazy_vector(vector: Any) -> Any:
 
 
 def cluster_sizes(labels: Any, weights: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weight and the number of the first row of each of k clusters.
-
-    Parameters
-    ----------
-    labels : vector over the rows
-        Clusters, 0 to k - 1.
-    weights : vector over the rows or None
-        Sample weights.
-    k : int
-        Number of clusters.
-    """
+    """Return the weight and the number of the first row of each of k clusters."""
     if isinstance(labels, RowVector):
         first = labels.table.ask(FirstRows(labels.recipe, labels.table.n_rows, k))
         return sums_by_label(labels, weights, k), first
@@ -259,17 +165,7 @@ def cluster_sizes(labels: Any, weights: Any, k: int) -> tuple[np.ndarray, np.nda
 
 
 def moments_of_sides(rows: RowSource, mask: Any, whole: Moments) -> tuple[Moments, Moments]:
-    """Return the moments of the masked rows, and of the other rows, about the centre of `whole`.
-
-    Parameters
-    ----------
-    rows : RowSource
-        The rows.
-    mask : bool vector over the rows
-        The rows of the first side. In memory, only the rows of the smaller side are read.
-    whole : Moments
-        Moments of all rows.
-    """
+    """Return the moments of the masked rows, and of the other rows, about the centre of `whole`."""
     if is_in_memory(mask) and mask.sum() > mask.size / 2:
         others = rows.moments(~mask, center=whole.center)
         return whole - others, others
@@ -305,15 +201,7 @@ def constant_vector(rows: RowSource, value: Any, dtype: Any) -> Any:
 def of_rows(X: Any, function: Callable[[Any], np.ndarray], dtype: Any) -> Any:
     """Return the vector that a function computes from the rows.
 
-    Parameters
-    ----------
-    X : array, CSR matrix or BlockTable of shape (n, d)
-        The rows.
-    function : callable
-        Takes some of the rows, dense or CSR, and returns one entry per row. It must be picklable
-        for rows in blocks.
-    dtype : numpy dtype
-        Type of the entries.
+    The function takes some of the rows, dense or CSR, and must be picklable for rows in blocks.
     """
     if is_in_memory(X):
         return np.asarray(function(X), dtype=dtype)
@@ -323,12 +211,9 @@ def of_rows(X: Any, function: Callable[[Any], np.ndarray], dtype: Any) -> Any:
 def mask_key(mask: Any) -> Any:
     """Return a hashable value that differs for different sets of rows.
 
-    Parameters
-    ----------
-    mask : bool vector over the rows
-        The set. In memory, its key is the mask itself. In blocks, it is the sum of a 64-bit hash
-        of each row number, with the number of rows: two different sets have the same key with a
-        probability of about 2^-64.
+    In memory it is the mask itself. In blocks it is the sum of a 64-bit hash of each row number,
+    with the number of rows: two different sets have the same key with a probability of about
+    2^-64.
     """
     if not isinstance(mask, RowVector):
         return mask.tobytes()
@@ -350,24 +235,8 @@ def bin_sums(
 ) -> BinSums:
     """Return sums over the rows in each bin of their scores, in one pass.
 
-    Parameters
-    ----------
-    rows : RowSource
-        The rows.
-    w : ndarray of shape (d,)
-        Direction whose scores are binned.
-    low, high : float
-        Start of the first bin and end of the last. Bins have equal widths. Scores beyond these
-        limits are counted in the first and the last bin.
-    n_bins : int
-        Number of bins.
-    labels : bool vector over the rows, optional
-        Subset of the rows that is also counted separately.
-
-    Returns
-    -------
-    BinSums
-        Weighted sums; `rows` and `labelled` are unweighted counts.
+    The bins between `low` and `high` have equal widths. Scores beyond these limits are counted in
+    the first and the last bin. The rows of the mask `labels` are also counted separately.
     """
     if isinstance(rows, TiledRows):
         return tiled_bin_sums(rows, w, low, high, n_bins, labels)
@@ -393,14 +262,9 @@ ROUNDING = 1e-9
 def row_wise(function: Callable[..., np.ndarray], *arguments: Any) -> Any:
     """Return an array with one entry per row, computed row by row by a function.
 
-    Parameters
-    ----------
-    function : callable
-        Function of a module, so that it can be pickled for blocks. Results in blocks are cached by
-        its name: functions that differ must have different names.
-    *arguments : vectors over the rows, and constants
-        Arguments of the function, which receives arrays in place of vectors in blocks. If any
-        argument is in blocks, arrays in memory are constants.
+    Results in blocks are cached by the name of the function: functions that differ must have
+    different names, and be picklable. If any argument is in blocks, arrays in memory are
+    constants.
     """
     vectors = [one for one in arguments if isinstance(one, RowVector)]
     if not vectors:
@@ -431,15 +295,6 @@ def weighted_quantile(values: Any, weights: Any, level: float) -> float:
     """Return the smallest entry such that entries up to it have a total weight of `level`.
 
     If the total weight is smaller, the largest entry is returned.
-
-    Parameters
-    ----------
-    values : vector over the rows, float32 or float64
-        The values. In blocks, the quantile takes two or three passes.
-    weights : vector over the rows or None
-        Sample weights. If None, each row has weight 1.
-    level : float
-        Total weight to reach, with a relative tolerance of 1e-9 for rounding.
     """
     level *= 1.0 - ROUNDING
     if isinstance(values, RowVector):
@@ -493,29 +348,6 @@ def drawn_rows(n_rows: int, weights: Any, count: int, rng: np.random.Generator) 
 
     The draw depends on the generator, on `n_rows` and on the positions of zero weights, but not on
     the division of the rows into blocks.
-
-    Parameters
-    ----------
-    n_rows : int
-        Number of all rows.
-    weights : ndarray of shape (n,), RowVector or None
-        Sample weights. If None, all rows can be drawn.
-    count : int
-        Number of rows to draw. All rows are returned if there are no more.
-    rng : numpy.random.Generator
-        Random number generator.
-
-    Returns
-    -------
-    ndarray of int
-        Row numbers in ascending order.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.rows import drawn_rows
-    >>> drawn_rows(5, np.array([1.0, 0.0, 1.0, 0.0, 2.0]), 10, np.random.default_rng(0))
-    array([0, 2, 4])
     """
     size = n_rows if weights is None else int(np.count_nonzero(weights))
     is_part = size > count
@@ -532,22 +364,6 @@ def drawn_by_weight(n_rows: int, weights: Any, count: int, rng: np.random.Genera
 
     Without weights, rows are drawn without replacement. The draw does not depend on the division
     of the rows into blocks.
-
-    Parameters
-    ----------
-    n_rows : int
-        Number of all rows.
-    weights : ndarray of shape (n,), RowVector or None
-        Sample weights.
-    count : int
-        Number of rows to draw.
-    rng : numpy.random.Generator
-        Random number generator.
-
-    Returns
-    -------
-    ndarray of int
-        Row numbers in ascending order.
     """
     if weights is None:
         return drawn_rows(n_rows, None, count, rng)
@@ -557,13 +373,7 @@ def drawn_by_weight(n_rows: int, weights: Any, count: int, rng: np.random.Genera
 def first_beyond(weights: Any, targets: np.ndarray) -> np.ndarray:
     """Return for each target the first row at which the cumulative weight exceeds it.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (n,) or RowVector
-        Non-negative weights.
-    targets : ndarray of shape (m,)
-        Targets. If the total weight does not exceed a target, the last row of positive weight is
-        returned for it.
+    If the total weight does not exceed a target, it is the last row of positive weight.
     """
     if isinstance(weights, RowVector):
         return weights.first_beyond(targets)
@@ -590,16 +400,7 @@ class DrawnRows(NamedTuple):
 def draw_from_collection(X: Any, *beside: Any, seed: int, most: int | None = None) -> DrawnRows:
     """Draw random rows of a dask array or DataFrame, independently of its chunks.
 
-    Parameters
-    ----------
-    X : dask array or DataFrame of shape (n, d)
-        The rows. Columns of a DataFrame may have any type.
-    *beside : dask array, dask Series, array of shape (n,) or None
-        Labels or names of the rows, of which the drawn ones are returned.
-    seed : int
-        Random seed.
-    most : int, optional
-        Number of rows to draw. If None, 20,000. All rows are returned if there are no more.
+    `beside` are labels or names of the rows, of which the drawn ones are returned, too.
     """
     is_frame = hasattr(X, "columns")
     lengths = _lengths(X) if is_frame else np.array(with_sizes(X).chunks[0])

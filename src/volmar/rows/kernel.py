@@ -31,34 +31,8 @@ NEEDS_WRITABLE = ("chi2", "additive_chi2")
 class Kernel:
     """A kernel k(x, y), evaluated between two sets of rows.
 
-    Parameters
-    ----------
-    kernel : str or callable
-        A name known to `sklearn.metrics.pairwise.pairwise_kernels`; a function
-        ``kernel(X, Y, **kernel_params)`` of two *matrices*, shapes (m, d) and (p, d), that
-        returns the (m, p) kernel matrix, as for `sklearn.svm.SVC`; or "precomputed" if the given
-        matrix already is the kernel matrix. A precomputed kernel cannot be evaluated.
-    gamma : float, optional
-        Coefficient of "rbf", "laplacian", "poly", "sigmoid" and "chi2". If None, scikit-learn's
-        default is used, 1 / n_features (1 for "chi2").
-    degree : float, default=3
-        Degree of "poly".
-    coef0 : float, default=1
-        Constant of "poly" and "sigmoid".
-    kernel_params : mapping, optional
-        Arguments of a callable kernel.
-
-    Notes
-    -----
     As in scikit-learn, a named kernel uses those of gamma, degree and coef0 that it has, and
     ignores the others. The kernel matrix of float32 points is float32.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.rows import Kernel
-    >>> Kernel("rbf", gamma=1.0)(np.array([[0.0]]), np.array([[0.0], [1.0]])).round(3)
-    array([[1.   , 0.368]])
     """
 
     def __init__(
@@ -216,26 +190,6 @@ def gaussian_sums(
 ) -> NDArray:
     r"""Return :math:`f(x) = \sum_j c_j \exp(-\gamma |x - p_j|^2)` for every row x of X.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-        Rows, float32 or float64.
-    points : ndarray of shape (m, d)
-        The points p_j.
-    gamma : float
-        Kernel coefficient.
-    coefficients : ndarray of shape (m,) or (m, k)
-        The coefficients c_j of one function, or of k functions.
-    offset : ndarray of shape (d,), optional
-        Offset that is subtracted from the rows of X. It has been subtracted from `points` already.
-
-    Returns
-    -------
-    ndarray of shape (n,) or (n, k)
-        The sums, float64.
-
-    Notes
-    -----
     The exponents :math:`2\gamma x'p_j - \gamma |x|^2 - \gamma |p_j|^2`, about the mean of the
     points, take one matrix product per tile. More than 4096 rows are computed in float32 if the
     error bound :math:`\epsilon \sum_j |c_j| (1 + 4 \gamma R^2)`, with R the largest distance of a
@@ -244,13 +198,6 @@ def gaussian_sums(
     are a tenth of it or less. If :math:`\gamma R^2` is above 1e9, which outliers can cause,
     rounding would make exponents positive. Differences of rows and points are then squared
     instead.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.rows.kernel import gaussian_sums
-    >>> gaussian_sums(np.array([[0.0], [1.0]]), np.array([[0.0]]), 1.0, np.array([2.0])).round(3)
-    array([2.   , 0.736])
     """
     if len(points) == 0:
         return np.zeros((len(X), *coefficients.shape[1:]))
@@ -477,53 +424,6 @@ class NystroemMap(KernelMap):
     Then z(x)' z(y) = k(x, L) K(L, L)⁺ k(L, y), the Nyström approximation of k(x, y), exact on the
     span of the landmarks. The cost per row is m kernel values and m r multiplications, for m
     landmarks of numerical rank r.
-
-    Parameters
-    ----------
-    kernel : str or callable, default="rbf"
-        The name of a kernel of `sklearn.metrics.pairwise.pairwise_kernels`, or a function
-        ``kernel(X, Y, **kernel_params)`` of two *matrices* that returns the kernel matrix
-        (as for `sklearn.svm.SVC`).
-    landmarks : int, array of int or matrix, default=100
-        The number of landmarks to choose, the indices of the rows to use as landmarks, or the
-        landmarks themselves, shape (m, d).
-    choice : {"kmeans", "random"}, default="kmeans"
-        How landmarks are chosen if `landmarks` is a number: "kmeans" uses the centres of k-means
-        on a subsample, and "random" uses random rows.
-    gamma : float, optional
-        Coefficient of "rbf", "laplacian", "poly", "sigmoid" and "chi2". If None, scikit-learn's
-        default is used, 1 / n_features (1 for "chi2"). It does not depend on the scale of the
-        data and is often poor.
-    degree : float, default=3
-        Degree of "poly".
-    coef0 : float, default=1
-        Constant of "poly" and "sigmoid".
-    kernel_params : mapping, optional
-        Arguments of a callable kernel.
-    random_state : int, RandomState or None, default=None
-        Random seed of the choice of landmarks.
-
-    Attributes
-    ----------
-    n_components : int
-        The number r of features. Eigenvalues of K(L, L) that are rounding error relative to the
-        largest are dropped, so that no feature is divided by their roots.
-    landmarks_ : array or sparse matrix of shape (m, d)
-        The landmarks. k-means centres of sparse data are dense.
-    normalizer_ : ndarray of shape (m, r)
-        U Λ^{-1/2}.
-    n_features_in_ : int
-        The number d of features of X.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.metrics.pairwise import rbf_kernel
-    >>> from volmar.rows import NystroemMap
-    >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> Z = NystroemMap("rbf", landmarks=50, gamma=0.5, random_state=0).fit(X).transform(X)
-    >>> bool(abs(Z @ Z.T - rbf_kernel(X, gamma=0.5)).max() < 0.1)
-    True
     """
 
     def __init__(
@@ -639,37 +539,6 @@ class KernelPCAMap(KernelMap):
     training points z(x)' z(y) = k_c(x, y) exactly when all components are kept. (The remaining
     terms of k_c(x) are constant over the training points, to which every column of U is
     orthogonal.)
-
-    Parameters
-    ----------
-    n_components : int, optional
-        The number of leading components to keep. If None, all components above rounding error are
-        kept, at most n - 1.
-    kernel : str or callable, default="rbf"
-        The kernel, as for `NystroemMap`, or "precomputed". With "precomputed", `fit` takes the
-        n × n kernel matrix of the training points, and `transform` the kernel between new points
-        and training points.
-    gamma, degree, coef0, kernel_params
-        Parameters of the kernel, as for `NystroemMap`.
-
-    Attributes
-    ----------
-    n_components : int
-        The number of components kept, available after `fit`.
-    eigenvalues_ : ndarray of shape (n_components,)
-        The eigenvalues Λ, largest first.
-    n_features_in_ : int
-        The number of features of X.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.rows import KernelPCAMap
-    >>> X = np.random.default_rng(0).normal(size=(30, 2))
-    >>> Z = KernelPCAMap(kernel="linear").fit(X).transform(X)
-    >>> Xc = X - X.mean(axis=0)
-    >>> Z.shape, bool(np.allclose(Z @ Z.T, Xc @ Xc.T))
-    ((30, 2), True)
     """
 
     def __init__(

@@ -27,15 +27,7 @@ Path = tuple[tuple[Side, bool], ...]
 
 
 class Plane:
-    """A function that returns whether rows satisfy w'x + b > 0. Its pickle is small.
-
-    Parameters
-    ----------
-    w : ndarray of shape (d,)
-        Normal vector.
-    b : float
-        Constant.
-    """
+    """A function that returns whether rows satisfy w'x + b > 0. Its pickle is small."""
 
     def __init__(self, w: np.ndarray, b: float):
         self.plane = w, b
@@ -49,24 +41,7 @@ class Plane:
 class Cells:
     """A function that returns the number of the cell of each row.
 
-    Parameters
-    ----------
-    paths : sequence of paths
-        The path to each cell. The paths of cells below a split share the same split object.
-    numbers : sequence of int, optional
-        Non-negative number of each cell. If None, cells are numbered from 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.rows.parts import Cells
-    >>> def right(X):
-    ...     return X[:, 0] > 0
-    >>> def upper(X):
-    ...     return X[:, 1] > 0
-    >>> cells = Cells([((right, False),), ((right, True), (upper, True))])
-    >>> cells(np.array([[-1.0, 0.0], [1.0, 1.0], [1.0, -1.0]]))
-    array([ 0,  1, -1])
+    The paths of cells below a split share the same split object.
     """
 
     def __init__(self, paths: Sequence[Path], numbers: Sequence[int] | None = None):
@@ -152,18 +127,8 @@ class Sizes(NamedTuple):
 class Pool:
     """The first rows of a cell in the order of drawing, sorted by their numbers.
 
-    Attributes
-    ----------
-    n_rows, weight : int, float
-        Number and weight of all rows of the cell.
-    numbers, ranks : ndarray
-        Numbers of the drawn rows, ascending, and their ranks in the order of drawing.
-    weights : ndarray or None
-        Weights of the drawn rows.
-    X : matrix
-        All rows if they are in memory, or only the drawn rows if they are in blocks (`is_held`).
-    is_held : bool
-        Whether X contains only the drawn rows.
+    `X` holds all rows if they are in memory, or only the drawn rows if they are in blocks
+    (`is_held`).
     """
 
     n_rows: int
@@ -195,21 +160,10 @@ class Pool:
 class Part:
     """A subset of the rows, defined by a path of splits.
 
-    Attributes
-    ----------
-    pool : Pool
-        Pool from which the sample of the part is drawn.
-    inside : ndarray of int
-        Positions of the rows of the part in the pool.
-    path : Path
-        The splits above the part, with its side of each.
-    n_rows, weight : int, float
-        Number and weight of the rows, estimated if the pool does not contain all rows.
-    numbers, X, weights : ndarray, matrix, ndarray or None
-        The sample: ascending row numbers, the rows and their weights. They are None before the
-        sample is drawn, and X is None again after `forget`.
-    is_whole : bool
-        Whether the sample contains all rows of the part.
+    `inside` are the positions of its rows in the pool. `n_rows` and `weight` are estimated if the
+    pool does not contain all rows. `numbers`, `X` and `weights` are the sample: None before it is
+    drawn, and X is None again after `forget`. `is_whole` says whether it contains all rows of the
+    part.
     """
 
     pool: Pool
@@ -253,18 +207,8 @@ class Drawer(Protocol):
 class Parts:
     """A data set that is split into parts.
 
-    Parameters
-    ----------
-    X : array, CSR matrix or BlockTable of shape (n, d)
-        The rows.
-    weights : vector over the rows or None
-        Sample weights.
-    most : int or None
-        Maximum number of rows of a sample. If None, there is no limit.
-    seed : int
-        Random seed of the draws.
-    pairwise : bool, default=False
-        Whether X has one column per row, so that columns are selected together with rows.
+    `most` limits the rows of a sample. If X is `pairwise`, columns are selected together with
+    rows.
     """
 
     def __init__(

@@ -21,21 +21,6 @@ class RowSource(ABC):
     Single rows cannot be selected. Back ends with blocks on other machines therefore need only
     these methods, and algorithms written against this class work with every back end.
 
-    Attributes
-    ----------
-    n_rows, n_features : int
-        The shape (n, d) of the data.
-    dtype : numpy.dtype
-        float32 or float64. The data are never converted in a pass; vectors are cast to this type.
-    weights : ndarray of shape (n,) or None
-        Sample weights, float64. If None, every row has weight 1.
-    total_weight : float
-        The sum of the weights, or n without weights.
-    offset : ndarray of shape (d,) or None
-        The implicit centre, float64. The data themselves are not changed.
-
-    Notes
-    -----
     `scores` and `combine` are plain products and do not apply the weights: a weighted sum is
     ``combine(weights * v)``. `mean`, `moments` and `mean_squared_norm` do apply them.
     """
@@ -86,15 +71,8 @@ class RowSource(ABC):
     ) -> Moments:
         """Return the weighted moments of the rows as seen, about `center`.
 
-        Parameters
-        ----------
-        mask : bool ndarray of shape (n,), optional
-            The rows to include. Only these rows are read. If None, all rows are included.
-        center : ndarray of shape (d,), optional
-            The fixed centre, in the coordinates of the rows as seen. If None, it is the mean of
-            *all* rows, so that the moments of different masks can be added and subtracted.
-        second : bool, default=True
-            Whether to compute the d × d second moments, too.
+        Only the rows of the mask are read. The default centre is the mean of *all* rows, so that
+        the moments of different masks can be added and subtracted.
         """
 
     @abstractmethod
@@ -159,30 +137,6 @@ class Moments:
     suffices to update two clusters whose rows change sides (the "formula (2) of Appendix B" that
     the MSPC paper refers to but does not print). A centre near the data keeps the digits that Σ x
     x' about zero loses. All arrays are float64 and read-only.
-
-    Parameters
-    ----------
-    center : ndarray of shape (d,)
-        The fixed centre c. Only moments about the same centre add; see `shifted`.
-    weight : float
-        The sum of the weights, or the number of rows without weights.
-    sum : ndarray of shape (d,)
-        The weighted sum of the centred rows.
-    second : ndarray of shape (d, d), optional
-        The weighted sum of their outer products. None if second moments were not computed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.rows import as_rows
-    >>> rows = as_rows(np.array([[0.0, 0.0], [2.0, 0.0], [4.0, 6.0]]))
-    >>> everything = rows.moments()
-    >>> one = rows.moments(np.array([True, True, False]))
-    >>> (everything - one).mean
-    array([4., 6.])
-    >>> one.covariance()
-    array([[1., 0.],
-           [0., 0.]])
     """
 
     center: np.ndarray

@@ -32,18 +32,8 @@ CONSTANT = 1e-12
 class Standardized:
     """A row source seen as z = (x - mean) / scale, without constant features.
 
-    Attributes
-    ----------
-    rows : RowSource
-        The source, centred at its weighted mean.
-    moments : Moments
-        Moments of the rows about that mean (zero in centred coordinates).
-    mean, scale : ndarray of shape (d,)
-        Weighted mean and standard deviation of each feature. Constant features have scale 1.
-    kept : ndarray of shape (p,)
-        Indices of the features that are not constant.
-    correlation : ndarray of shape (p, p)
-        Correlation matrix of the kept features: the covariance of z.
+    `rows` are centred at their weighted mean, and `moments` are about it. `kept` are the features
+    that are not constant, and `correlation` is the covariance of z.
     """
 
     rows: RowSource
@@ -146,28 +136,6 @@ def standardized(rows: RowSource, known: tuple[RowSource, Moments] | None = None
     (`row_space`), which needs the Gram matrix of the rows instead of the moments of the columns.
     For more than 2000 such rows (500 if sparse), or if a d × d matrix does not fit in memory, the
     basis consists of the 100 leading principal directions (`leading_space`).
-
-    Parameters
-    ----------
-    rows : RowSource
-        Any row source, with its sample weights.
-    known : tuple of RowSource and Moments, optional
-        The result of `centered_with_moments`, if it has been computed already.
-
-    Returns
-    -------
-    Standardized
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.rows import as_rows, standardized
-    >>> z = standardized(as_rows(np.array([[0.0, 5.0, 1.0], [2.0, 5.0, 3.0], [4.0, 5.0, 2.0]])))
-    >>> z.kept
-    array([0, 2])
-    >>> z.correlation.round(2)
-    array([[1. , 0.5],
-           [0.5, 1. ]])
     """
     if known is None and is_wide(rows):
         return span_of_rows(rows)
@@ -212,18 +180,6 @@ def evenly_scaled(rows: RowSource, known: tuple[RowSource, Moments] | None = Non
     The unit is sqrt(e1), where e1 is the largest eigenvalue of the covariance, so that the matrix
     e1 I becomes the identity. Unlike the diagonal of the covariance, e1 does not depend on the
     basis of the features, which a kernel does not determine.
-
-    Parameters
-    ----------
-    rows : RowSource
-        Any row source, with its sample weights.
-    known : tuple of RowSource and Moments, optional
-        As in `standardized`.
-
-    Returns
-    -------
-    Standardized
-        With every feature kept.
     """
     d = rows.n_features
     centred, moments = known or centered_with_moments(rows)
@@ -254,17 +210,7 @@ _TILE_ENTRIES, _MIN_TILE_COLUMNS = 2**19, 64
 
 
 class StandardizedColumns(LinearOperator):  # type: ignore[misc]
-    """The matrix Z (n, p) of standardised rows, computed one tile of columns at a time.
-
-    Parameters
-    ----------
-    source : DenseRows or SparseRows
-        The rows x in memory. Their offset is ignored.
-    mean, scale : ndarray of shape (d,)
-        Mean and scale of the columns: z = (x - mean) / scale.
-    kept : ndarray of shape (p,)
-        Indices of the columns that are in z.
-    """
+    """The matrix Z (n, p) of standardised rows, computed one tile of columns at a time."""
 
     def __init__(self, source: Any, mean: NDArray, scale: NDArray, kept: NDArray) -> None:
         super().__init__(np.dtype(np.float64), (source.n_rows, kept.size))
@@ -335,19 +281,6 @@ class RowSpace(Standardized):
 
     If V does not span all of z, directions of T have one more coordinate than V has columns: the
     length of the component of a direction in which no row varies. The last column of T is then 0.
-
-    Attributes
-    ----------
-    rows : DenseRows
-        T, in float64, about its weighted mean.
-    moments, correlation
-        Moments and covariance of T.
-    mean, scale, kept
-        Mean and scale of the columns, and the columns that vary, as in `Standardized`.
-    Z : StandardizedColumns
-        The rows in z, computed when they are needed.
-    lift : ndarray of shape (n, r)
-        L with V = Z'L.
     """
 
     Z: StandardizedColumns
@@ -447,30 +380,6 @@ def row_space(source: Any, *, standardize: bool = True, constant: float = CONSTA
     error of the largest (for sparse rows, also of their squares about 0) are dropped. The Gram
     matrix is summed over tiles of columns, in float64. Rows of weight 0 do not contribute to U and
     are projected onto the basis.
-
-    Parameters
-    ----------
-    source : DenseRows or SparseRows
-        Rows in memory, with their sample weights.
-    standardize : bool, default=True
-        Whether columns are divided by their standard deviations. If False, z = x - mean, and T has
-        no column of zeros.
-    constant : float, default=1e-12
-        A column is constant if its standard deviation, relative to its mean, is below this value.
-
-    Returns
-    -------
-    RowSpace
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.rows import as_rows, row_space
-    >>> X = np.random.default_rng(0).normal(size=(4, 100))
-    >>> z = row_space(as_rows(X), standardize=False)
-    >>> T = z.T
-    >>> T.shape, np.allclose(T @ T.T, (X - X.mean(axis=0)) @ (X - X.mean(axis=0)).T)
-    ((4, 3), True)
     """
     n = source.n_rows
     if n > FEW_ROWS:
@@ -519,15 +428,6 @@ def leading_space(
     (weighted) standardised rows, centred implicitly, with 120 vectors. The remaining variance is
     dropped (`RowSpace.kept_variance`). Differences of groups in directions of small variance,
     above all in single columns, are lost with it.
-
-    Parameters
-    ----------
-    source, standardize, constant
-        As for `row_space`.
-
-    Returns
-    -------
-    RowSpace
     """
     n = source.n_rows
     mean, scale, kept = _column_units(source, standardize, constant)

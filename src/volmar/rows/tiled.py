@@ -298,29 +298,7 @@ def _about_zero(about: Moments, mean: np.ndarray) -> Moments:
 
 
 class DenseRows(TiledRows):
-    """The rows of a dense float32 or float64 array, in C or Fortran order, without a copy.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        The data. Integers are converted to float64.
-    sample_weight : array of shape (n,), optional
-        Non-negative sample weights. If None, every row has weight 1.
-    offset : array of shape (d,), optional
-        Implicit centre: the rows as seen are x_i - offset. If None, there is no offset.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.rows import DenseRows
-    >>> rows = DenseRows(np.array([[1.0, 2.0], [3.0, 6.0]])).centered()
-    >>> rows.offset
-    array([2., 4.])
-    >>> rows.scores(np.array([1.0, 1.0]))
-    array([-3.,  3.])
-    >>> rows.combine(np.array([0.0, 1.0]))
-    array([1., 2.])
-    """
+    """The rows of a dense float32 or float64 array, in C or Fortran order, without a copy."""
 
     def __init__(self, X: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
         if sparse.issparse(X):
@@ -345,27 +323,6 @@ class MappedRows(TiledRows):
 
     The n × D feature matrix is never held in memory. If it fits in memory,
     ``DenseRows(feature_map.transform(X))`` computes it only once and is much faster.
-
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n, d)
-        The rows, dense or sparse.
-    feature_map : fitted feature map
-        An object whose ``transform`` maps rows to rows of a dense array: `NystroemMap`,
-        `KernelPCAMap`, or a transformer of scikit-learn.
-    sample_weight : array of shape (n,), optional
-        Non-negative sample weights. If None, every row has weight 1.
-    offset : array of shape (D,), optional
-        Implicit centre: the rows as seen are z(x_i) - offset. If None, there is no offset.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.rows import MappedRows, NystroemMap
-    >>> X = np.random.default_rng(0).normal(size=(50, 3))
-    >>> feature_map = NystroemMap("rbf", landmarks=20, random_state=0).fit(X)
-    >>> MappedRows(X, feature_map).n_features
-    20
     """
 
     def __init__(
@@ -428,16 +385,7 @@ def tiled_cluster_sums(
 class BinSums(NamedTuple):
     """Sums over the rows in each bin.
 
-    Attributes
-    ----------
-    weight : ndarray of shape (n_bins,)
-        Total weight of the rows.
-    scores : ndarray of shape (n_bins,)
-        Weighted sum of the scores.
-    vectors : ndarray of shape (n_bins, d)
-        Weighted sum of the rows as seen.
-    rows, labelled : ndarray of shape (n_bins,)
-        Number of rows, and number of rows in the subset given by `labels`.
+    `weight`, `scores` and `vectors` are weighted sums; `rows` and `labelled` are counts.
     """
 
     weight: np.ndarray
@@ -493,15 +441,6 @@ class SparseRows(TiledRows):
     product X'X, in float64, with rank-one corrections for the centre. Its error is relative to
     the square of the data, not of the centred data, which is harmless if most entries are 0.
     If a tenth or more of the entries are non-zero, tiles are made dense and centred instead.
-
-    Parameters
-    ----------
-    X : sparse matrix or array of shape (n, d)
-        The data. CSR in float32 or float64 is used without a copy; other formats are converted.
-    sample_weight : array of shape (n,), optional
-        Non-negative sample weights. If None, every row has weight 1.
-    offset : array of shape (d,), optional
-        Implicit centre: the rows as seen are x_i - offset. If None, there is no offset.
     """
 
     def __init__(self, X: Any, *, sample_weight: Any = None, offset: Any = None) -> None:

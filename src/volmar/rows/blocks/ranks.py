@@ -194,21 +194,7 @@ N_TOTALS = 4
 
 
 class CellSamples(NamedTuple):
-    """Sizes of cells, and the rows drawn from all cells.
-
-    Attributes
-    ----------
-    n_rows, n_counted, first : ndarray of int, shape (n_cells,)
-        Number of rows, number of rows of positive weight, and number of the first row.
-    weight : ndarray of shape (n_cells,)
-        Total weight of the rows.
-    cells, numbers, ranks : ndarray of shape (m,)
-        Cell, row number and rank of each drawn row.
-    X : ndarray of shape (m, d)
-        The drawn rows.
-    weights : ndarray of shape (m,)
-        Weights of the drawn rows, or 1 without weights.
-    """
+    """Sizes of cells, and the rows drawn from all cells."""
 
     n_rows: np.ndarray
     n_counted: np.ndarray
@@ -224,21 +210,7 @@ class CellSamples(NamedTuple):
 class Drawn(Wanted):
     """Sizes of cells, and the rows whose rank is below the limit of their cell.
 
-    Parameters
-    ----------
-    cells : Recipe
-        Cell of each row, or -1 for no cell.
-    ranks : Recipe
-        Rank of each row, which decides whether it is drawn.
-    limits : ndarray of uint64, shape (n_cells,)
-        Rows with ranks below the limit of their cell are drawn. 0 draws no rows, and `NO_LIMIT`
-        draws all.
-    n_features : int
-        Number of columns of the rows.
-    dtype : numpy.dtype
-        Type of the rows.
-    weights : Recipe, optional
-        Sample weights.
+    A limit of 0 draws no rows, and `NO_LIMIT` draws all. The cell -1 is no cell.
     """
 
     is_listed = True

@@ -188,13 +188,6 @@ class BlockTable:
 
     Algorithms use it in place of X: it has a shape and a dtype, ``X[numbers]`` selects rows by
     number, and `volmar.rows.as_rows` converts it to a row source.
-
-    Parameters
-    ----------
-    blocks : Blocks
-        The blocks.
-    feature_map : FeatureMap, optional
-        Map whose features replace the rows. If None, the rows themselves are used.
     """
 
     ndim = 2
@@ -313,15 +306,7 @@ PIVOT_ROWS, MIN_PIVOT_ROWS, PIVOT_BYTES = 4096, 256, 32 * 2**20
 
 
 class BlockRows(RowSource):
-    """The rows of a table in blocks. Vectors over the rows are lazy.
-
-    Parameters
-    ----------
-    table : BlockTable
-        The rows.
-    sample_weight : RowVector, optional
-        Sample weights, which must be valid. If None, every row has weight 1.
-    """
+    """The rows of a table in blocks. Vectors over the rows are lazy."""
 
     weights: Any
 
@@ -438,15 +423,6 @@ def as_table(X: Any) -> BlockTable:
 
     Unknown chunk sizes, which DataFrames and filtered arrays have, are computed first by a pass
     over the data. Several chunks of columns are merged.
-
-    Parameters
-    ----------
-    X : dask array or DataFrame
-        The rows. A BlockTable is returned unchanged.
-
-    Returns
-    -------
-    BlockTable
     """
     if isinstance(X, BlockTable):
         return X
@@ -470,21 +446,7 @@ def as_table(X: Any) -> BlockTable:
 
 
 def as_beside(table: BlockTable | RowVector, array: Any, name: str) -> RowVector:
-    """Return an array with one entry per row as a vector over the rows of a table.
-
-    Parameters
-    ----------
-    table : BlockTable or RowVector
-        The rows, or another vector over them.
-    array : dask array, dask Series or array of shape (n,)
-        The entries. They are rechunked to the blocks of the rows if necessary.
-    name : str
-        Name of the array in error messages.
-
-    Returns
-    -------
-    RowVector
-    """
+    """Return an array with one entry per row as a vector over the rows of a table."""
     import dask.array as da
 
     table = table.table if isinstance(table, RowVector) else table
