@@ -15,7 +15,7 @@ from scipy import sparse
 
 from volmar._npy import ARRAY_KINDS
 from volmar.base import SplitTree
-from volmar.base.warm_start import WarmStart, default_start, is_model
+from volmar.base.clusterer import Clusterer, default_start, is_model
 from volmar.graphs.neighbor_backends import (
     CellBackend,
     ExactBackend,
@@ -231,7 +231,7 @@ def _state(item: Any, path: _Place) -> dict[str, Any]:
         return dict(vars(item))  # its nodes are encoded as objects, at any depth
     # Classes of volmar leave out factorisations and labels in blocks.
     state = dict(item.__getstate__() or {})
-    if isinstance(item, WarmStart) and is_model(state.get("init")):
+    if isinstance(item, Clusterer) and is_model(state.get("init")):
         state["init"] = default_start(item)  # the previous model is not saved with this one
     if isinstance(item, (CellBackend, FaissBackend, PyNNDescentBackend)):
         state = {name: part for name, part in state.items() if name not in _INDICES}

@@ -165,7 +165,7 @@ def cluster_sizes(labels: Any, weights: Any, k: int) -> tuple[np.ndarray, np.nda
 
 
 def moments_of_sides(rows: RowSource, mask: Any, whole: Moments) -> tuple[Moments, Moments]:
-    """Return the moments of the masked rows, and of the other rows, about the centre of `whole`."""
+    """Return the moments of masked rows, and of the other rows, about the centre of `whole`."""
     if is_in_memory(mask) and mask.sum() > mask.size / 2:
         others = rows.moments(~mask, center=whole.center)
         return whole - others, others

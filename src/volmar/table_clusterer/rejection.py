@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from volmar.base.prediction import check_reject, rejected, warn_of_few_rows
+from volmar.base.clusterer import check_reject, rejected, warn_of_few_rows
 from volmar.evidence import ClusterNovelty, calibrate_novelty
 from volmar.tables import PreparedTable
 
