@@ -9,8 +9,6 @@ __all__ = ["html_card"]
 
 # Maximum number of rows of a table that are shown.
 MOST_ROWS = 50
-# Maximum number of characters of a cell that is not wrapped.
-SHORT = 40
 # Colours are inherited from the page, so that light and dark themes both work.
 STYLE = (
     ".volmar-card{color:inherit;font-size:.95em;line-height:1.45;max-width:60em;"
@@ -55,5 +53,5 @@ def html_card(
 def _cell(value: str | int) -> str:
     if not isinstance(value, str):
         return f'<td class="volmar-number">{value:,}</td>'
-    kind = ' class="volmar-long"' if len(value) > SHORT else ""
+    kind = ' class="volmar-long"' if len(value) > 40 else ""
     return f"<td{kind}>{escape(value)}</td>"

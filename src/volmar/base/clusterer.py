@@ -76,10 +76,6 @@ from volmar.rows import (
 from volmar.rows.parts import pool_rows
 from volmar.solvers import Status
 
-# Separation probability of a random split; splits below it are still ranked by theirs.
-CHANCE, RANKS = 0.5, 1e-3
-# Range of `alpha`: the number of draws of a test is proportional to 1 / alpha.
-LOWEST_ALPHA, HIGHEST_ALPHA = 1e-3, 0.5
 # Maximum number of rows used to split a part. Tests use at least as many as one draw returns.
 SAMPLED_ROWS = 20_000
 
@@ -193,7 +189,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     def _split_worth(self, model: Any, probability: float, /) -> float:  # noqa: ARG002
         """Return the value by which splits of different parts are ranked: excess over chance."""
-        return max(probability - CHANCE, 0.0) + RANKS * probability
+        # A random split has 0.5. Splits below it are still ranked by their probability.
+        return max(probability - 0.5, 0.0) + 1e-3 * probability
 
     def _ask_first(self, rows: RowSource) -> None:
         """Request the first statistics of a fit to a dask collection, for a single pass."""
@@ -255,7 +252,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             check_auto(self)
         self._check_all_parameters()
         check_random_state(self.random_state)
-        check_number("alpha", self.alpha, low=LOWEST_ALPHA, high=HIGHEST_ALPHA)
+        # The number of draws of a test is proportional to 1 / alpha.
+        check_number("alpha", self.alpha, low=1e-3, high=0.5)
         if self.max_clusters is not None:
             check_count("max_clusters", self.max_clusters)
         if is_dask(X):
@@ -586,7 +584,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         rng = copy.deepcopy(check_random_state(self.random_state))
         n_clusters = self._n_labels()
         if is_dask(X):
-            most = min(ROWS_PER_CLUSTER * n_clusters, DRAWN_ROWS)
+            most = min(4000 * n_clusters, 100_000)
             seed = int(rng.randint(2**31 - 1))
             drawn = draw_from_collection(X, sample_weight, seed=seed, most=most)
             X, sample_weight = drawn.rows, drawn.beside[0]
@@ -738,10 +736,6 @@ def two_column_scores(scores: NDArray) -> NDArray:
 
 
 # ------------------------------------ prediction, and rejection of rows that belong to no cluster
-
-
-# Maximum number of rows drawn from a dask collection: per cluster, and in total.
-ROWS_PER_CLUSTER, DRAWN_ROWS = 4000, 100_000
 
 
 def check_reject(reject: Any) -> float:
@@ -905,10 +899,6 @@ def _old_labels(
 # ------------ data with fewer distinct rows than n_clusters: every distinct row becomes a cluster
 
 
-# Maximum number of entries compared at once.
-MAX_ENTRIES = 2**16
-
-
 def fit_distinct(model: Any, X: Any, weights: Any) -> bool:
     """Fit one cluster per distinct row if X has fewer distinct rows than n_clusters.
 
@@ -939,7 +929,7 @@ def count_distinct_rows(X: Any, weights: NDArray | None, most: int) -> int:
     Rows are read only until `most` distinct rows are found, usually the first few.
     """
     counted = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights > 0)
-    step = max(1, MAX_ENTRIES // max(X.shape[1], 1))
+    step = max(1, 2**16 // max(X.shape[1], 1))
     seen: set[bytes] = set()
     start = 0
     while start < counted.size and len(seen) < most:

@@ -10,11 +10,6 @@ from numpy.typing import NDArray
 
 from volmar.rows import cluster_sizes, in_one_pass
 
-# Shares of the total weight that differ by less than this count as equal, because sums of the same
-# weights in another order differ by rounding. With a power of two, the share of a few rows is
-# never halfway between two multiples.
-RESOLUTION = 2.0**-30
-
 
 def cluster_order(labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
     """Return the numbers of k clusters, the largest cluster first.
@@ -40,5 +35,8 @@ def nearest_by_size(
 
 def order_by_size(sizes: NDArray, first: NDArray) -> NDArray[np.intp]:
     """Return the order of clusters by decreasing size, with ties broken by their first rows."""
-    shares = np.rint(sizes / (sizes.sum() * RESOLUTION))
+    # Shares that differ by less than 2^-30 count as equal, because sums of the same weights in
+    # another order differ by rounding. With a power of two, the share of a few rows is never
+    # halfway between two multiples.
+    shares = np.rint(sizes / (sizes.sum() * 2.0**-30))
     return np.lexsort((first, -shares))

@@ -13,11 +13,8 @@ from scipy.sparse.csgraph import connected_components
 
 from volmar.guidance.transport import Limits
 
-# Maximum number of units of a component for branch and bound, and maximum number of its nodes. If
-# the search ends before this limit, its labels are optimal.
-MAX_UNITS, MAX_NODES = 200, 20_000
-# Maximum number of passes of moves of single units.
-PASSES = 50
+# Maximum number of nodes of branch and bound. Labels are optimal if it ends before this limit.
+MAX_NODES = 20_000
 
 
 class Separated(NamedTuple):
@@ -162,7 +159,7 @@ class _Branching:
         return 0 < self.n_nodes < MAX_NODES
 
     def run(self) -> None:
-        if len(self.order) <= MAX_UNITS:  # depth of the recursion
+        if len(self.order) <= 200:  # depth of the recursion
             self._descend(0, 0, 0.0)
 
     def _connected_order(self, degrees: NDArray, is_fixed: NDArray) -> list[int]:
@@ -194,7 +191,7 @@ class _Branching:
 
     def _improved(self, labels: list[int]) -> list[int]:
         """Improve labels by moves of single units until there is no improvement."""
-        for _ in range(PASSES):
+        for _ in range(50):
             is_changed = False
             for unit in self.order:
                 found = self._cheapest(unit, labels)
@@ -232,10 +229,8 @@ class _Branching:
 # ---------------- labels of whole units within the size limits, from labels that nearly meet them
 
 
-# Maximum number of units per cluster tried in swaps, and of final moves that improve the gain.
-SWAPPED, IMPROVED = 300, 100
-# Maximum number of variables and of nodes of the integer program.
-MAX_VARIABLES, NODES = 100, 300
+# Maximum number of units per cluster tried in swaps.
+SWAPPED = 300
 
 
 def round_units(
@@ -259,14 +254,14 @@ def round_units(
         while moves.excess() > moves.tiny:
             if not (moves.move(keeps_pairs) or moves.swap(keeps_pairs)):
                 break
-    if moves.excess() > moves.tiny and gains.size <= MAX_VARIABLES:
+    if moves.excess() > moves.tiny and gains.size <= 100:  # a small integer program
         for graph in (conflicts, None) if conflicts is not None else (None,):
             found = _integer_labels(gains, sizes, moves.labels, limits, movable, graph)
             if found is not None:
                 moves = _Moves(gains, sizes, found, limits, movable, conflicts)
                 break
     if moves.excess() <= moves.tiny:
-        for _ in range(IMPROVED):
+        for _ in range(100):
             if not moves.improve():
                 break
     return moves.labels
@@ -444,6 +439,6 @@ def _integer_labels(
         constraints=constraints,
         bounds=Bounds(lowest.ravel(), np.ones(m * k)),
         integrality=np.ones(m * k),
-        options={"node_limit": NODES},
+        options={"node_limit": 300},
     )
     return None if found.x is None else np.argmax(found.x.reshape(m, k), axis=1)

@@ -234,10 +234,6 @@ class Guide:
 # --------------------------------------- the best labels of units under links and limits of sizes
 
 
-# Replacement for a weight of 0 when cannot-link pairs are separated, as a share of the mean.
-LIGHT = 1e-9
-
-
 class PlacedUnits(NamedTuple):
     """Labels of units, offsets of clusters, and a bound on the gain of any better labels."""
 
@@ -273,7 +269,7 @@ def place_units(
 
 def _never_zero(sizes: NDArray) -> NDArray:
     mean = float(sizes.mean())
-    return np.maximum(sizes, LIGHT * mean if mean > 0 else 1.0)[:, None]
+    return np.maximum(sizes, 1e-9 * mean if mean > 0 else 1.0)[:, None]
 
 
 def _within_limits(

@@ -26,12 +26,12 @@ __all__ = [
     "spread_labels",
 ]
 
-# Label spreading: maximum number of rows in the graph, number of neighbours, number of steps, and
-# share of a row's label that comes from its neighbours.
-GRAPH_ROWS, NEIGHBORS, STEPS, FROM_NEIGHBORS = 4000, 10, 50, 0.9
-# Number of folds of held-out seeds, and levels of the tests against random labels: to start from
+# Label spreading: maximum number of rows in the graph, number of neighbours, and share of a row's
+# label that comes from its neighbours.
+GRAPH_ROWS, NEIGHBORS, FROM_NEIGHBORS = 4000, 10, 0.9
+# Levels of the tests against random labels: to start from
 # the spread labels, and to end the fit after its first step.
-FOLDS, LEVEL, STRICT_LEVEL = 5, 0.05, 0.01
+LEVEL, STRICT_LEVEL = 0.05, 0.01
 
 
 def aligned_labels(
@@ -126,7 +126,7 @@ class SpreadGraph:
         start[is_known, own[is_known]] = 1.0
         start /= np.maximum(start.sum(axis=0), 1.0)
         field = start.copy()
-        for _ in range(STEPS):
+        for _ in range(50):
             field = FROM_NEIGHBORS * (self.W @ field) + (1.0 - FROM_NEIGHBORS) * start
         return np.argmax(field, axis=1), field.max(axis=1) > 0
 
@@ -216,7 +216,7 @@ def held_out_folds(seeds: NDArray, seed: int) -> Iterator[tuple[NDArray, NDArray
     """
     known = np.random.default_rng(seed).permutation(np.flatnonzero(seeds >= 0))
     n_classes = np.unique(seeds[known]).size
-    for fold in np.array_split(known, min(FOLDS, known.size)):
+    for fold in np.array_split(known, min(5, known.size)):
         rest = seeds.copy()
         rest[fold] = -1
         if np.unique(rest[rest >= 0]).size == n_classes:

@@ -12,8 +12,6 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 # Minimum number of rows nearest to a border that the first search may move, and their number per
 # row that has to move.
 NEAR_ROWS, ROWS_PER_MOVE = 2000, 30
-# Maximum number of augmenting paths per row. With more, the weights split rows without end.
-MAX_PATHS = 20
 
 
 class Transport(NamedTuple):
@@ -125,7 +123,7 @@ class _Search:
 
     def run(self) -> bool:
         """Move rows until no cluster has an excess; return False if that does not end."""
-        for _ in range(MAX_PATHS * self.row.size):
+        for _ in range(20 * self.row.size):  # with more paths, weights split rows without end
             if not (self.excess > 0).any():
                 return True
             path = self._shortest_path()
@@ -312,13 +310,10 @@ def _potentials(arcs: NDArray) -> NDArray | None:
 # ----------- offsets of clusters by a smoothed dual: the start of the exact search in `transport`
 
 
-# Maximum numbers of temperatures, of temperatures without progress, of Newton steps at each
-# temperature, and of halvings of a step.
-LEVELS, PATIENCE, STEPS, HALVINGS = 15, 2, 6, 8
+# Maximum number of temperatures without progress.
+PATIENCE = 2
 # A temperature spans this many times the weight that is in the wrong cluster.
 SPANNED = 6.0
-# Approximate size of the sample that is solved first, if no start is given.
-SAMPLED = 4000
 
 
 class Limits(NamedTuple):
@@ -363,7 +358,7 @@ def smooth_offsets(
     step that would change the sign of an offset ends at 0. The temperature :math:`\tau` falls
     until few rows have to be moved. For large data, a sample is solved first.
     """
-    stride = gains.shape[0] // SAMPLED
+    stride = gains.shape[0] // 4000
     if start is None and stride > 1:
         part = slice(None, None, stride)
         scale = float(weights[part].sum() / weights.sum())
@@ -373,7 +368,7 @@ def smooth_offsets(
     best, imbalance = offsets, _imbalance(gains, weights, limits, offsets)
     total, row = float(weights.sum()), float(weights.max())
     tau, patience = np.inf, PATIENCE
-    for _ in range(LEVELS):
+    for _ in range(15):  # temperatures
         if imbalance <= row * gains.shape[1] / 2:
             break
         tau = min(tau / 3.0, _band(gains, offsets, SPANNED * imbalance / total))
@@ -459,7 +454,7 @@ def _newton(dual: _Smoothed, offsets: NDArray) -> NDArray:
     """Decrease the smoothed dual by projected Newton steps; return the offsets."""
     total = float(dual.weights.sum())
     point, first = dual.at(offsets), None
-    for _ in range(STEPS):
+    for _ in range(6):
         gradient = dual.gradient(point)
         size = float(np.abs(gradient).sum())
         first = size if first is None else first
@@ -487,7 +482,7 @@ def _searched(
     """Backtrack until the dual decreases; return None if it does not."""
     low, high = dual.limits
     length = 1.0
-    for _ in range(HALVINGS):
+    for _ in range(8):
         trial = point.offsets.copy()
         trial[free] += length * step
         side = np.where(point.offsets != 0, np.sign(point.offsets), -np.sign(gradient))

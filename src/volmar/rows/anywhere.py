@@ -255,10 +255,6 @@ def bin_sums(
 # ----------- row-wise functions, sums by label and quantiles, for vectors in memory and in blocks
 
 
-# Relative tolerance of a level, so that the order of summation does not change the row found.
-ROUNDING = 1e-9
-
-
 def row_wise(function: Callable[..., np.ndarray], *arguments: Any) -> Any:
     """Return an array with one entry per row, computed row by row by a function.
 
@@ -296,7 +292,7 @@ def weighted_quantile(values: Any, weights: Any, level: float) -> float:
 
     If the total weight is smaller, the largest entry is returned.
     """
-    level *= 1.0 - ROUNDING
+    level *= 1.0 - 1e-9  # so that the order of summation does not change the row found
     if isinstance(values, RowVector):
         return block_quantile(values, weights, level)
     if weights is None or (weights[0] > 0.0 and np.ptp(weights) == 0.0):

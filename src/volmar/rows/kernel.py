@@ -179,10 +179,6 @@ TILE_VALUES = 2**17
 FLOAT64_UP_TO = 4096
 # Maximum error of float32 sums, as a fraction of the standard deviation of the sums.
 FLOAT32_LOSS = 1e-3
-# Maximum of gamma R^2 for which exponents are expanded; beyond it, rounding shows in the sums.
-LARGEST_EXPONENT = 1e9
-# Number of points at which the standard deviation of the sums is measured.
-PROBES = 200
 
 
 def gaussian_sums(
@@ -205,7 +201,8 @@ def gaussian_sums(
     # In the dtype of the rows, from which it is subtracted without a conversion.
     shift = (centre if offset is None else centre + offset).astype(X.dtype)
     centred = points - (shift.astype(np.float64) if offset is None else shift - offset)
-    if gamma * np.einsum("ij,ij->i", centred, centred).max() > LARGEST_EXPONENT:
+    # Beyond this exponent, rounding shows in the expanded sums.
+    if gamma * np.einsum("ij,ij->i", centred, centred).max() > 1e9:
         return _sums_of_differences(X, points, gamma, coefficients, offset)
     dtype: Any = np.float64
     if X.shape[0] > FLOAT64_UP_TO and _takes_float32(centred, gamma, coefficients):
@@ -232,7 +229,7 @@ def _takes_float32(points: NDArray, gamma: float, coefficients: NDArray) -> bool
     """Return whether float32 sums are accurate to `FLOAT32_LOSS`; `points` are centred."""
     radius = float(np.einsum("ij,ij->i", points, points).max())
     size = np.abs(coefficients).sum(axis=0) * (1.0 + 4.0 * gamma * radius)
-    probes = points[:: -(-len(points) // PROBES)]
+    probes = points[:: -(-len(points) // 200)]
     values = _tiled_sums(
         probes, np.zeros(points.shape[1]), points, gamma, coefficients, np.float64
     )
@@ -276,15 +273,9 @@ def _tiled_sums(
 # ------------------- the base class of the feature maps, and the positive part of a kernel matrix
 
 
-# Relative size below which an eigenvalue of a float64 kernel matrix counts as rounding error.
-_RELATIVE_RANK = 1e-12
-# Fraction of the eigenvalues' weight that may be negative without a warning.
-_NEGATIVE_SHARE = 0.01
-
-
 def rank_tolerance(size: int, dtype: Any) -> float:
     """Return the relative size below which an eigenvalue counts as rounding error."""
-    return max(_RELATIVE_RANK, size * float(np.finfo(dtype).eps))
+    return max(1e-12, size * float(np.finfo(dtype).eps))
 
 
 class KernelMap:
@@ -401,7 +392,7 @@ def positive_part(
     values, vectors = values[kept], vectors[:, kept]
     positive = float(values.sum())
     negative = max(positive - float(np.trace(matrix)), 0.0)
-    if negative > _NEGATIVE_SHARE * (positive + negative):
+    if negative > 0.01 * (positive + negative):
         warn_user(
             f"the kernel is not positive semidefinite: {negative / (positive + negative):.0%} of "
             "its eigenvalues' weight is negative and is dropped. The features approximate only "
@@ -411,11 +402,6 @@ def positive_part(
 
 
 # ----------------- the Nyström feature map: approximate features of a kernel from a few landmarks
-
-
-# k-means only spreads the landmarks: twenty rows per landmark and twenty iterations suffice.
-_POINTS_PER_LANDMARK = 20
-_KMEANS_ROUNDS = 20
 
 
 class NystroemMap(KernelMap):
@@ -519,11 +505,10 @@ class NystroemMap(KernelMap):
         rng = np.random.default_rng(random_state.randint(2**31 - 1))
         if self.choice == "random":
             return X[np.sort(rng.choice(n, count, replace=False))]
-        size = min(n, _POINTS_PER_LANDMARK * count)
+        # k-means only spreads the landmarks: 20 rows per landmark and 20 iterations suffice.
+        size = min(n, 20 * count)
         sample = X[:] if size == n else X[np.sort(rng.choice(n, size, replace=False))]
-        kmeans = KMeans(
-            count, n_init=1, max_iter=_KMEANS_ROUNDS, random_state=random_state.randint(2**31 - 1)
-        )
+        kmeans = KMeans(count, n_init=1, max_iter=20, random_state=random_state.randint(2**31 - 1))
         # Fewer distinct rows than landmarks: the rank cut-off handles repeated landmarks.
         return quiet_fit(kmeans, sample).cluster_centers_
 

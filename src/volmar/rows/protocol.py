@@ -123,10 +123,6 @@ class ScoringMap(FeatureMap, Protocol):
 # ----------------------------------------- additive moments of a set of rows about a fixed centre
 
 
-# Relative rounding error allowed in the weight after a subtraction.
-_WEIGHT_ROUNDING = 1e-9
-
-
 @dataclass(frozen=True, eq=False)
 class Moments:
     """Weight, sum and second moments of rows about a fixed centre c.
@@ -174,7 +170,7 @@ class Moments:
             return NotImplemented
         self._check_compatible(other)
         weight = self.weight - other.weight
-        if weight < -_WEIGHT_ROUNDING * self.weight:
+        if weight < -1e-9 * self.weight:  # more than rounding
             raise ValueError(
                 f"cannot subtract rows of weight {other.weight:g} from rows of weight "
                 f"{self.weight:g}. Subtract only the moments of a subset of the rows."

@@ -195,14 +195,10 @@ def evenly_scaled(rows: RowSource, known: tuple[RowSource, Moments] | None = Non
 # --------------- standardised rows in a basis of their span, for data with more columns than rows
 
 
-# Number of rows up to which the Gram matrix fits any memory; a check would take longer.
-FEW_ROWS = 512
 # Maximum number of rows, dense or sparse, for which the whole span is used.
 EXACT_ROWS, EXACT_SPARSE_ROWS = 2000, 500
 # Number of leading principal directions that are used for more rows.
 COMPONENTS = 100
-# Additional directions of the subspace iteration, and its number of steps.
-OVERSAMPLING, STEPS = 20, 5
 # Multiple of the largest eigenvalue of pure noise above which a component is more than noise.
 STRUCTURE = 1.5
 # Number of entries of a tile of columns, in float64, and its minimum width.
@@ -382,7 +378,7 @@ def row_space(source: Any, *, standardize: bool = True, constant: float = CONSTA
     are projected onto the basis.
     """
     n = source.n_rows
-    if n > FEW_ROWS:
+    if n > 512:  # a smaller Gram matrix fits any memory, and a check would take longer
         require_memory(
             6 * 8.0 * n**2,
             f"the Gram matrix of {n} rows",
@@ -432,7 +428,7 @@ def leading_space(
     n = source.n_rows
     mean, scale, kept = _column_units(source, standardize, constant)
     Z = StandardizedColumns(source, mean, scale, kept)
-    size = min(COMPONENTS + OVERSAMPLING, n, max(kept.size, 1))
+    size = min(COMPONENTS + 20, n, max(kept.size, 1))
     require_memory(
         4 * 8.0 * size * (n + kept.size),
         f"{size} principal directions of {n} rows of {kept.size} features",
@@ -440,7 +436,7 @@ def leading_space(
     )
     roots = np.ones((n, 1)) if source.weights is None else np.sqrt(source.weights)[:, None]
     B = np.random.default_rng(0).standard_normal((kept.size, size))
-    for _ in range(STEPS + 1):
+    for _ in range(6):
         Q = linalg.qr(roots * (Z @ B), mode="economic", check_finite=False)[0]
         B = Z.T @ (roots * Q)
     values, vectors = eigenpairs(B.T @ B)

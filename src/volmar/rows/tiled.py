@@ -30,12 +30,6 @@ from volmar.rows.protocol import (
 TILE_ROWS = 4096
 _TILE_BYTES = 32 * 2**20
 _MIN_TILE_ROWS = 256
-# Number of features up to which moments fit any memory; a check would take longer.
-FEW_FEATURES = 256
-# Number of rows from which the mean is guessed, for sums about it.
-GUESS_ROWS = 1024
-# Relative distance between the guess and the mean below which the difference is rounding error.
-RELATIVE_ROUNDING = 1e-12
 # Number of clusters above which sums use a sparse membership matrix, in O(n d) for any k and in
 # float64. For fewer clusters a product of dense matrices is as fast.
 MANY_CLUSTERS = 32
@@ -95,7 +89,7 @@ class TiledRows(RowSource):
 
     def guessed_mean(self) -> np.ndarray:
         """Return the unweighted mean of about a thousand equally spaced rows."""
-        step = max(1, self.n_rows // GUESS_ROWS)
+        step = max(1, self.n_rows // 1024)
         few = self._tile(slice(0, None, step)).mean(axis=0, dtype=np.float64)
         return few if self.offset is None else few - self.offset
 
@@ -272,7 +266,7 @@ class TiledRows(RowSource):
 
     def _empty_second(self) -> np.ndarray:
         d = self.n_features
-        if d > FEW_FEATURES:
+        if d > 256:  # fewer fit any memory, and a check would take longer
             require_memory(
                 4 * 8 * d**2,
                 f"The second moments of {d} features",
@@ -286,7 +280,7 @@ def _is_far(about: Moments) -> bool:
 
     A shift loses the digits by which the squared distance exceeds the variance.
     """
-    distance, rounding = about.mean - about.center, RELATIVE_ROUNDING * about.mean
+    distance, rounding = about.mean - about.center, 1e-12 * about.mean
     variance = np.maximum(about.covariance().diagonal(), 0.0)
     return bool((distance**2 > variance + rounding**2).any())
 

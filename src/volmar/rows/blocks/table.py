@@ -300,11 +300,6 @@ class Chain:
 # ruff: noqa: D102 -- described at RowSource
 
 
-# Maximum and minimum number of leading rows whose mean is the first guess of the mean of all rows,
-# and their maximum size.
-PIVOT_ROWS, MIN_PIVOT_ROWS, PIVOT_BYTES = 4096, 256, 32 * 2**20
-
-
 class BlockRows(RowSource):
     """The rows of a table in blocks. Vectors over the rows are lazy."""
 
@@ -340,8 +335,8 @@ class BlockRows(RowSource):
 
     def first_guess(self) -> np.ndarray:
         """Return the mean of the first rows. Sums about it lose few digits."""
-        fitting = PIVOT_BYTES // (self.n_features * self.dtype.itemsize)
-        first = self.table.first_mean(min(PIVOT_ROWS, max(MIN_PIVOT_ROWS, fitting)))
+        fitting = 32 * 2**20 // (self.n_features * self.dtype.itemsize)
+        first = self.table.first_mean(min(4096, max(256, fitting)))
         return first if self.offset is None else first - self.offset
 
     def moments(
