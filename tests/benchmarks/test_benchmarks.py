@@ -39,6 +39,15 @@ def test_rivals_return_labels():
         assert set(rival.fit_predict(X, 2, 0)) == {0, 1}
 
 
+def test_the_minimum_density_hyperplane_separates_two_groups():
+    rival = importlib.import_module("benchmarks.rivals.minimum_density")
+    X = np.random.default_rng(0).normal(size=(150, 4))
+    X[:50, 0] += 8.0
+    labels = rival.fit_predict(X, 2, 0)
+    assert (labels[:50] != labels[50]).all()
+    assert (labels[50:] == labels[50]).all()
+
+
 def test_rivals_with_seeds_return_classes():
     rivals = importlib.import_module("benchmarks.rivals")
     seeds = importlib.import_module("benchmarks.bench_seeds")
@@ -106,3 +115,25 @@ def test_table_renders_as_markdown():
     ]
     with pytest.raises(ValueError, match="1 cells for 2 columns"):
         table.add("x")
+
+
+def test_what_the_budget_counts():
+    house = importlib.import_module("benchmarks.house")
+    code = "A = 1\nB, C = 2.0, -3 * A\nD = (1, 2)\nE: int = 4\nF = True\nG = 'x'\nH = A\nI = {}\n"
+    assert house.numeric_constants(code) == ["A", "B", "C", "D", "E"]
+    page = ".. currentmodule:: a.b\n\n.. autosummary::\n   :toctree: api\n\n   f\n   G\n"
+    assert house.public_names(page) == {"a.b.f", "a.b.G"}
+
+
+def test_a_budget_that_is_exceeded_is_an_error(monkeypatch, capsys, tmp_path):
+    house = importlib.import_module("benchmarks.house")
+    (tmp_path / "house.toml").write_text('"lines of src" = 5\n"files of src" = 2\n')
+    monkeypatch.setattr(house, "BUDGET", tmp_path / "house.toml")
+    monkeypatch.setattr(house, "measured", lambda root: {"lines of src": 6, "files of src": 2})
+    monkeypatch.setattr("sys.argv", ["house", "--check"])
+    with pytest.raises(SystemExit, match=r"lines of src$"):
+        house.main()
+    assert "files" not in capsys.readouterr().out
+    monkeypatch.setattr(house, "measured", lambda root: {"lines of src": 5, "files of src": 2})
+    house.main()
+    assert not capsys.readouterr().out

@@ -163,9 +163,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     def _scores(self, X: Any) -> NDArray:
         """Return scores of validated rows: (n,) for two clusters, (n, k) otherwise."""
 
-    def _check_blocks_parameters(self) -> None:
-        """Raise an error for parameters that do not support dask collections."""
-
     def _value_of(self, name: str) -> Any:
         """Return a parameter, or its default in this mode if it is None."""
         value = getattr(self, name)
@@ -256,8 +253,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         check_number("alpha", self.alpha, low=1e-3, high=0.5)
         if self.max_clusters is not None:
             check_count("max_clusters", self.max_clusters)
-        if is_dask(X):
-            self._check_blocks_parameters()
         X = self._validate(X, reset=True)
         n_samples = X.shape[0]
         if self._is_pairwise() and X.shape[1] != n_samples:

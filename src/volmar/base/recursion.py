@@ -27,7 +27,7 @@ from volmar.evidence import (
     make_split,
 )
 from volmar.evidence.dither import column_resolutions, dithered_scores
-from volmar.evidence.splits.merging import merged_labels
+from volmar.evidence.pairs import merged_labels
 from volmar.rows import Part, Parts, Plane, Split
 from volmar.rows.parts import Side
 from volmar.solvers import Result, Status

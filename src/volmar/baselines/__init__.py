@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from volmar.baselines.kernel_kmeans import KernelKMeansResult as KernelKMeansResult
     from volmar.baselines.lda_kmeans import LDAKMeans as LDAKMeans
     from volmar.baselines.lda_kmeans import LDAKMeansResult as LDAKMeansResult
-    from volmar.baselines.minimum_density_hyperplane import (
-        MinimumDensityHyperplane as MinimumDensityHyperplane,
-    )
     from volmar.baselines.normalized_cut import CutResult as CutResult
     from volmar.baselines.normalized_cut import NormalizedCut as NormalizedCut
     from volmar.baselines.normalized_spectral_clustering import (

@@ -14,7 +14,7 @@ from volmar._checks import check_count, check_random_state
 from volmar._clones import fitted_labels, refuse_pairwise, repeatable_rows, seeded
 from volmar._input import check_matrix
 from volmar._warn import collecting
-from volmar.evidence.labels.label_test import label_test
+from volmar.evidence.label_test import label_test
 from volmar.metrics import separation_score
 
 __all__ = ["NumberComparison", "NumberOfClusters", "compare_numbers"]

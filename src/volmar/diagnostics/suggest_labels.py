@@ -14,7 +14,7 @@ from volmar._checks import check_count, check_random_state
 from volmar._clones import refuse_pairwise, seeded
 from volmar._input import check_matrix, known_values
 from volmar._warn import collecting
-from volmar.evidence.novelty.scatter import WIDE, Sketch
+from volmar.evidence.novelty import WIDE, Sketch
 from volmar.metrics import matched_labels
 from volmar.rows import draw_from_collection, is_dask
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from volmar.evidence.splits.held_out import FEWEST_ROWS
+from volmar.evidence.held_out import FEWEST_ROWS
 from volmar.evidence.wording import HINT, p_value_text
 from volmar.report.outcome import Evidence, too_few_rows
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from volmar._checks import check_random_state
 from volmar._clones import refuse_pairwise, silent_clone
 from volmar.evidence import LabelJoin, LabelTestResult, label_test, split_test
-from volmar.evidence.labels.label_result import named_pair
-from volmar.evidence.splits.split_test import FEWEST_ROWS, UNSETTLED
+from volmar.evidence.label_test import named_pair
+from volmar.evidence.split_test import FEWEST_ROWS, UNSETTLED
 from volmar.evidence.wording import HINT, p_value_text
 from volmar.report.evidence import Progress
 from volmar.report.outcome import LEVEL, Evidence, too_few_rows

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.evidence.splits.split_test import UNSETTLED
+from volmar.evidence.split_test import UNSETTLED
 from volmar.evidence.wording import HINT, is_minimum, rounded_up
 from volmar.report.categories import Led
 from volmar.report.outcome import LEVEL, Evidence, Outcome

@@ -248,7 +248,7 @@ def _by_evidence(
     Without evidence the number is 2 and nothing is returned, because MSPC with 2 clusters is
     another fit.
     """
-    from volmar.evidence.splits.split_test import FEWEST_ROWS
+    from volmar.evidence.split_test import FEWEST_ROWS
 
     found.n_clusters = 2
     if X.shape[0] < FEWEST_ROWS:

@@ -495,7 +495,13 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the table, so that a pickle or file holds only the model."""
         state: dict[str, Any] = dict(super().__getstate__())
+        if "slopes_" in state:  # a file has no pairs as keys
+            state["slopes_"] = list(state["slopes_"].items())
         return {name: value for name, value in state.items() if name not in _OF_THE_DATA}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        slopes = {"slopes_": dict(state["slopes_"])} if "slopes_" in state else {}
+        super().__setstate__(state | slopes)
 
     def __sklearn_tags__(self) -> Any:
         """Return the tags of scikit-learn: which input is accepted."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,9 +198,9 @@ class TableReports(BaseEstimator):
         return save_pictures(Path(folder), outcome, formats=formats, force=force)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Save the fitted estimator to a file, without the table.
+        """Save the fitted estimator to a file, without the table; `load` loads it.
 
-        `volmar.models.load_model` loads it.
+        The file holds what new rows need, see `volmar.models.save_model`.
 
         Parameters
         ----------
@@ -213,6 +213,24 @@ class TableReports(BaseEstimator):
 
         self._refuse_input(path)
         save_model(path, self, force=force)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Load an estimator that was saved by `save`.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to read.
+        """
+        from volmar.models import ModelError, load_model
+
+        model = load_model(path).model
+        if not isinstance(model, cls):
+            raise ModelError(
+                f"{path} holds a {type(model).__name__}, not a {cls.__name__}. Use load_model."
+            )
+        return model
 
     def _refuse_input(self, path: str | os.PathLike[str], data: Any = None) -> None:
         """Raise `ValueError` if writing to `path` would replace the table that was read."""
@@ -229,6 +247,11 @@ class TableReports(BaseEstimator):
             warnings, parameters, times and the version of volmar.
         """
         check_is_fitted(self)
+        if not hasattr(self, "labels_"):
+            raise AttributeError(
+                "summary() counts the rows of the fit, which a model file does not hold. Call it "
+                "before the model is saved."
+            )
         used = self.labels_[self.labels_ >= 0]
         prepared = self.preparation_
         return _plain(

@@ -1,4 +1,4 @@
-"""Test for one mode, based on the deepest valley of a smoothed density."""
+"""Test for one mode: the deepest valley of a smoothed density."""
 
 from __future__ import annotations
 
@@ -12,19 +12,9 @@ from scipy.optimize import isotonic_regression
 
 from volmar._checks import shown
 from volmar._vectors import check_vector
+from volmar.evidence.densities import FoldedSample, folded_sample, missing_mass
 from volmar.evidence.dither import check_generator, column_resolutions, dithered
-from volmar.evidence.modes.densities import missing_mass
-from volmar.evidence.modes.folded import FoldedSample, folded_sample
 
-__all__ = ["HumpTest", "deepest_valley", "hump_test"]
-
-# Local maxima below this share of the highest are not considered as the mode of the null.
-LOW = 0.3
-# Above this share of its height, the null follows the sample itself, not its smoothed density.
-TOP = 0.6
-# In samples with more points than this, the share falls with the size: the level becomes more
-# accurate at the cost of power, which is ample there.
-TOP_FALLS_FROM = 1000
 # Default of `n_draws`, the maximum number of draws from the null.
 N_DRAWS = 400
 # Largest value of `n_draws`.
@@ -35,22 +25,12 @@ ENOUGH = 20
 CERTAIN = 25.0
 # Maximum number of density values computed at once, so that they fit into the cache.
 BLOCK = 200_000
-# Number of draws in the first batch. Each batch is twice as large as the one before.
-FIRST_BATCH = 50
 # Smaller differences between depths of valleys are rounding errors.
 ROUNDING = 1e-9
 
 
 class HumpTest(NamedTuple):
-    """Outcome of the test of one mode.
-
-    Attributes
-    ----------
-    statistic : float
-        Depth of the deepest valley below the lower of the modes beside it, in standard errors.
-    p_value : float
-        Probability of a valley at least this deep if there is one mode.
-    """
+    """P-value of one mode; `statistic` is the depth of the deepest valley in standard errors."""
 
     statistic: float
     p_value: float
@@ -96,7 +76,8 @@ def _nearest_unimodal(values: NDArray, modes: Iterable[int]) -> tuple[NDArray, i
 def _peaks(density: NDArray) -> NDArray:
     """Return the indices of the local maxima that are high enough to be the mode of the null."""
     inner = density[1:-1]
-    peaks = (inner >= density[:-2]) & (inner >= density[2:]) & (inner > LOW * density.max())
+    # Local maxima below this share of the highest are not considered as the mode of the null.
+    peaks = (inner >= density[:-2]) & (inner >= density[2:]) & (inner > 0.3 * density.max())
     return 1 + np.flatnonzero(peaks) if peaks.any() else np.array([np.argmax(density)])
 
 
@@ -110,7 +91,10 @@ def _null(density: NDArray, shares: NDArray, n: int) -> NDArray:
     """
     smooth, mode = _nearest_unimodal(density, _peaks(density))
     sharp, _ = _nearest_unimodal(shares * (density.sum() / shares.sum()), [mode])
-    height = TOP * min(1.0, TOP_FALLS_FROM / n) * smooth.max()
+    # Above this share of its height, the null follows the sample itself, not its smoothed density.
+    # In samples with more points than this, the share falls with the size: the level becomes more
+    # accurate at the cost of power, which is ample there.
+    height = 0.6 * min(1.0, 1000 / n) * smooth.max()
     null, _ = _nearest_unimodal(np.where(smooth >= height, sharp, smooth), [mode])
     return null / null.sum()
 
@@ -148,10 +132,6 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     -------
     HumpTest
         `statistic` and `p_value`.
-
-    See Also
-    --------
-    dip_test : Hartigan's dip test, which is always valid but does not detect small groups.
 
     Notes
     -----
@@ -247,7 +227,8 @@ def _draws(null: NDArray, n: int, n_draws: int, rng: np.random.Generator) -> Ite
     Counts are Poisson. Their sum varies, which scales all heights of a sample together.
     """
     size = null.size
-    done, batch = 0, FIRST_BATCH
+    # Number of draws in the first batch. Each batch is twice as large as the one before.
+    done, batch = 0, 50
     while done < n_draws:
         m = min(batch, max(1, BLOCK // size), n_draws - done)
         yield rng.poisson(n * null, (m, size)) / n

@@ -2,55 +2,64 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from volmar.evidence.combine import combine_p_values
+from volmar._checks import check_number
+from volmar._vectors import check_vector
+from volmar.evidence.densities import deepest_valleys
 from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
-from volmar.evidence.modes.humps import deepest_valley, hump_test
-from volmar.evidence.splits.pairs import CellPair, clearest_pairs
-from volmar.evidence.splits.searched import SearchedRows, n_searched, searched_rows
-from volmar.evidence.splits.two_groups import two_group_direction
+from volmar.evidence.humps import deepest_valley, hump_test
+from volmar.evidence.pairs import CellPair, LinearCells, clearest_pairs
+from volmar.evidence.two_groups import SearchedRows, n_searched, searched_rows, two_group_direction
 from volmar.evidence.way_around import has_way_around
 from volmar.metrics.separation_bound import separation_along
 
-__all__ = [
-    "DIRECTION",
-    "LINEAR",
-    "PAIR",
-    "Candidate",
-    "HeldOutTest",
-    "Scorer",
-    "SeenRows",
-    "held_out_test",
-]
+# --------------------------------------------- combination of p-values with an unknown dependence
+
+
+def combine_p_values(p_values: ArrayLike, *, share: float = 1.0 / 3.0) -> float:
+    r"""Combine p-values of the same hypothesis, under any dependence between them.
+
+    The combined p-value is :math:`\min(1, Q_\gamma(p) / \gamma)`, where :math:`Q_\gamma` is the
+    smallest p-value that a share :math:`\gamma` of them does not exceed. It is valid under any
+    dependence: the expected share of valid p-values below :math:`\alpha \gamma` is at most
+    :math:`\alpha \gamma`. By Markov's inequality, the probability that this share reaches
+    :math:`\gamma` is at most :math:`\alpha`. :math:`\gamma = 1/2` gives twice the median, and
+    :math:`\gamma = 1/m` Bonferroni's rule. Choose the share before the p-values are known.
+
+    N. Meinshausen, L. Meier, P. Bühlmann (2009), P-values for high-dimensional regression, Journal
+    of the American Statistical Association 104.
+    """
+    p = check_vector("p_values", p_values)
+    wrong = ~((p >= 0) & (p <= 1))
+    if wrong.any():
+        raise ValueError(
+            f"p_values must be numbers between 0 and 1, got {p[wrong][0]} at position "
+            f"{np.argmax(wrong)}."
+        )
+    share = check_number("share", share, low=0.0, high=1.0, open_low=True)
+    # In floating point, a product such as 0.1 * 30 may be slightly above the exact integer.
+    rank = max(math.ceil(share * p.size * (1.0 - 1e-12)), 1)
+    return min(1.0, float(np.partition(p, rank - 1)[rank - 1]) / share)
+
+
+# ----------------------------------------------------- tests of candidate splits on held-out rows
 
 # Number of times the rows are split in halves. With LARGE or more rows, once is enough.
 N_SPLITS = 3
 LARGE = 20_000
-# The minimum p-value is smaller than the level by this factor.
-BELOW_LEVEL = 4.0
-# Minimum number of draws.
-MIN_DRAWS = 2000
 # Minimum number of rows. A test needs at least half of that number.
 FEWEST_ROWS = 40
-# Minimum correlation of the scores of two halves that have found the same split. Their rows are
-# then tested together.
-AGREE = 0.8
-# Maximum p-value at which a valley is checked for a way around it.
-SMALL = 0.05
-# If all p-values of the first two halves are above this value, the test stops.
-HOPELESS = 0.5
 # Number of rows for the correlation of scores, and for the search for a way around a valley.
 AGREEMENT_ROWS, WAY_ROWS = 2000, 2000
-# The latter are taken at even steps in the order of their scores, from about this number of rows.
-MAX_SORTED = 10_000
 
 
 class Scorer(NamedTuple):
@@ -66,17 +75,7 @@ class Scorer(NamedTuple):
 
 
 class SeenRows:
-    """The rows that a candidate learns from.
-
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        All rows.
-    numbers : ndarray of shape (m,)
-        Indices of the seen rows.
-    seed : int
-        Random seed of the sample of rows in `searched`.
-    """
+    """The rows of X with these `numbers`, from which a candidate learns."""
 
     def __init__(self, X: Any, numbers: NDArray, seed: int):
         self.X, self.numbers, self.seed = X, numbers, seed
@@ -98,17 +97,10 @@ class SeenRows:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method that finds a split of the rows.
+    """A method that finds a split of the rows, with its `share` of the level.
 
-    Attributes
-    ----------
-    learn : callable
-        Function of the seen rows and a generator that returns a `Scorer` or a `CellPair`, or None
-        if it finds no split.
-    share : float
-        Share of the level for this candidate. The shares of all candidates sum to 1.
-    has_one_border : bool
-        Whether `learn` returns a `Scorer`. Scores of two halves that agree are tested together.
+    `learn` maps the seen rows and a generator to a `Scorer` (if `has_one_border`), a `CellPair`,
+    or None without a split. Scores of two halves that agree are tested together.
     """
 
     learn: Callable[[SeenRows, np.random.Generator], Any]
@@ -120,25 +112,11 @@ class Candidate:
 class HeldOutTest:
     """Outcome of the test of candidate splits on held-out rows.
 
-    Attributes
-    ----------
-    p_value : float
-        P-value of one group against more, over all candidates.
-    candidate : int
-        Index of the candidate with the smallest p-value.
-    p_values : tuple of float
-        P-values of all tests that were made.
-    scores : ndarray of shape (n,)
-        Held-out scores of the first candidate in the first two halves, in standard deviations. If
-        there are more rows than `Scorer.most_rows`, scores of a sample.
-    sides : ndarray of shape (2, n)
-        Scores of all rows by the borders that each of these halves has learnt, in the same units.
-    has_way_around : bool
-        Whether a valley was not counted because rows connect its sides around it.
-    p_minimum : float
-        Smallest p-value that the tests can return with their number of draws; 0 if unknown.
-    directions : tuple of ndarray of shape (d,)
-        Normals of the hyperplanes learnt on the last two halves; empty if there are none.
+    `scores` are the held-out scores of the first candidate in the first two halves, in standard
+    deviations (of a sample, if there are more rows than `Scorer.most_rows`), and `sides` (2, n)
+    the scores of all rows by the border of each half. `p_values` are those of all tests,
+    `p_minimum` is the smallest that the draws allow, and `candidate` is the index of the candidate
+    with the smallest. `directions` are the normals of the hyperplanes of the last two halves.
     """
 
     p_value: float
@@ -180,7 +158,6 @@ def held_out_test(
     level: float,
     rng: np.random.Generator,
     n_splits: int | None = None,
-    test: str = "humps",
     stop_early: bool = True,
     tell: Callable[[], None] | None = None,
 ) -> HeldOutTest:
@@ -189,27 +166,11 @@ def held_out_test(
     This is the test that `split_test` describes, for any candidates. Let :math:`s_c` be the shares
     of the level (0.7 for the direction, 0.3 for the pair). The p-value is
     :math:`\min_c p_c / s_c`, where :math:`p_c` combines the p-values of one candidate
-    (`volmar.evidence.combine_p_values`).
+    (`combine_p_values`).
 
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        Rows, dense or CSR.
-    candidates : sequence of Candidate
-        Methods that find a split.
-    level : float
-        Level that the p-value will be compared with. A smaller level needs more draws.
-    rng : Generator
-        Random generator of halves, starts and draws.
-    n_splits : int or None, default=None
-        Number of times the rows are split in halves. If None, 3, or 1 for 20,000 rows or more.
-    test : {"humps", "dip"}, default="humps"
-        Test for one mode; see `split_test`.
-    stop_early : bool, default=True
-        Whether to stop when the p-value is at most the level, or when all p-values of the first
-        halves are above 0.5. Tests that are not made count as p-values of 1.
-    tell : callable, optional
-        Function called without arguments after each of the `n_splits` splits.
+    With `stop_early`, the test ends when the p-value is at most the level, or when all p-values of
+    the first halves are above 0.5. Tests that are not made count as p-values of 1. `tell` is
+    called after each of the `n_splits` splits.
     """
     n = X.shape[0]
     n_splits = n_splits or (1 if n >= LARGE else N_SPLITS)
@@ -217,7 +178,7 @@ def held_out_test(
     if n < FEWEST_ROWS:
         return HeldOutTest(1.0, 0, (), *scores_and_sides)
     resolutions = column_resolutions(X)
-    judged = [_Judged(one, n_splits, level, test) for one in candidates]
+    judged = [_Judged(one, n_splits, level) for one in candidates]
     made: list[float] = []
     directions: tuple[NDArray, ...] = ()
     for split in range(n_splits):
@@ -241,8 +202,9 @@ def held_out_test(
         made += latest
         if tell is not None:
             tell()
+        # If the first two halves show nothing, the others are not tried.
         if stop_early and (
-            min(one.p_value for one in judged) <= level or (split == 0 and min(latest) > HOPELESS)
+            min(one.p_value for one in judged) <= level or (split == 0 and min(latest) > 0.5)
         ):
             break
     best = min(range(len(judged)), key=lambda i: judged[i].p_value)
@@ -279,7 +241,8 @@ class _Rows:
 
     def are_connected(self, scores: NDArray, rows: NDArray) -> bool:
         """Return whether rows connect the two sides of the valley of their scores."""
-        step = max(1, scores.size // MAX_SORTED)
+        # Sorting more rows than this would take longer than it is worth.
+        step = max(1, scores.size // 10_000)
         scores, rows = scores[::step], rows[::step]
         if scores.size > WAY_ROWS:
             kept = np.argsort(scores)[np.linspace(0, scores.size - 1, WAY_ROWS).astype(np.int64)]
@@ -323,16 +286,17 @@ def _correlation(a: NDArray, b: NDArray) -> float:
 class _Judged:
     """A candidate and its p-values."""
 
-    def __init__(self, candidate: Candidate, n_splits: int, level: float, test: str):
-        self.candidate, self.test = candidate, test
+    def __init__(self, candidate: Candidate, n_splits: int, level: float):
+        self.candidate = candidate
         self.n_p_values = n_splits * (1 if candidate.has_one_border else 2)
         self.p_values: list[float] = []
         self.minima: list[float] = []
         self.has_way_around = False
         # One or two p-values are combined by Bonferroni's rule, through the smallest.
         self.quantile = max(1.0 / 3.0, 1.0 / self.n_p_values)
-        smallest = candidate.share * level * self.quantile / BELOW_LEVEL
-        self.n_draws = max(MIN_DRAWS, int(np.ceil(1.0 / smallest)))
+        # The smallest p-value must be well below the level.
+        smallest = candidate.share * level * self.quantile / 4.0
+        self.n_draws = max(2000, int(np.ceil(1.0 / smallest)))
 
     @property
     def p_value(self) -> float:
@@ -342,7 +306,7 @@ class _Judged:
     @property
     def p_minimum(self) -> float:
         """Combined p-value if no draw had reached the statistic in any test that was made."""
-        return self._combined(self.minima) if self.test == "humps" else 0.0
+        return self._combined(self.minima)
 
     def _combined(self, p_values: list[float]) -> float:
         rest = np.ones(self.n_p_values - len(p_values))
@@ -353,7 +317,8 @@ class _Judged:
         """Return the p-value of scores across a border; halves that agree are tested together."""
         minimum = 1.0 / (1.0 + self.n_draws)
         everything = np.arange(scored.held_out.size)
-        if abs(scored.agreement) >= AGREE:
+        # Halves that have found the same split are tested together.
+        if abs(scored.agreement) >= 0.8:
             p_value = self._p_value(scored.rows, scored.held_out, everything)
         else:
             each = [
@@ -395,14 +360,9 @@ class _Judged:
         """Return the p-value of scores; `around` has more scores and rows to find a way around."""
         if scores.size < FEWEST_ROWS // 2:
             return 1.0
-        if self.test == "dip":
-            from volmar.evidence.modes.dip import dip_test
-
-            p_value = float(dip_test(scores).p_value)
-        else:
-            p_value = hump_test(scores, among.rng, n_draws=self.n_draws).p_value
+        p_value = hump_test(scores, among.rng, n_draws=self.n_draws).p_value
         # Only for small p-values, because neighbours take longer than draws.
-        if p_value <= SMALL and among.are_connected(*(around or (scores, rows))):
+        if p_value <= 0.05 and among.are_connected(*(around or (scores, rows))):
             self.has_way_around = True
             return 1.0
         return p_value
@@ -414,3 +374,51 @@ def fisher_p_value(p_values: Sequence[float]) -> float:
     The result is :math:`P(\chi^2_{2m} \ge -2 \sum \log p_i)`.
     """
     return float(special.gammaincc(len(p_values), -np.sum(np.log(p_values))))
+
+
+# ---------- choice of the final split, along a valley, after held-out rows have confirmed a split
+
+
+def make_split(
+    X: Any,
+    rng: np.random.Generator,
+    *,
+    by_direction: bool = True,
+    directions: Sequence[NDArray] = (),
+) -> LinearCells | None:
+    """Return the split of all rows with the deepest valley.
+
+    The split is either the hyperplane across the direction in which two groups are clearest, or a
+    division of the cells of a partition into two sides. Cells with a shallow valley between them
+    stay on the same side, so that no cluster is cut. None if there is no valley. Without
+    `by_direction`, only the partition is used, because held-out rows have confirmed only that.
+    `directions` are known to separate two groups; if there are none, one is searched for.
+    """
+    rows = searched_rows(X, rng)
+    found: list[tuple[float, LinearCells]] = []
+    if by_direction:
+        found = _hyperplanes(X, directions or [two_group_direction(rows, rng)], rng)
+        widest = max(found, key=lambda one: one[0], default=None)
+        # Such a valley is a gap. It cuts no cluster, and no other split is tried.
+        if widest is not None and widest[0] >= 0.9:
+            return widest[1]
+    pairs = clearest_pairs(rows, rng)
+    largest = max((pair.significance for pair in pairs), default=0.0)
+    # Partitions with at least this share of the largest significance are compared by depth.
+    clear = [pair for pair in pairs if pair.significance >= 0.5 * largest]
+    found += [(pair.depth, pair.cells) for pair in clear]
+    return max(found, key=lambda one: one[0])[1] if found else None
+
+
+def _hyperplanes(
+    X: Any, directions: Sequence[NDArray], rng: np.random.Generator
+) -> list[tuple[float, LinearCells]]:
+    """Return, for each direction with a valley, its depth and the hyperplane through it."""
+    W = np.column_stack(directions)
+    scores = dithered_scores(lambda rows: np.asarray(rows @ W), X, column_resolutions(X), rng)
+    valleys = deepest_valleys(list(scores.T))
+    return [
+        (valley.depth, LinearCells.hyperplane(w, valley.place))
+        for w, valley in zip(directions, valleys, strict=True)
+        if valley.depth > 0
+    ]

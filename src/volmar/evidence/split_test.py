@@ -13,32 +13,21 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
-from volmar._checks import check_choice, check_count, check_number, check_random_state
+from volmar._checks import check_count, check_number, check_random_state
 from volmar._clones import refuse_pairwise, seeded
 from volmar._input import check_matrix
 from volmar._notebook import html_card
 from volmar._threads import one_thread
+from volmar.evidence.borders import MAX_WALKS, fitted_border
 from volmar.evidence.dither import column_resolutions
-from volmar.evidence.modes.humps import deepest_valley
-from volmar.evidence.splits.curved import MAX_WALKS, fitted_border
-from volmar.evidence.splits.held_out import (
-    LARGE,
-    LINEAR,
-    N_SPLITS,
-    Candidate,
-    Scorer,
-    held_out_test,
-)
+from volmar.evidence.held_out import LARGE, LINEAR, N_SPLITS, Candidate, Scorer, held_out_test
+from volmar.evidence.humps import deepest_valley
 from volmar.evidence.wording import HINT, p_value_text
 from volmar.metrics import clustering_error
 from volmar.rows import draw_from_collection, is_dask
 
-__all__ = ["UNSETTLED", "SplitTestResult", "split_test"]
-
 # Minimum number of rows.
 FEWEST_ROWS = 80
-# Minimum level. It takes tens of thousands of draws.
-MIN_ALPHA = 0.001
 # Number of pairs of rows that are checked for affine scores, and the tolerance, as a share of the
 # range of the scores.
 N_PAIRS = 50
@@ -72,7 +61,7 @@ class SplitTestResult:
         more than 1,000 rows, scores of a random sample of 1,000 rows.
     has_way_around : bool
         Whether a valley was found whose sides are connected around it, like those of a ring
-        (`volmar.evidence.has_way_around`). Such a valley counts as a p-value of 1.
+        (see the page *Evidence*). Such a valley counts as a p-value of 1.
     p_minimum : float
         Smallest p-value that the number of draws allows; 0 if unknown. A `p_value` equal to it is
         an upper bound.
@@ -147,16 +136,15 @@ def split_test(
     *,
     alpha: float = 0.05,
     n_splits: int | None = None,
-    test: str = "humps",
     progress: Callable[[int, int], None] | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> SplitTestResult:
     """Test whether rows form more than one group.
 
     The rows are divided at random into halves. A split is learnt on one half, and the scores of
-    the other, held-out half are tested for one mode against more. If both halves learn the same
-    split, the held-out scores of all rows are tested together. This is repeated, and the p-values
-    are combined by a rule that is valid under any dependence (`volmar.evidence.combine_p_values`).
+    the other, held-out half are tested for one mode against more (`volmar.evidence.hump_test`). If
+    both halves learn the same split, the held-out scores of all rows are tested together. This is
+    repeated, and the p-values are combined by a rule that is valid under any dependence.
 
     Parameters
     ----------
@@ -169,14 +157,9 @@ def split_test(
         like two groups of any size (70 % of the level), and the clearest pair of clusters of a
         partition into 2 to 10 clusters (30 %). This is the test of ``volmar.MSPC("auto")``.
     alpha : float, default=0.05
-        Level of the test, at least 0.001. A smaller level needs more draws. The minimum p-value of
-        "dip" is about 0.0004 up to 2,000 rows and 0.0015 with 50,000 rows.
+        Level of the test, at least 0.001. A smaller level needs more draws.
     n_splits : int or None, default=None
         Number of times the rows are divided into halves. If None, 3, or 1 for 20,000 rows or more.
-    test : {"humps", "dip"}, default="humps"
-        Test for one mode. "humps" compares the deepest valley of a smoothed density with samples
-        from a unimodal density (`volmar.evidence.hump_test`). "dip" is Hartigan's dip test, whose
-        null is the uniform density. It is valid, but does not detect small groups.
     progress : callable, optional
         Function called with (done, total) before the first and after each random split in halves.
     random_state : int, RandomState or None, default=None
@@ -192,18 +175,17 @@ def split_test(
     groups that no hyperplane separates (moons, nested rings), pass an `estimator` with a kernel or
     a graph.
 
-    Columns with few distinct values are dithered in the tests (`volmar.evidence.dithered`). A
+    Columns with few distinct values are dithered in the tests. A
     single such column is no evidence, but several that agree are. Drop duplicate rows
     first, because copies of a row may fall into both halves.
 
     If an estimator has an affine `decision_function`, `coef_` or two `cluster_centers_`, rows are
     scored by its hyperplane. Otherwise its split may be curved, and scores of a kernel or a graph
     could have modes that the rows do not have. The score of a held-out row is then its distance to
-    the border between the two clusters (`volmar.evidence.Border`), in the units of X, or of the
+    the border between the two clusters, in the units of X, or of the
     input of the last step of a pipeline.
 
-    A valley does not count if other rows connect its sides around it, as in a ring
-    (`volmar.evidence.has_way_around`).
+    A valley does not count if other rows connect its sides around it, as in a ring.
 
     Examples
     --------
@@ -217,8 +199,8 @@ def split_test(
     >>> split_test(noise, random_state=0).is_real
     False
     """
-    check_number("alpha", alpha, low=MIN_ALPHA, high=1.0)
-    check_choice("test", test, ["humps", "dip"])
+    # Minimum level. It takes tens of thousands of draws.
+    check_number("alpha", alpha, low=0.001, high=1.0)
     if n_splits is not None:
         check_count("n_splits", n_splits)
     if estimator is not None:
@@ -240,14 +222,7 @@ def split_test(
 
     tell()
     found = held_out_test(
-        rows,
-        candidates,
-        level=float(alpha),
-        rng=rng,
-        n_splits=wanted,
-        test=test,
-        stop_early=False,
-        tell=tell,
+        rows, candidates, level=float(alpha), rng=rng, n_splits=wanted, stop_early=False, tell=tell
     )
     cuts = [deepest_valley(side) for side in found.sides]
     sides = [side > cut for side, cut in zip(found.sides, cuts, strict=True)]

@@ -1,7 +1,8 @@
-"""Distances of rows to a curved border, found by bisection towards the other side."""
+"""Distances of rows to a curved border between two clusters."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
 
-__all__ = ["Border"]
+from volmar.evidence.dither import column_resolutions, dithered
+from volmar.evidence.held_out import Candidate, Scorer, SeenRows
+
+# ---------------- distances of rows to a curved border, found by bisection towards the other side
 
 # Number of nearest rows of each side whose mean distance decides the side of a point.
 N_NEIGHBORS = 3
 # Maximum number of seen rows, and of their entries. Larger sets are sampled.
 MAX_SEEN, MAX_ENTRIES = 2000, 20_000_000
-# Bisection steps: the border is located to within 1/512 of the distance to the other side.
-N_STEPS = 8
 # Maximum number of distances in memory at once.
 BLOCK = 2_000_000
 # Entries are clipped to this multiple of the extent of the seen rows.
@@ -26,26 +28,8 @@ FARTHEST = 1e100
 class Border:
     r"""The border, of any shape, between two sides of rows.
 
-    A point is on the side whose three nearest rows have the smaller mean distance to it.
-
-    Parameters
-    ----------
-    seen : matrix of shape (m, d)
-        Rows that were clustered, dense or CSR. If there are more than 2,000, a random sample of
-        2,000 is used, with the same share of each side.
-    sides : array-like of bool of shape (m,)
-        Side of each seen row.
-    rng : Generator
-        Random generator that samples the seen rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.evidence.border_walk import Border
-    >>> seen = np.array([[0.0], [1.0], [2.0], [10.0], [11.0], [12.0]])
-    >>> border = Border(seen, seen[:, 0] > 5, np.random.default_rng(0))
-    >>> border.distances(np.array([[0.0], [9.0]])).round(1)
-    array([-6.,  3.])
+    A point is on the side whose three nearest rows have the smaller mean distance to it. Of more
+    than 2,000 seen rows, a random sample of 2,000 is used, with the same share of each side.
     """
 
     def __init__(self, seen: Any, sides: ArrayLike, rng: np.random.Generator):
@@ -69,6 +53,8 @@ class Border:
     def distances(self, rows: Any) -> NDArray[np.float64]:
         r"""Return signed distances of rows to the border, positive on side True.
 
+        All are 0 if the seen rows are on one side only.
+
         A straight walk leads from a row x to the nearest seen row y of the other side. The
         distance is the length of the walk up to the point where the side changes, found by
         bisection.
@@ -79,18 +65,6 @@ class Border:
         empty gap. The density of the distances has a valley at the border only if the density of
         the rows has one.
 
-        Parameters
-        ----------
-        rows : matrix of shape (n, d)
-            Rows, dense or CSR.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Distances in the units of the rows; all 0 if the seen rows are on one side only.
-
-        Notes
-        -----
         For p = x + t (y - x) and any row z, Stewart's theorem states
 
         .. math:: |p - z|^2 = (1 - t) |x - z|^2 + t |y - z|^2 - t (1 - t) |x - y|^2,
@@ -134,7 +108,8 @@ class Border:
         square = other[np.arange(end.size), end][:, None]
         from_end = self._between[end]
         low, high = np.zeros(end.size), np.ones(end.size)
-        for _ in range(N_STEPS):
+        # Bisection steps: the border is located to within 1/512 of the distance to the other side.
+        for _ in range(8):
             middle = 0.5 * (low + high)
             t = middle[:, None]
             here = (1.0 - t) * to_seen + t * (from_end - (1.0 - t) * square)
@@ -170,3 +145,63 @@ def rows_kept(
 def _mean_distance(squares: NDArray, n_neighbors: int) -> NDArray[np.float64]:
     nearest = np.partition(squares, n_neighbors - 1, axis=1)[:, :n_neighbors]
     return np.sqrt(np.maximum(nearest, 0.0)).mean(axis=1)
+
+
+# ------- candidate splits with a curved border, which score held-out rows by their distance to it
+
+# Maximum number of rows whose distance to a border is computed. In many dimensions, distances of
+# rows close to the border are too large, because the nearest row of the other side lies sideways.
+# This makes a shallow valley, which a test with more rows would detect.
+MAX_WALKS = 1000
+
+
+def fitted_border(
+    labels: Any,
+    seen: Any,
+    resolutions: NDArray,
+    rng: np.random.Generator,
+    *,
+    name: str,
+    transform: Callable[[Any], Any] | None = None,
+) -> Border:
+    """Return the border between two clusters of seen rows, after dithering.
+
+    Noise, label -1, is left out. Distances are measured after `transform`. `name` is that of the
+    estimator in errors.
+    """
+    labels = np.asarray(labels)
+    found = np.unique(labels[labels >= 0])
+    if found.size > 2:
+        raise ValueError(
+            f"estimator {name} found {found.size} clusters, but a split has two. Use n_clusters=2."
+        )
+    if found.size == 0:
+        raise ValueError(
+            f"estimator {name} labelled all {labels.size} rows of a half -1 (noise), so there is "
+            "no split to test. Change its parameters."
+        )
+    members = np.flatnonzero(labels >= 0)
+    sides = labels[members] == (found[-1] if found.size == 2 else -1)
+    # Dithering makes sparse rows dense, so only the rows that are kept are dithered.
+    kept = rows_kept(sides, seen.shape[1], rng)
+    rows = dithered(seen[members[kept]], resolutions, rng)
+    return Border(rows if transform is None else transform(rows), sides[kept], rng)
+
+
+def walk_candidate(fit: Callable[[Any, int], Any]) -> Candidate:
+    """Return a candidate for `held_out_test` whose split may have a border of any shape.
+
+    `fit` maps rows and a seed to a clusterer with two clusters in `labels_`.
+    """
+
+    def learn(seen: SeenRows, rng: np.random.Generator) -> Scorer | None:
+        try:
+            model = fit(seen.rows, int(rng.integers(2**31 - 1)))
+        except ValueError:
+            return None
+        resolutions = column_resolutions(seen.rows)
+        name = type(model).__name__
+        border = fitted_border(model.labels_, seen.rows, resolutions, rng, name=name)
+        return Scorer(border.distances, MAX_WALKS)
+
+    return Candidate(learn)

@@ -1,46 +1,122 @@
-"""Search for the direction in which rows look most like two groups of any size."""
+"""The direction in which rows look most like two groups."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, sparse
 
-from volmar.evidence.modes.binned import N_BINS, binned
-from volmar.evidence.modes.mixture import two_group_index
-from volmar.evidence.modes.valleys import valleys_of
-from volmar.evidence.splits.searched import SearchedRows
+from volmar._memory import require_memory
+from volmar.evidence.densities import N_BINS, binned, two_group_index, valleys_of
+from volmar.evidence.dither import column_resolutions, dithered
 
-__all__ = ["two_group_direction"]
+# ---------- preparation of rows for the search for splits: standardise, dither, reduce dimensions
+
+# A search uses at most MAX_ENTRIES entries, in MIN_ROWS to MAX_ROWS rows.
+MAX_ENTRIES, MIN_ROWS, MAX_ROWS = 2_000_000, 300, 2000
+# Maximum number of dimensions: all columns, or this number of leading principal components.
+MAX_DIMENSIONS = 100
+# With more columns than rows, there is one component per ROWS_PER_DIMENSION rows, and at least
+# MIN_DIMENSIONS. In as many dimensions as rows, every split looks perfect.
+ROWS_PER_DIMENSION, MIN_DIMENSIONS = 5, 5
+
+
+def n_searched(n_features: int) -> int:
+    """Return the maximum number of rows that a search uses."""
+    return int(np.clip(MAX_ENTRIES // max(n_features, 1), MIN_ROWS, MAX_ROWS))
+
+
+@dataclass(frozen=True, eq=False)
+class SearchedRows:
+    """Rows in the coordinates of the search.
+
+    T are standardised columns, or their leading principal components along `basis` if there are
+    many. `noisy` and `columns` are the same coordinates and the columns of dithered rows, in which
+    the search looks for gaps. The `scale` of constant columns is 0.
+    """
+
+    T: NDArray[np.float64]
+    noisy: NDArray[np.float64]
+    columns: NDArray[np.float64]
+    basis: NDArray[np.float64] | None
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+
+    def coefficients(self, t: NDArray) -> NDArray[np.float64]:
+        """Convert directions (r,) or (r, k) of T to directions (d,) or (d, k) of the rows."""
+        return self.of_columns(t if self.basis is None else self.basis @ t)
+
+    def of_columns(self, w: NDArray) -> NDArray[np.float64]:
+        """Convert directions (p,) or (p, k) of `columns` to directions of the rows."""
+        full = np.zeros((self.scale.size, *w.shape[1:]))
+        kept = self.scale > 0
+        full[kept] = (w.T / self.scale[kept]).T
+        return full
+
+
+def searched_rows(X: Any, rng: np.random.Generator) -> SearchedRows:
+    """Return a sample of at most `n_searched` rows in the coordinates of the search."""
+    n, d = X.shape
+    most = n_searched(d)
+    require_memory(
+        8.0 * d * (3 * min(n, most) + MAX_DIMENSIONS),
+        f"{min(n, most)} rows of {d} features",
+        "Reduce the features first, for example with sklearn.decomposition.TruncatedSVD.",
+    )
+    if n > most:
+        X = X[np.sort(rng.choice(n, most, replace=False))]
+    dense = X.toarray() if sparse.issparse(X) else np.asarray(X)
+    mean = dense.mean(axis=0, dtype=np.float64)
+    Z = dense - mean
+    peak = np.abs(Z).max(axis=0, initial=0.0)
+    safe = np.where(peak > 0, peak, 1.0)
+    scale = np.sqrt(np.mean((Z / safe) ** 2, axis=0)) * safe  # squares do not overflow
+    # A column whose standard deviation is below this share of its largest value is constant.
+    varies = scale > 1e-12 * np.maximum(np.abs(mean), peak)
+    Z = Z[:, varies] / scale[varies]
+    scale = np.where(varies, scale, 0.0)
+    columns = dithered(Z, column_resolutions(Z), rng)
+    most = MAX_DIMENSIONS
+    if Z.shape[1] > len(Z):
+        most = min(most, max(MIN_DIMENSIONS, len(Z) // ROWS_PER_DIMENSION))
+    if Z.shape[1] <= most:
+        return SearchedRows(Z, columns, columns, None, mean, scale)
+    basis = _principal_directions(Z, most)
+    T = Z @ basis
+    noisy = T if columns is Z else columns @ basis
+    return SearchedRows(T, noisy, columns, basis, mean, scale)
+
+
+def _principal_directions(Z: NDArray, most: int) -> NDArray[np.float64]:
+    """Return at most `most` leading principal directions (p, r) of centred rows."""
+    n, p = Z.shape
+    if p <= n:
+        values, vectors = linalg.eigh(Z.T @ Z, subset_by_index=[p - most, p - 1])
+        return vectors[:, values > 1e-10 * values[-1]]
+    most = min(most, n)
+    values, vectors = linalg.eigh(Z @ Z.T, subset_by_index=[n - most, n - 1])
+    kept = values > 1e-10 * values[-1]
+    return Z.T @ (vectors[:, kept] / np.sqrt(values[kept]))
+
+
+# ------------------- search for the direction in which rows look most like two groups of any size
 
 # Maximum number of single columns that are tried as directions, and the number of rows by which
 # they are chosen if there are more columns.
 MAX_COLUMNS, COLUMN_ROWS = 100, 500
-# Number of other starts: leading principal directions, and random directions.
-N_PRINCIPAL, N_RANDOM = 8, 6
-# Number of rounds, number of best directions that each round improves, and ridges to try.
-N_ROUNDS, N_IMPROVED, REGS = 3, 6, (1.0, 0.1)
 
 
 def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray[np.float64]:
-    r"""Find the direction with the largest `volmar.evidence.modes.mixture.two_group_index`.
+    r"""Find the direction with the largest `volmar.evidence.densities.two_group_index`.
 
     The search starts from single columns, principal directions and random directions. To improve a
     direction, the rows are cut along it in the deepest valley, or where two means fit best. The
     new direction is the linear discriminant of the two sides,
     :math:`(R + \lambda I)^{-1} (\mu_1 - \mu_0)` with R the correlation matrix.
-
-    Parameters
-    ----------
-    rows : SearchedRows
-        The rows.
-    rng : Generator
-        Random generator of the random directions.
-
-    Returns
-    -------
-    ndarray of shape (d,)
-        Direction in the units of the rows; zero if all columns are constant.
+    The result is in the units of the rows; zero if all columns are constant.
     """
     p, r = rows.columns.shape[1], rows.T.shape[1]
     if p == 0:
@@ -48,12 +124,14 @@ def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray
     columns = _columns_to_look_at(rows, rng)
     R = rows.T.T @ rows.T / len(rows.T)
     _, vectors = linalg.eigh(R)
-    random = rng.standard_normal((r, N_RANDOM))
-    factors = [linalg.cho_factor(R + reg * np.eye(r)) for reg in REGS]
-    principal = vectors[:, ::-1][:, :N_PRINCIPAL]
+    # Number of other starts: leading principal directions, and random directions.
+    random = rng.standard_normal((r, 6))
+    # Number of rounds, number of best directions that each round improves, and ridges to try.
+    factors = [linalg.cho_factor(R + reg * np.eye(r)) for reg in (1.0, 0.1)]
+    principal = vectors[:, ::-1][:, :8]
     found = _Found(rows, columns, np.hstack([principal, linalg.cho_solve(factors[0], random)]))
-    for _ in range(N_ROUNDS):
-        sides = found.sides_of_best(N_IMPROVED)
+    for _ in range(3):
+        sides = found.sides_of_best(6)
         counts = sides.sum(axis=0)
         difference = rows.T.T @ (sides / counts - ~sides / (len(sides) - counts))
         found.add(np.hstack([linalg.cho_solve(factor, difference) for factor in factors]))
