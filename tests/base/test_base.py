@@ -8,8 +8,8 @@ import volmar
 from volmar._input import check_matrix
 from volmar._weights import check_sample_weight
 from volmar.base import Clusterer, Result, Status
-from volmar.base.callbacks import fit_steps
 from volmar.base.clusterer import two_column_scores
+from volmar.base.outcome import fit_steps
 from volmar.base.validation import (
     check_choice,
     check_count,

@@ -10,7 +10,7 @@ from sklearn.datasets import make_circles, make_moons
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar import SKMMC, KernelCPMMC, KernelKMeans
-from volmar.base.kernel_width import MAX_HALVINGS, TIE, Fitted, first_good
+from volmar.base.kernel import MAX_HALVINGS, TIE, Fitted, first_good
 from volmar.metrics import clustering_error
 from volmar.models import load_model, save_model
 from volmar.rows import scale_gamma

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 
 from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC, KernelKMeans, LDAKMeans, SoftLabelMVC
-from volmar.base.warm_start import matched_order, taken_numbers
+from volmar.base.clusterer import matched_order, taken_numbers
 from volmar.metrics import clustering_error
 from volmar.models import load_model, save_model
 

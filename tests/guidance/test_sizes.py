@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from volmar import KernelKMeans
 from volmar.baselines.kernel_kmeans import KernelProblem, kernel_kmeans
 from volmar.guidance.guide import Guide
-from volmar.guidance.limits import check_limits
+from volmar.guidance.knowledge import check_limits
 from volmar.models import load_model, save_model
 
 MODEL = KernelKMeans(3, gamma=0.05, random_state=0)

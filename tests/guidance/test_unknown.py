@@ -13,8 +13,7 @@ from sklearn.datasets import make_blobs
 from sklearn.pipeline import make_pipeline
 
 from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC, KernelKMeans, SoftLabelMVC, TableClusterer
-from volmar.guidance.links import check_must_link
-from volmar.guidance.seeds import check_seeds, names_of_clusters
+from volmar.guidance.knowledge import check_must_link, check_seeds, names_of_clusters
 from volmar.models import load_model, save_model
 from volmar.tables import TableError
 

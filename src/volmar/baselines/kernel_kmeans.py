@@ -14,8 +14,7 @@ from volmar._memory import require_memory
 from volmar.base import Result, Status, WeightedClusterer
 from volmar.base.clusterer import two_column_scores
 from volmar.base.guided import GuidedMixin
-from volmar.base.kernel import KernelExpansion, KernelMixin
-from volmar.base.kernel_width import GammaWidth
+from volmar.base.kernel import GammaWidth, KernelExpansion, KernelMixin
 from volmar.base.numbering import nearest_by_size
 from volmar.base.validation import check_choice, check_count, check_start_labels
 from volmar.guidance.guide import Guide, Placement

@@ -32,7 +32,7 @@ from volmar._files import open_atomically
 from volmar._memory import available_memory
 from volmar._npy import read_array
 from volmar._version import __version__
-from volmar.base.warm_start import default_start, is_model
+from volmar.base.clusterer import default_start, is_model
 from volmar.tables import Preparation
 
 # Version of the file format, and of the nodes of skops that are known here.
@@ -43,8 +43,8 @@ MAX_TEXT, MAX_DEPTH = 64 * 2**20, 60
 # A class whose attributes change so that older files no longer fit gets a version in `VERSIONS`.
 CLASSES = {
     "volmar.base": (
-        "kernel.KernelExpansion one_cluster.OneCluster recursion.RecursiveResult "
-        "splitting.CellSplit tree.SplitTree"
+        "kernel.KernelExpansion outcome.OneCluster recursion.CellSplit "
+        "recursion.RecursiveResult tree.SplitTree"
     ),
     "volmar.baselines": (
         "discriminative_kmeans.DiscriminativeKMeans "
@@ -79,7 +79,7 @@ CLASSES = {
     ),
     "volmar.operators": "protocol.EigenPairs",
     "volmar.report": "outcome.Evidence",
-    "volmar.rows": "kernel.Kernel kernel_pca.KernelPCAMap nystroem.NystroemMap",
+    "volmar.rows": "kernel.Kernel kernel.KernelPCAMap kernel.NystroemMap",
     "volmar.separation": (
         "batch_moments.BatchMoments discriminants.MultiwaySeparationResult gep.SeparationResult "
         "minimax_probability_machine.MinimaxProbabilityMachine mspc.MSPC "

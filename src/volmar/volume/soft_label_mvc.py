@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from volmar._warn import warn_user
 from volmar.base import Clusterer, Status
-from volmar.base.one_cluster import OneCluster
+from volmar.base.outcome import OneCluster
 from volmar.base.recursion import PartRows, RecursiveResult
 from volmar.base.validation import check_start_labels
 from volmar.graphs.graph import Graph, build_graph
