@@ -97,6 +97,8 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
     _may_be_nan: ClassVar[tuple[str, ...]] = ()
     #: Values used for parameters that are None, by `mode` and name; see the page *Symbols*.
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {}
+    #: Whether this is a method of the papers for comparison: no "auto", no start from a model.
+    _for_comparison: ClassVar[bool] = False
     #: Whether sparse X is supported.
     _accepts_sparse: ClassVar[bool] = True
     #: The known labels, links and size limits, during a guided fit.
@@ -230,8 +232,9 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         self._check_all_parameters()
         check_row_map(self)
         check_random_state(self.random_state)
-        check_number("alpha", self.alpha, low=LOWEST_ALPHA, high=HIGHEST_ALPHA)
-        if self.max_clusters is not None:
+        if not self._for_comparison:
+            check_number("alpha", self.alpha, low=LOWEST_ALPHA, high=HIGHEST_ALPHA)
+        if getattr(self, "max_clusters", None) is not None:
             check_count("max_clusters", self.max_clusters)
         if is_dask(X):
             self._check_blocks_parameters()
@@ -336,7 +339,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             test=partial(groups_test, self) if is_tested else None,
             make=self._make_split,
             side=side_of,
-            alpha=float(self.alpha),
+            alpha=float(self.alpha) if is_tested else 1.0,
             max_leaves=self.max_clusters if is_tested else None,
             steps=steps,
             seeds=seeds,
@@ -351,7 +354,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             merge_leaves(self.tree_, rows.X, rows.weights, grown.sample_labels())
         self._number_tree(grown)
         self._set_result(replace(result, labels=grown.labels()))
-        warn_of_tree(self.tree_, result, self.n_clusters, self.max_clusters)
+        warn_of_tree(self.tree_, result, self.n_clusters, getattr(self, "max_clusters", None))
         return grown
 
     def _samples_parts(self) -> bool:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         solve_elliptope_triangles as solve_elliptope_triangles,
     )
     from volmar.solvers.hyperplane_density import HyperplaneDensity as HyperplaneDensity
-    from volmar.solvers.label_mixture import solve_label_mixture as solve_label_mixture
     from volmar.solvers.minimax_probability import (
         MinimaxProbabilityResult as MinimaxProbabilityResult,
     )
