@@ -86,7 +86,6 @@ def test_circles_with_a_fitting_width():
     assert clustering_error(y_new, model.predict(X_new)) == 0.0
 
 
-
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=25, deadline=None)
 def test_permuted_rows_permute_labels(seed):
@@ -282,8 +281,6 @@ def test_new_rows_are_scored_in_blocks(rng, monkeypatch):
     whole = model.decision_function(X)
     monkeypatch.setattr("volmar.rows.kernel.KERNEL_BLOCK", 350)
     np.testing.assert_allclose(model.decision_function(X), whole, rtol=1e-12)
-
-
 
 
 def test_moves_at_the_limit_are_those_of_one_more_iteration():

@@ -35,9 +35,6 @@ def test_predict_agrees_with_scores_and_labels(rng, estimator, n_clusters, dtype
     assert model.result_.is_stationary(1e-12)
 
 
-
-
-
 @pytest.mark.parametrize("estimator", BOTH)
 @pytest.mark.parametrize(("dtype", "offset"), [(np.float32, 1e4), (np.float64, 1e9)])
 def test_an_offset_does_not_matter(rng, estimator, dtype, offset):
@@ -104,7 +101,6 @@ def test_rows_that_are_equal_beside_a_large_regulariser_are_reported(rng):
     np.testing.assert_array_equal(model.predict(X), model.labels_)
 
 
-
 # In units of the outlier, other rows differ by rounding errors only.
 @pytest.mark.filterwarnings("ignore:DiscriminativeKMeans ended with the status MAX_ITER")
 @pytest.mark.filterwarnings("ignore:Found 2 clusters")
@@ -116,7 +112,6 @@ def test_an_outlier_leaves_labels_as_predicted(estimator, outlier, seed):
     X[5, 1] = outlier
     model = estimator(3, random_state=0).fit(X)
     np.testing.assert_array_equal(model.predict(X), model.labels_)
-
 
 
 @pytest.mark.parametrize("estimator", BOTH)
@@ -155,7 +150,6 @@ def test_start_from_labels_runs_once(rng, estimator):
     model = estimator(init=start, random_state=0).fit(X)
     assert model.labels_[0] == 0  # "a" sorts first
     assert clustering_error(np.repeat([0, 1], 20), model.labels_) == 0.0
-
 
 
 @pytest.mark.parametrize("estimator", BOTH)

@@ -72,7 +72,6 @@ def hard_label_value(Q, reg, C):
     return program.value, float(eta.value)
 
 
-
 def l1_value_by_cvxpy(X, y, c):
     w, b = cp.Variable(X.shape[1]), cp.Variable()
     loss = 0.5 * cp.sum_squares(w) + c @ cp.abs(y - X @ w - b)

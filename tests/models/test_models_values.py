@@ -9,7 +9,7 @@ import pytest
 from helpers.models import X, edit, find, load_value, refused_value, save_value
 from scipy import sparse
 
-from volmar.graphs.neighbor_backends import FaissBackend, PyNNDescentBackend
+from volmar.graphs.neighbors import FaissBackend, PyNNDescentBackend
 from volmar.models import ModelError, limits, save_model
 from volmar.solvers import Status
 

@@ -288,7 +288,6 @@ def test_any_definite_matrix_may_be_given():
     assert quiet_fit(margin, K).objective_ == pytest.approx(saddle.objective, rel=1e-4)
 
 
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

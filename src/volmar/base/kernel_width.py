@@ -16,7 +16,7 @@ from volmar.base.callbacks import fit_steps
 from volmar.base.kernel import used_gamma
 from volmar.base.outcome import status_message
 from volmar.graphs.copies import distinct_rows
-from volmar.graphs.cut_graph import CutGraph
+from volmar.graphs.density_scaling import CutGraph
 from volmar.rows import drawn_rows, take_rows
 
 # Maximum number of rows on which widths are compared, and minimum number of distinct rows.

@@ -1,4 +1,4 @@
-"""K-means on projected rows: discriminative k-means (Ye and others 2007), LDA-KM (Ding, Li 2007)."""
+"""K-means on projected rows: discriminative k-means (Ye 2007) and LDA-KM (Ding and Li 2007)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from volmar.solvers.result import Certificate
 KMEANS_ITERATIONS = 300
 # With a larger multiple of the identity, the correlations would be below rounding error.
 LARGEST_REG = 1e15
-
 
 
 # ---- shared by both methods

@@ -17,7 +17,7 @@ from volmar._memory import available_memory
 from volmar._npy import ARRAY_KINDS
 from volmar.base import SplitTree
 from volmar.base.tree import SplitNode
-from volmar.graphs.neighbor_backends import ExactBackend
+from volmar.graphs.neighbors import ExactBackend
 from volmar.models.archive import Archive
 from volmar.models.classes import (
     attribute_fault,

@@ -16,7 +16,7 @@ from scipy import sparse
 from volmar._npy import ARRAY_KINDS
 from volmar.base import SplitTree
 from volmar.base.warm_start import WarmStart, default_start, is_model
-from volmar.graphs.neighbor_backends import (
+from volmar.graphs.neighbors import (
     CellBackend,
     ExactBackend,
     FaissBackend,

@@ -17,9 +17,9 @@ from volmar.graphs.graph import Graph
 from volmar.metrics.label_free import unchecked_cut
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.solvers import Result, Status
+from volmar.volume.descent import Allowed, InverseImages, Refined, repeat_step
 from volmar.volume.problem import SINGULAR
-from volmar.volume.refinement import Allowed, InverseImages, Refined, repeat_step
-from volmar.volume.starts import is_tied
+from volmar.volume.two_way import is_tied
 
 N_INIT = 10
 # Rows whose coordinates differ by less than this are equal up to rounding.
