@@ -257,35 +257,9 @@ def density_scaling_similarity(
     of them counts: if m > k rows are within the distance that should contain k, :math:`s_i` is
     scaled by :math:`(k / m)^{1/d}` for the density.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The points.
-    n_neighbors : int or None, default=None
-        Number of neighbours k of the local scale. If None, log2(n) + 3, rounded.
-    n_edges : int, default=10
-        Number of nearest neighbours that a row is joined to.
-    exponent : float, default=3
-        Exponent b, the weight of the density.
-    self_loops : bool, default=False
-        Whether the diagonal follows the formula. If False, it is 0.
-    neighbors : str or transformer, default="auto"
-        As in `NeighborSearch`.
-    random_state, n_jobs
-        As in `NeighborSearch`.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Similarities in X's float dtype, exactly symmetric.
-
-    Examples
-    --------
-    >>> from volmar.graphs import density_scaling_similarity
-    >>> density_scaling_similarity([[0.0], [1.0], [3.0]], n_neighbors=1).toarray().round(3)
-    array([[0.   , 0.607, 0.013],
-           [0.607, 0.   , 0.046],
-           [0.013, 0.046, 0.   ]])
+    `n_neighbors` is k of the local scale (None: log2(n) + 3, rounded), `n_edges` the number of
+    nearest neighbours that a row is joined to, and `exponent` b, the weight of the density. The
+    diagonal is 0 without `self_loops`. The result is CSR, exactly symmetric, in X's float dtype.
     """
     spec = DensityScalingSimilarity(
         n_neighbors=n_neighbors,

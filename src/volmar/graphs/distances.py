@@ -184,22 +184,6 @@ def mean_distance(X: MatrixLike) -> float:
 
     The value is exact for any n and computed in blocks, in O(n² d) time and O(block · n) memory.
     For many more than 20,000 points, prefer `rms_distance`, which is linear in n.
-
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The points.
-
-    Returns
-    -------
-    float
-        The mean distance.
-
-    Examples
-    --------
-    >>> from volmar.graphs import mean_distance
-    >>> mean_distance([[0.0], [1.0], [3.0]])
-    2.0
     """
     X = _about_mean(X)
     n = X.shape[0]
@@ -217,22 +201,6 @@ def rms_distance(X: MatrixLike) -> float:
 
     This is the sqrt(γ) of the sparse kernel MMC paper (section 5), in the usual form: the zero
     distance of a point to itself counts, and cov divides by n. The cost is O(nd).
-
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The points.
-
-    Returns
-    -------
-    float
-        The root mean squared distance.
-
-    Examples
-    --------
-    >>> from volmar.graphs import rms_distance
-    >>> rms_distance([[0.0], [2.0]]) ** 2  # (0 + 4 + 4 + 0) / 4, to rounding  # doctest: +ELLIPSIS
-    2.0...
     """
     X = check_points(X)
     if sp.issparse(X):
@@ -247,22 +215,6 @@ def distance_range(X: MatrixLike) -> float:
 
     This is the σ_0 of the multivariate-loss paper, which uses tenths of it for its normalised cut.
     The value is exact, at the cost of `mean_distance`.
-
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The points.
-
-    Returns
-    -------
-    float
-        The range of the distances; zero for two points, which have only one distance.
-
-    Examples
-    --------
-    >>> from volmar.graphs import distance_range
-    >>> distance_range([[0.0], [1.0], [3.0]])
-    2.0
     """
     X = _about_mean(X)
     smallest, largest = math.inf, 0.0
@@ -276,30 +228,12 @@ def distance_range(X: MatrixLike) -> float:
 def resolve_sigma(X: MatrixLike, sigma: float | str = "mean") -> float:
     """Compute the width of a Gaussian similarity from a number or a rule.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The points, used only if `sigma` is a rule.
-    sigma : float or str, default="mean"
-        A positive number, or ``[factor *] rule [/ divisor]``, where the rule is one of
-
-        - ``mean``: the mean pairwise distance (`mean_distance`); ``"mean/10"`` is the width of the
-          JMLR paper's artificial sets, ``"4*mean"`` to ``"mean/4"`` its grid on the benchmarks;
-        - ``rms``: the root mean squared distance (`rms_distance`); ``"0.25*rms"`` to ``"4*rms"``
-          is the grid of the sparse kernel MMC paper;
-        - ``range``: the range of the distances (`distance_range`); ``"0.1*range"`` to ``"range"``
-          is the grid of the multivariate-loss paper's normalised cut.
-
-    Returns
-    -------
-    float
-        The width, positive and finite.
-
-    Examples
-    --------
-    >>> from volmar.graphs import resolve_sigma
-    >>> resolve_sigma([[0.0], [1.0], [3.0]], "mean/10")
-    0.2
+    A rule is ``[factor *] rule [/ divisor]``. ``mean`` is the mean pairwise distance:
+    ``"mean/10"`` is the width of the JMLR paper's artificial sets, ``"4*mean"`` to ``"mean/4"``
+    its grid on the benchmarks. ``rms`` is the root mean squared distance: ``"0.25*rms"`` to
+    ``"4*rms"`` is the grid of the sparse kernel MMC paper. ``range`` is the range of the
+    distances: ``"0.1*range"`` to ``"range"`` is the grid of the multivariate-loss paper's
+    normalised cut.
     """
     rule = parse_sigma(sigma)
     if isinstance(rule, float):

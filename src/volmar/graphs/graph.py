@@ -66,29 +66,8 @@ def make_similarity(
 ) -> Similarity:
     """Return the recipe for a similarity given by name or as a function.
 
-    Parameters
-    ----------
-    affinity : str, callable or Similarity, default="local_scaling"
-        "gaussian", "local_scaling", "density_scaling", "cosine_knn" or "nearest_neighbors"; a
-        function f(X, Y) of similarities (see `CallableSimilarity`); or any object with a `build`
-        method, callable or not, which is returned unchanged.
-    **params
-        Parameters of the named similarity: see `gaussian_similarity`, `local_scaling_similarity`,
-        `density_scaling_similarity`, `cosine_knn_similarity` and `nearest_neighbors_similarity`.
-
-    Returns
-    -------
-    Similarity
-        ``recipe.build(X)`` returns the matrix and an extension. ``extension(X_new)`` returns the
-        similarities of new points to the training points, and ``extension.weights(X_new)`` the
-        same with rows that sum to one.
-
-    Examples
-    --------
-    >>> from volmar.graphs import make_similarity
-    >>> W, extension = make_similarity("gaussian", sigma=1.0).build([[0.0], [1.0]])
-    >>> extension([[0.0]]).round(3)
-    array([[1.   , 0.607]])
+    An object with a `build` method is returned unchanged, callable or not. ``recipe.build(X)``
+    returns the matrix and an extension to new points.
     """
     if not isinstance(affinity, str):
         return _recipe(affinity, params)

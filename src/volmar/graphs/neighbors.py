@@ -590,43 +590,16 @@ class NeighborSearch:
     back end can therefore miss a neighbour, but returned distances are exact, and zero for
     duplicates.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The points.
-    neighbors : str, transformer or sparse matrix, default="auto"
-        Back end that finds the neighbours:
-
-        - ``"exact"``: a k-d tree up to 8 dimensions, else all pairs of rows;
-        - ``"cells"``: cells of rows searched to a recall of 0.95 (`volmar.graphs.neighbors`), for
-          dense points;
-        - ``"faiss"``: exact in float32 up to 50,000 points, a seeded inverted file beyond;
-        - ``"pynndescent"``: NN-descent, for dense or sparse points;
-        - ``"auto"``: "cells" for dense data above `APPROXIMATE_ABOVE` (20,000 points and 8
-          features), else "exact". On data of 16 dimensions, "cells" is faster than "faiss" and
-          "pynndescent";
-        - a transformer like `sklearn.neighbors.KNeighborsTransformer`: it is cloned and fitted to
-          the points (scaled to unit length for the cosine metric), and may return more neighbours
-          than requested;
-        - a sparse (n, n) graph whose stored entries are the neighbours; new points are then
-          searched exactly.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        Distance to return. The cosine distance is 1 - cos. It is searched as the Euclidean
-        distance between rows of unit length, which gives the same order of neighbours.
-    random_state : int, RandomState or None, default=None
-        Random seed of the approximate back ends.
-    n_jobs : int or None, default=None
-        Number of threads of the named back ends. Transformers use their own setting.
-
-    Attributes
-    ----------
-    rows : ndarray or csr_array of shape (n, d)
-        The points in the form that is searched: centred (dense, Euclidean) or scaled to unit
-        length (cosine).
-    recall : float or None
-        Share of the true neighbours in the last `graph`: 1 if the search is exact, else measured
-        on 300 rows by comparison with all others, with a warning below 0.9. None before the first
-        search, and if neighbours come from a transformer or a given graph.
+    `neighbors` is the back end: "exact" (a k-d tree up to 8 dimensions, else all pairs of rows),
+    "cells" (cells of dense rows, searched to a recall of 0.95), "faiss" (exact in float32 up to
+    50,000 points, a seeded inverted file beyond), "pynndescent" (NN-descent), a transformer like
+    `sklearn.neighbors.KNeighborsTransformer` (cloned and fitted to the points; it may return more
+    neighbours than requested), or a sparse (n, n) graph whose stored entries are the neighbours.
+    "auto" is "cells" for dense data above `APPROXIMATE_ABOVE`, where it is faster than the
+    optional packages, else "exact". The cosine distance, 1 - cos, is searched as the Euclidean
+    distance between rows of unit length. `rows` are the points as searched: centred, or of unit
+    length. `recall` is the share of the true neighbours in the last `graph`: 1 if the search is
+    exact, else measured on 300 rows, with a warning below 0.9, and None if neighbours were given.
     """
 
     recall: float | None = None
@@ -791,26 +764,9 @@ def neighbor_graph(
 ) -> Any:
     """Compute the distances from every point to its nearest other points.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The points.
-    n_neighbors : int
-        Number of neighbours of each point, from 1 to n - 1.
-    neighbors, metric, random_state, n_jobs
-        As in `NeighborSearch`.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Exactly `n_neighbors` distances per row, nearest first, ties in the order of their index.
-        The point itself is left out by its index. The distance to a duplicate is a stored zero.
-
-    Examples
-    --------
-    >>> from volmar.graphs import neighbor_graph
-    >>> neighbor_graph([[0.0], [0.0], [1.0], [1.5]], n_neighbors=1).indices.tolist()
-    [1, 0, 3, 2]
+    The result has exactly `n_neighbors` distances per row, nearest first, ties in the order of
+    their index. The point itself is left out by its index. The distance to a duplicate is a stored
+    zero.
     """
     recipe = NeighborRecipe(neighbors=neighbors, random_state=random_state, n_jobs=n_jobs)
     return recipe.search(X, metric).graph(n_neighbors)
@@ -819,27 +775,8 @@ def neighbor_graph(
 def symmetrize(G: Any, how: str = "union") -> Any:
     """Make a directed graph of similarities undirected.
 
-    Parameters
-    ----------
-    G : sparse matrix of shape (n, n)
-        Nonnegative similarities. Stored zeros are not edges. Convert distances to similarities
-        first.
-    how : {"union", "mutual", "average"}, default="union"
-        "union" keeps edges in either direction, max(G, G'). "mutual" keeps edges in both
-        directions, min(G, G'). "average" is (G + G') / 2.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Exactly symmetric similarities.
-
-    Examples
-    --------
-    >>> import scipy.sparse as sp
-    >>> from volmar.graphs import symmetrize
-    >>> G = sp.csr_array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    >>> symmetrize(G, "mutual").nnz, symmetrize(G, "union").nnz
-    (2, 4)
+    "union" keeps edges in either direction, max(G, G'), "mutual" those in both directions, min(G,
+    G'), and "average" is (G + G') / 2. Stored zeros are not edges.
     """
     G = sp.csr_array(G)
     if G.shape[0] != G.shape[1]:

@@ -100,26 +100,7 @@ def gaussian_similarity(
 
     This is the similarity of JMLR 2013, section 8.1.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The points.
-    sigma : float or str, default="mean"
-        Width of the Gaussian, or a rule for it; see `resolve_sigma`.
-    self_loops : bool, default=True
-        Whether W_ii = 1, as in the JMLR paper. If False, W_ii = 0 (Ng, Jordan and Weiss).
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-        Similarities in X's float dtype, exactly symmetric.
-
-    Examples
-    --------
-    >>> from volmar.graphs import gaussian_similarity
-    >>> gaussian_similarity([[0.0], [1.0]], sigma=1.0).round(3)
-    array([[1.   , 0.607],
-           [0.607, 1.   ]])
+    W_ii is 1 with `self_loops`, as in the JMLR paper, else 0 (Ng, Jordan and Weiss).
     """
     return GaussianSimilarity(sigma=sigma, self_loops=self_loops).build(X)[0]
 
@@ -252,34 +233,9 @@ def local_scaling_similarity(
     as printed in JMLR; Zelnik-Manor and Perona (2005) do not have it. If the k-th neighbour
     coincides with x_i, σ_i is the distance to the nearest other point that does not.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The points.
-    n_neighbors : int, default=7
-        Number of neighbours k of the local scale.
-    graph : {"auto", "dense", "knn"}, default="auto"
-        "dense" has all pairs. "knn" has only pairs in which one point is among the max(k, 10)
-        nearest neighbours of the other. "auto" is dense up to `DENSE_LIMIT` (4000) points. Stored
-        similarities are the same.
-    self_loops : bool, default=False
-        Whether W_ii = 1, which is JMLR's formula for i = j. If False, W_ii = 0, as in
-        Zelnik-Manor and Perona.
-    neighbors, random_state, n_jobs
-        As in `NeighborSearch`.
-
-    Returns
-    -------
-    ndarray or csr_array of shape (n, n)
-        Similarities in X's float dtype, exactly symmetric.
-
-    Examples
-    --------
-    >>> from volmar.graphs import local_scaling_similarity
-    >>> local_scaling_similarity([[0.0], [1.0], [3.0]], n_neighbors=1).round(3)
-    array([[0.   , 0.607, 0.105],
-           [0.607, 0.   , 0.368],
-           [0.105, 0.368, 0.   ]])
+    `graph` is "dense" (all pairs), "knn" (pairs in which one point is among the max(k, 10) nearest
+    neighbours of the other) or "auto" (dense up to `DENSE_LIMIT` points). W_ii is 1 with
+    `self_loops`, which is JMLR's formula for i = j, else 0 as in Zelnik-Manor and Perona.
     """
     spec = LocalScalingSimilarity(
         n_neighbors=n_neighbors,
@@ -374,33 +330,8 @@ def nearest_neighbors_similarity(
     ``W_ij = 1`` if one of the two points is among the k nearest neighbours of the other, and 0
     otherwise. The diagonal is zero, because a point is not its own neighbour.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The points.
-    n_neighbors : int, default=7
-        Number of neighbours of each point, by Euclidean distance.
-    mutual : bool, default=False
-        Whether to keep only edges between points that are neighbours of each other. Such a graph
-        has far fewer edges, and is more often disconnected.
-    neighbors, random_state, n_jobs
-        As in `NeighborSearch`.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Similarities in X's float dtype, exactly symmetric.
-
-    Examples
-    --------
-    >>> from volmar.graphs import nearest_neighbors_similarity
-    >>> X = [[0.0], [1.0], [3.0]]
-    >>> nearest_neighbors_similarity(X, n_neighbors=1).toarray()
-    array([[0., 1., 0.],
-           [1., 0., 1.],
-           [0., 1., 0.]])
-    >>> nearest_neighbors_similarity(X, n_neighbors=1, mutual=True).nnz
-    2
+    `mutual` keeps only edges between points that are neighbours of each other: such a graph has
+    far fewer edges, and is more often disconnected.
     """
     spec = NearestNeighborsSimilarity(
         n_neighbors=n_neighbors,
@@ -454,30 +385,8 @@ def cosine_knn_similarity(
     tables are reproduced with the union, which is therefore the default. A point is not its own
     neighbour, so that W_ii = 0.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The points. With nonnegative features, all cosines are nonnegative.
-    n_neighbors : int, default=7
-        Number of neighbours of each point, by cosine.
-    mutual : bool, default=False
-        Whether to keep only edges between points that are neighbours of each other.
-    neighbors, random_state, n_jobs
-        As in `NeighborSearch`.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Similarities in X's float dtype, exactly symmetric.
-
-    Examples
-    --------
-    >>> from volmar.graphs import cosine_knn_similarity
-    >>> X = [[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]
-    >>> cosine_knn_similarity(X, n_neighbors=1).toarray().round(2)
-    array([[0.  , 0.71, 0.  ],
-           [0.71, 0.  , 0.71],
-           [0.  , 0.71, 0.  ]])
+    With nonnegative features, all cosines are nonnegative. `mutual` keeps only edges between
+    points that are neighbours of each other.
     """
     spec = CosineKNNSimilarity(
         n_neighbors=n_neighbors,
@@ -510,24 +419,8 @@ def _cosines(distances: Any, name: str) -> Any:
 class CallableSimilarity:
     """Recipe for the similarity ``W = function(X, X)``, used as given, diagonal included.
 
-    Parameters
-    ----------
-    function : callable
-        ``function(X, Y)`` takes two sets of rows, dense or CSR as the training points are, and
-        returns their nonnegative similarities, dense or sparse, of shape (len(X), len(Y));
-        ``function(X, X)`` must be symmetric. Bind parameters with `functools.partial`. Estimators
-        fitted with it can be pickled if the function can.
-
-    Examples
-    --------
-    >>> from sklearn.metrics.pairwise import laplacian_kernel
-    >>> from volmar.graphs import CallableSimilarity
-    >>> W, extension = CallableSimilarity(laplacian_kernel).build([[0.0], [1.0]])
-    >>> W.round(3)
-    array([[1.   , 0.368],
-           [0.368, 1.   ]])
-    >>> extension.weights([[0.0]]).round(3)
-    array([[0.731, 0.269]])
+    ``function(X, Y)`` takes two sets of rows, dense or CSR as the training points are, and returns
+    their nonnegative similarities, dense or sparse; ``function(X, X)`` must be symmetric.
     """
 
     function: Callable[[Any, Any], Any]

@@ -37,16 +37,8 @@ MAX_ANGLE = 0.1
 class Solution:
     """Solution of (Q + shift I) X = B with its residual.
 
-    Attributes
-    ----------
-    x : ndarray
-        The solution, with the shape of B.
-    residual : float
-        Largest relative residual ``|B_j - (Q + shift I) x_j| / |B_j|`` over the columns.
-    n_iter : int
-        Number of conjugate gradient iterations, 0 for a direct solve.
-    method : str
-        The method used: "cholesky", "lu", "cg" or "two-level".
+    `residual` is the largest relative residual over the columns. `n_iter` is 0 for a direct solve.
+    `method` is "cholesky", "lu", "cg" or "two-level".
     """
 
     x: FloatArray
@@ -59,17 +51,9 @@ class Solution:
 class EigenPairs:
     """The smallest eigenvalues of Q, ascending, with unit eigenvectors of fixed signs.
 
-    Attributes
-    ----------
-    values : ndarray of shape (k,)
-        Eigenvalues in ascending order.
-    vectors : ndarray of shape (n, k)
-        Unit eigenvectors as columns. The entry of largest magnitude of each is positive.
-    residuals : ndarray of shape (k,)
-        Residuals ``|Q v_j - values_j v_j|``, recomputed from Q.
-    method : str
-        The method used: "dense", "lanczos", "shift-invert" or "lobpcg", or "known" if the
-        eigenvectors were given.
+    `residuals` are ``|Q v_j - values_j v_j|``, recomputed from Q. The entry of largest magnitude
+    of each vector is positive. `method` is "dense", "lanczos", "shift-invert", "lobpcg", or
+    "known" if the eigenvectors were given.
     """
 
     values: FloatArray

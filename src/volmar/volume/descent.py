@@ -22,21 +22,11 @@ from volmar.volume.problem import SINGULAR, VolumeProblem, signs
 class SoftResponses(Result):
     """Soft responses h of the problem, with their multipliers and the underlying smooth field.
 
-    Attributes
-    ----------
-    h : ndarray of shape (n,)
-        Soft responses, of norm 1.
-    field : ndarray of shape (n,)
-        Smooth field of the linear solve that moved labels (x of `QPStep`), or h itself if the
-        signs of that field are not the labels.
-    field_residual : float
-        Recomputed relative residual of the linear system of the field. NaN if the field does not
-        come from `FirstStep`.
-    multiplier : float
-        Multiplier eta of the norm constraint.
-    balance_multiplier : float
-        Multiplier kappa of the balance constraint: positive if ``1'h = b``, negative if
-        ``1'h = -b``.
+    h has norm 1. `field` is the smooth field of the linear solve that moved labels (x of
+    `QPStep`), or h itself if the signs of that field are not the labels, and `field_residual` the
+    recomputed relative residual of its linear system (NaN if it does not come from `FirstStep`).
+    `multiplier` is eta of the norm constraint, `balance_multiplier` kappa: positive if ``1'h =
+    b``, negative if ``1'h = -b``.
     """
 
     _solution = ("h",)

@@ -78,25 +78,11 @@ class MultiwayVolumeResult(Result):
     smallest eigenvalues of L_sym (NaN for another Q). `residuals` are those of the eigenvectors
     and of the linear systems of the fields.
 
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        Cluster of each row. No cluster is empty.
-    field : ndarray of shape (n, k)
-        Smoothest field of each cluster against the rest, with roughness ``x'Qx = 1``.
-    h : ndarray of shape (n, k)
-        The fields scaled to columns of norm 1.
-    start : ndarray of shape (n,)
-        Labels at the start.
-    agreement : tuple of float
-        Sum over the clusters of ``y_j'x_j`` after each step. It never decreases.
-    n_moved : int
-        Number of labels that differ between the start and the end.
-    n_held : int
-        Number of clusters that kept their rows because the last step would have emptied them.
-    n_missed : int
-        Number of clusters that k-means left empty at the start. Each was given a part of the
-        largest cluster.
+    `field` is the smoothest field of each cluster against the rest, with roughness ``x'Qx = 1``,
+    and h the same with columns of norm 1. `agreement` is the sum over the clusters of ``y_j'x_j``
+    after each step, which never decreases. `n_held` clusters kept their rows because the last step
+    would have emptied them. `n_missed` clusters were left empty by k-means at the start; each was
+    given a part of the largest cluster.
     """
 
     _numbers = ("labels", "start")

@@ -32,17 +32,8 @@ class VolumeProblem:
     If :math:`h'Qh` is small, h points along the long axes of the ellipsoid :math:`h'Qh \le 1`, and
     the orthant of sign(h) contains much of its volume.
 
-    Attributes
-    ----------
-    operator : SPDOperator
-        Q.
-    reg : float
-        :math:`\gamma`.
-    balance : float
-        b.
-    sides : ndarray of shape (n,), optional
-        Labels y of the rows, -1 and 1. The objective then has ``-2 y'h`` in place of
-        ``-2 |h|_1``. If None, the labels are the signs of h.
+    Q is `operator`, :math:`\gamma` is `reg`, b is `balance`. With `sides`, labels y of the rows,
+    the objective has ``-2 y'h`` in place of ``-2 |h|_1``.
     """
 
     operator: SPDOperator

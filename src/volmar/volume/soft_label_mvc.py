@@ -189,13 +189,6 @@ def seed_weights(seeds: NDArray) -> NDArray:
 
     As in `spread_labels`, all classes have the same total weight, regardless of their number of
     seeds. The weight of a seed is at least 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.volume.soft_label_mvc import seed_weights
-    >>> seed_weights(np.array([0, -1, -1, 1, 1, -1, -1, -1]))
-    array([4., 1., 1., 2., 2., 1., 1., 1.])
     """
     known = seeds >= 0
     weights = np.ones(seeds.size)

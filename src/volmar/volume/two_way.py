@@ -171,22 +171,10 @@ FIELD_RTOL = 1e-3
 class VolumeResult(SoftResponses):
     """Soft responses with their labels and their start.
 
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        Sides of the soft responses, 0 and 1.
-    start : ndarray of shape (n,)
-        h0: signs of `chosen_vector` about its mean, divided by sqrt(n), or the given start.
-    second_vector, chosen_vector : ndarray of shape (n,)
-        Eigenvector v2 of Q, and the candidate with the lowest objective (the same if there was
-        only one) or the given start.
-    n_moved : int
-        Number of labels that differ between the start and the end.
-    n_candidates : int
-        Number of starts tried.
-    ill_defined : bool
-        Whether Q is "ill-defined" by JMLR section 8.1: more than ten of its eigenvalues are within
-        1e-4 of the second. Checked only if the paper's rule picks the starts.
+    `start` is h0: the signs of `chosen_vector` about its mean, divided by sqrt(n), or the given
+    start. `second_vector` is the eigenvector v2 of Q, `chosen_vector` the candidate with the
+    lowest objective. `ill_defined` is JMLR section 8.1's: more than ten eigenvalues of Q are
+    within 1e-4 of the second. It is checked only if the paper's rule picks the starts.
     """
 
     _signed = ("h", "field", "balance_multiplier", "start", "second_vector", "chosen_vector")

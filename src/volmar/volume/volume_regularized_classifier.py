@@ -61,16 +61,8 @@ class AVRProblem:
     product. Adding a multiple of the identity to Q changes the objective by a constant and leaves
     h unchanged.
 
-    Attributes
-    ----------
-    operator : SPDOperator
-        Q.
-    y : ndarray of shape (n,)
-        Labels, +1, -1 or 0, not all of them 0.
-    reg : float
-        :math:`\gamma`.
-    scale : float
-        t.
+    Q is `operator`, :math:`\gamma` is `reg`, t is `scale`. `y` are +1, -1, or 0 for a row without
+    label.
     """
 
     operator: SPDOperator
@@ -107,13 +99,6 @@ class AVRProblem:
         :math:`(|r|^2 + \delta^2 t^2) / (g + \delta)` of the minimum; the best :math:`\delta`
         gives :math:`2 t^2 (\sqrt{g^2 + |r|^2 / t^2} - g)`. At a stationary point that is not the
         minimum, g is negative and the gap is large.
-
-        Parameters
-        ----------
-        h : ndarray of shape (n,)
-            Soft responses.
-        lowest : float, optional
-            A lower bound of the eigenvalues of Q. If None, it is computed.
         """
         if lowest is None:
             lowest = _lower_bound(self.operator, self.operator.smallest_eigenpairs(1))
@@ -141,15 +126,6 @@ class AVRProblem:
         scale equal to its norm. For every c it differs from c h by at most
         :math:`|y / 2m - c A h| / (\gamma \lambda_1 - \eta)`, and a positive factor changes no
         sign. The bound is infinite if eta is not below the pole.
-
-        Parameters
-        ----------
-        h : ndarray of shape (n,)
-            Soft responses.
-        eta : float
-            Multiplier with which h was computed.
-        lowest : float
-            A lower bound of the eigenvalues of Q.
         """
         margin = self.reg * lowest - eta
         if not margin > 0:
@@ -167,15 +143,9 @@ class AVRProblem:
 class AVRResult(Result):
     """Soft responses with their multipliers; one column per class for more than two classes.
 
-    Attributes
-    ----------
-    h : ndarray of shape (n,) or (n, k)
-        Soft responses; every column has the norm `scale`.
-    multipliers : ndarray of shape (1,) or (k,)
-        eta of each column, the smallest root of JMLR eq. 26.
-    errors : ndarray of shape (1,) or (k,)
-        Bound on the error of the responses of each column (see `AVRProblem.error`). NaN if the
-        status is not CONVERGED.
+    Every column of h has the norm `scale`. `multipliers` are eta of each column, the smallest root
+    of JMLR eq. 26, and `errors` bound the error of each column (see `AVRProblem.error`; NaN if the
+    status is not CONVERGED).
     """
 
     _solution = ("h",)
