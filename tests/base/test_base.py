@@ -125,7 +125,7 @@ class ParameterRecorder(Recorder):
         volmar.MSPC(metric="cosine", random_state=0),
         volmar.MSPC(3, views=[[0], [1]], random_state=0),
         volmar.CPMMC(init=volmar.MSPC(random_state=0), random_state=0),
-        volmar.KernelKMeans(3, gamma="auto", random_state=0),
+        volmar.KernelCPMMC(3, gamma="auto", random_state=0),
         volmar.SKMMC(gamma="auto", random_state=0),  # fits again with the chosen width
     ],
     ids=["metric", "views", "init", "adopted width", "width"],

@@ -49,7 +49,7 @@ def expected(truth):
 def modes():
     for name in CLUSTERERS:
         parameters = getattr(volmar, name)().get_params()
-        for k in (2, 3, "auto"):
+        for k in (2, 3) if getattr(volmar, name)._for_comparison else (2, 3, "auto"):
             yield name, k, {}
         if "multiway" in parameters:
             other = {"MSPC": "pairwise"}.get(name, "recursive")

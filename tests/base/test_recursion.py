@@ -313,7 +313,6 @@ def test_the_number_of_clusters_by_tested_splits(name, parameters):
 
 CURVED = [
     ("SoftLabelMVC", {}),
-    ("NormalizedCut", {}),
     ("SKMMC", {}),
     ("KernelCPMMC", {}),
     ("IterSVR", {"kernel": "rbf"}),
@@ -349,8 +348,11 @@ def test_words_for_the_number_of_clusters(blobs):
         volmar.CPMMC("fast").fit(X)
     with pytest.raises(ValueError, match="needs rows to search for gaps, but LGMMC was given"):
         volmar.LGMMC("auto", kernel="precomputed").fit(X @ X.T)
-    with pytest.raises(ValueError, match=r"NormalizedCut was given similarities \('precomputed'"):
-        volmar.NormalizedCut("auto", affinity="precomputed").fit(X @ X.T)
+    with pytest.raises(ValueError, match=r"SoftLabelMVC was given similarities \('precomputed'"):
+        volmar.SoftLabelMVC("auto", affinity="precomputed").fit(X @ X.T)
+    for name in ("NormalizedCut", "KernelKMeans", "LDAKMeans", "SMIC", "HardLabelMVC"):
+        with pytest.raises(ValueError, match=rf"^n_clusters .*for {name}, got 'auto'"):
+            getattr(volmar, name)("auto").fit(X)
 
 
 def test_normalized_cut_splits_clusters_before_halves_of_one():
@@ -367,6 +369,7 @@ CLUSTERERS = [
     name
     for name in volmar.__all__
     if name != "__version__" and issubclass(getattr(volmar, name), Clusterer)
+    if not getattr(volmar, name)._for_comparison
 ]
 
 
@@ -378,7 +381,7 @@ def five_groups():
 
 
 @pytest.mark.parametrize("name", CLUSTERERS)
-def test_alpha_and_max_clusters_are_parameters_of_every_clusterer(name, blobs):
+def test_alpha_and_max_clusters_are_parameters_of_clusterers_with_auto(name, blobs):
     X, _ = blobs
     kind = getattr(volmar, name)
     for value, error in (("x", TypeError), (0.0, ValueError), (0.7, ValueError)):

@@ -31,9 +31,9 @@ LARGEST_REG = 1e15
 # ---- shared by both methods
 
 
-def varying(X: NDArray) -> Standardized:
+def varying(X: Any, weights: NDArray | None = None) -> Standardized:
     """Return X standardised; raise an error if all rows are equal."""
-    z = standardized(as_rows(X))
+    z = standardized(as_rows(X, sample_weight=weights))
     _refuse_equal(z.kept)
     return z
 
