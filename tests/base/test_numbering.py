@@ -49,8 +49,9 @@ def expected(truth):
 def modes():
     for name in CLUSTERERS:
         parameters = getattr(volmar, name)().get_params()
-        for k in (2, 3) if getattr(volmar, name)._for_comparison else (2, 3, "auto"):
-            yield name, k, {}
+        for k in (2, 3, "auto"):
+            if k != "auto" or getattr(volmar, name)._supports_auto:
+                yield name, k, {}
         if "multiway" in parameters:
             other = {"MSPC": "pairwise"}.get(name, "recursive")
             yield name, 3, {"multiway": other}

@@ -369,7 +369,7 @@ CLUSTERERS = [
     name
     for name in volmar.__all__
     if name != "__version__" and issubclass(getattr(volmar, name), Clusterer)
-    if not getattr(volmar, name)._for_comparison
+    if getattr(volmar, name)._supports_auto
 ]
 
 

@@ -89,6 +89,8 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
     _multiway: ClassVar[str] = "joint"
     #: Parameters that may hold one entry per row, which do not work with recursive splitting.
     _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
+    #: Whether n_clusters="auto" is supported.
+    _supports_auto: ClassVar[bool] = True
     #: Whether dask collections are supported: the method needs only sums over rows.
     _takes_blocks: ClassVar[bool] = False
     #: Whether the fit of a part may raise `PostponedSplitError` if its `_hurdle` is above 0.
@@ -97,8 +99,6 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
     _may_be_nan: ClassVar[tuple[str, ...]] = ()
     #: Values used for parameters that are None, by `mode` and name; see the page *Symbols*.
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {}
-    #: Whether this is a method of the papers for comparison: no "auto", no start from a model.
-    _for_comparison: ClassVar[bool] = False
     #: Whether sparse X is supported.
     _accepts_sparse: ClassVar[bool] = True
     #: The known labels, links and size limits, during a guided fit.
@@ -108,10 +108,11 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
     #: With n_clusters="auto", called with the number of rows in finished clusters and of all rows.
     _tell: Callable[[int, int], None] | None = None
 
-    # Parameters that every clusterer declares in its own __init__.
+    # Parameters that every clusterer declares in its own __init__; alpha and max_clusters only if
+    # it supports "auto".
     n_clusters: Any
-    alpha: float
-    max_clusters: int | None
+    alpha: float = 0.05
+    max_clusters: int | None = None
     random_state: Any
     mode: str
 
@@ -232,9 +233,8 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         self._check_all_parameters()
         check_row_map(self)
         check_random_state(self.random_state)
-        if not self._for_comparison:
-            check_number("alpha", self.alpha, low=LOWEST_ALPHA, high=HIGHEST_ALPHA)
-        if getattr(self, "max_clusters", None) is not None:
+        check_number("alpha", self.alpha, low=LOWEST_ALPHA, high=HIGHEST_ALPHA)
+        if self.max_clusters is not None:
             check_count("max_clusters", self.max_clusters)
         if is_dask(X):
             self._check_blocks_parameters()
@@ -339,7 +339,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             test=partial(groups_test, self) if is_tested else None,
             make=self._make_split,
             side=side_of,
-            alpha=float(self.alpha) if is_tested else 1.0,
+            alpha=float(self.alpha),
             max_leaves=self.max_clusters if is_tested else None,
             steps=steps,
             seeds=seeds,
@@ -354,7 +354,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             merge_leaves(self.tree_, rows.X, rows.weights, grown.sample_labels())
         self._number_tree(grown)
         self._set_result(replace(result, labels=grown.labels()))
-        warn_of_tree(self.tree_, result, self.n_clusters, getattr(self, "max_clusters", None))
+        warn_of_tree(self.tree_, result, self.n_clusters, self.max_clusters)
         return grown
 
     def _samples_parts(self) -> bool:

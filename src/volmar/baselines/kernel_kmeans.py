@@ -263,7 +263,7 @@ class KernelKMeans(KernelMixin, Clusterer):
     0.0
     """
 
-    _for_comparison = True
+    _supports_auto = False
     _accepts_sparse = False
     _min_clusters = 1
     _kernels_of_differences = ("linear", "rbf", "laplacian")

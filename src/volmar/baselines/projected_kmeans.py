@@ -140,7 +140,7 @@ class ProjectedKMeans(Clusterer):
     method `certificate(labels)`.
     """
 
-    _for_comparison = True
+    _supports_auto = False
     _accepts_sparse = False
 
     n_init: Any

@@ -338,7 +338,7 @@ class SMIC(Clusterer):
     0.0
     """
 
-    _for_comparison = True
+    _supports_auto = False
     _min_clusters = 1
 
     def __init__(

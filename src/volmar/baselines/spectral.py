@@ -22,7 +22,7 @@ from volmar.metrics import normalized_cut
 class SpectralBaseline(Clusterer):
     """Attributes and warnings of a method that uses the eigenvectors of a graph."""
 
-    _for_comparison = True
+    _supports_auto = False
 
     def _publish(self, problem: SpectralGraph, result: Any) -> None:  # noqa: ARG002 -- one signature
         self.eigenvalues_ = problem.pairs.values

@@ -277,7 +277,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
     0.0
     """
 
-    _for_comparison = True
+    _supports_auto = False
     _multiway = "recursive"
 
     def __init__(
