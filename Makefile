@@ -16,16 +16,16 @@ CHEAP  := $(addprefix tests/, \
   report/test_report_file.py report/test_report_words.py rows/test_rows.py separation/test_minimax_probability_machine.py \
   separation/test_mspc.py solvers/test_cutting_plane_qp.py solvers/test_minimax_probability.py \
   table_clusterer/test_table_clusterer.py tables/test_preparation.py tables/test_tables_read.py volume/test_alternation.py \
-  volume/test_sqp.py test_house.py test_map.py test_repository.py) \
-  reproduction/tests/test_paper_lines.py reproduction/tests/test_paper_verdict.py
+  volume/test_sqp.py test_house.py test_map.py test_repository.py)
 
-.PHONY: demo test quick fuzz coverage oldest wheels lint bench house words docs reproduce reproduction clean
+.PHONY: demo test quick fuzz oldest wheels nightly release lint bench house words docs reproduce reproduction clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python -m volmar demo --out demo --force
 
+# COVERAGE=1 adds the line coverage of the package, as .ci/run does.
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(if $(COVERAGE),--cov --cov-report=term:skip-covered)
 
 quick: $(VENV)/.ready
 	$(BIN)/python -m pytest -m "not slow" $(CHEAP)
@@ -34,9 +34,6 @@ quick: $(VENV)/.ready
 # with a new seed, make fuzz CASE=estimators:123 to replay one case.
 fuzz: $(VENV)/.ready
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(if $(CASE),--case $(CASE),--cases $(or $(N),2000) $(if $(SEED),--seed $(SEED)) $(if $(DOMAIN),--domain $(DOMAIN)))
-
-coverage: $(VENV)/.ready
-	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term:skip-covered $(CHEAP)
 
 # The quick tests with the minimum versions of pyproject.toml, in a separate environment.
 # Warnings are not errors here, because old packages warn about each other.
@@ -48,15 +45,23 @@ oldest: $(OLDEST)/.ready
 wheels: $(VENV)/.ready
 	$(BIN)/python tests/wheels/install.py $(PYTHONS)
 
+# What is not needed for every change: run each night, and before a release.
+nightly: oldest wheels
+	$(BIN)/python -m pytest reproduction/tests
+	$(MAKE) fuzz
+
+release: lint test docs nightly
+
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m benchmarks.house --check
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks $(NAME)
 
-# Sizes and rule violations of the code; CHECKOUT=folder measures another checkout.
+# Sizes of the code and their budget (benchmarks/house.toml); CHECKOUT=folder measures another checkout.
 house: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.house $(CHECKOUT)
 

@@ -16,6 +16,8 @@ from statistics import geometric_mean, median
 
 import numpy as np
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
 
 import volmar
 from benchmarks.embedding_data import drawn, make_groups, news, sets
@@ -73,14 +75,13 @@ def run(*, full: bool) -> Table:
 
 
 def contenders() -> list[Contender]:
-    """Return volmar's methods, with metric="cosine" too if available, and the rivals."""
+    """Return the rivals and volmar's methods, on the rows as given and on rows of unit norm."""
     listed = [Contender(rival.NAME, rival.fit_predict) for rival in EMBEDDINGS]
     listed.append(Contender(hdbscan.NAME, _by_hdbscan, MOST_ROWS_OF_HDBSCAN))
     for method, most in OURS.items():
         listed.append(Contender(method.__name__, _by(method), most))
-        if "metric" in method().get_params():
-            name = f'{method.__name__} (metric="cosine")'
-            listed.append(Contender(name, _by(method, metric="cosine"), most))
+        by_unit_rows = _by(method, Normalizer())
+        listed.append(Contender(f"{method.__name__}, unit norm", by_unit_rows, most))
     return listed
 
 
@@ -124,8 +125,8 @@ def compare(found, methods, seeds, limit) -> Table:
     return table
 
 
-def _by(method, **settings):
-    return lambda X, k, seed: method(k, random_state=seed, **settings).fit_predict(X)
+def _by(method, *steps):
+    return lambda X, k, seed: make_pipeline(*steps, method(k, random_state=seed)).fit_predict(X)
 
 
 def _by_hdbscan(X, k, seed):  # noqa: ARG001 -- it finds the number of clusters

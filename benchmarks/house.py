@@ -1,43 +1,67 @@
-"""``python -m benchmarks.house [CHECKOUT]``: sizes and rule violations of the code, as a table.
+"""``python -m benchmarks.house [CHECKOUT]``: the size of the code, compared with its budget.
 
-Give the folder of another checkout to measure that one, for example an earlier version.
+The budget is in ``benchmarks/house.toml``. A quantity above it is an error, here and in ``make
+lint``: whoever adds something removes something else, and lowers the budget where the code became
+smaller. Give the folder of another checkout to measure that one, for example an earlier version.
 """
 
 import argparse
 import ast
+import json
 import os
 import re
 import subprocess
 import sys
-import tempfile
-from collections import Counter
+import tomllib
 from pathlib import Path
 
 from benchmarks.table import Table
 
 HERE = Path(__file__).resolve().parents[1]
-FLAGS = re.compile(r"\b(passes_are_dear|is_asking)\b|\btogether\(")
-BLOCK_TYPES = re.compile(r"isinstance\([^)]*\b(BlockTable|RowVector)\b")
+BUDGET = Path(__file__).with_name("house.toml")
+SECONDS = Path(".pytest_cache/v/volmar/seconds")
 
-# Runs the command, and counts the imported modules and the files in which a function ran.
+# Fits twice, and in the second fit counts the files of src/ in which a function runs, and the
+# largest number of their frames on the stack.
 PROBE = """
-import sys, threading
-source, used = sys.argv[1], set()
-def note(frame, event, _):
-    code = frame.f_code
-    if event == "call" and code.co_flags & 1 and code.co_filename.startswith(source):
-        used.add(code.co_filename)
-threading.setprofile(note)
-sys.setprofile(note)
-from volmar.cli import main
-sys.argv = ["volmar", *sys.argv[2:]]
-try:
-    main()
-except SystemExit:
-    pass
-sys.setprofile(None)
-imported = [m for name, m in sys.modules.items() if name.split(".")[0] == "volmar"]
-print(len(imported), len(used))
+import json, sys, warnings
+import numpy as np, pandas as pd
+import volmar
+source = sys.argv[1]
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(0)
+X = np.vstack([rng.normal(-3, 1, (200, 4)), rng.normal(3, 1, (200, 4))])
+frame = pd.DataFrame(X, columns=list("abcd")).assign(e=np.where(X[:, 0] > 0, "low", "high"))
+jobs = {
+    "MSPC(2)": lambda: volmar.MSPC(2, random_state=0).fit(X),
+    "MSPC('auto')": lambda: volmar.MSPC("auto", random_state=0).fit(X),
+    "CPMMC(2)": lambda: volmar.CPMMC(2, random_state=0).fit(X),
+    "SoftLabelMVC(2)": lambda: volmar.SoftLabelMVC(2, random_state=0).fit(X),
+    "TableClusterer()": lambda: volmar.TableClusterer(random_state=0).fit(frame),
+}
+found = {}
+for name, job in jobs.items():
+    job()
+    files, depth, deepest = set(), 0, 0
+    def note(at, event, _):
+        global depth, deepest
+        if at.f_code.co_filename.startswith(source):
+            if event == "call":
+                files.add(at.f_code.co_filename)
+                depth += 1
+                deepest = max(depth, deepest)
+            elif event == "return":
+                depth -= 1
+    sys.setprofile(note)
+    job()
+    sys.setprofile(None)
+    found[f"files of {name}"], found[f"depth of {name}"] = len(files), deepest
+ours = [
+    sum(one.__module__.startswith("volmar.") for one in getattr(volmar, name).__mro__)
+    for name in volmar.__all__ if isinstance(getattr(volmar, name), type)
+]
+found["classes of an estimator"] = max(ours)
+print(json.dumps(found))
 """
 
 
@@ -51,84 +75,86 @@ def n_lines(path):
     return len(path.read_text(encoding="utf-8").splitlines())
 
 
-def docstring_lines(path):
-    """Return the number of lines of a file that belong to docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    bodies = (node.body for node in ast.walk(tree) if hasattr(node, "body"))
-    return sum(
-        body[0].end_lineno - body[0].lineno + 1
-        for body in bodies
-        if isinstance(body, list)
-        and body
-        and isinstance(body[0], ast.Expr)
-        and isinstance(body[0].value, ast.Constant)
-        and isinstance(body[0].value.value, str)
+def _is_number(node):
+    """Return whether an expression consists of numbers, and perhaps names of other constants."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float) and not isinstance(node.value, bool)
+    if isinstance(node, ast.UnaryOp):
+        return _is_number(node.operand)
+    if isinstance(node, ast.BinOp):
+        sides = (node.left, node.right)
+        named = [isinstance(side, ast.Name) or _is_number(side) for side in sides]
+        return all(named) and any(map(_is_number, sides))
+    if isinstance(node, ast.Tuple | ast.List):
+        return bool(node.elts) and all(map(_is_number, node.elts))
+    return False
+
+
+def numeric_constants(code):
+    """Return the names that a module gives to numbers or tuples of numbers at its top level."""
+    names = []
+    for node in ast.parse(code).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        target, value = targets[0], getattr(node, "value", None)
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = zip(target.elts, value.elts, strict=True)
+        else:
+            pairs = [(target, value)]
+        names += [t.id for t, v in pairs if isinstance(t, ast.Name) and v and _is_number(v)]
+    return names
+
+
+def public_names(text):
+    """Return the names of the API reference, each with the module that it is imported from."""
+    names, module = set(), ""
+    for line in text.splitlines():
+        if found := re.match(r"\.\. currentmodule:: (\S+)", line):
+            module = found[1]
+        elif found := re.fullmatch(r"   (\w+)", line):
+            names.add(f"{module}.{found[1]}")
+    return names
+
+
+def measured(root):
+    """Return the quantities of a checkout by name."""
+    source = python_files(root, "src")
+    texts = [path.read_text(encoding="utf-8") for path in source]
+    found = {
+        "lines of src": sum(map(n_lines, source)),
+        "files of src": len(source),
+        "public names": len(public_names((root / "docs/api.rst").read_text(encoding="utf-8"))),
+        "numeric constants": sum(len(numeric_constants(text)) for text in texts),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, str(root / "src")],
+        env={**os.environ, "PYTHONPATH": str(root / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
     )
-
-
-def class_names(paths):
-    """Return how often each class name occurs, private or not."""
-    return Counter(
-        node.name.lstrip("_")
-        for path in paths
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
-    )
-
-
-def n_uses(pattern, paths):
-    """Return the number of lines of the files that match a pattern."""
-    return sum(
-        bool(pattern.search(line))
-        for path in paths
-        for line in path.read_text(encoding="utf-8").splitlines()
-    )
-
-
-def touched(root, *options):
-    """Return the modules that ``volmar cluster`` imports, and the files in which functions run."""
-    with tempfile.TemporaryDirectory() as folder:
-        table = Path(folder) / "x.csv"
-        rows = [f"{i % 3 * 9 + i % 7 / 9},{i % 3 * 7 + i % 11 / 9}" for i in range(300)]
-        table.write_text("\n".join(["a,b", *rows]))
-        labels, page = str(Path(folder) / "l.csv"), str(Path(folder) / "r.html")
-        written = [page if word == "PAGE" else word for word in options]
-        arguments = ["cluster", str(table), "-o", labels, *written]
-        done = subprocess.run(
-            [sys.executable, "-c", PROBE, str(root / "src"), *arguments],
-            env={**os.environ, "PYTHONPATH": str(root / "src")},
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    n_imported, n_used = done.stdout.split()[-2:]
-    return int(n_imported), int(n_used)
+    found.update(json.loads(done.stdout))
+    if (root / SECONDS).exists():
+        # Written by tests/conftest.py after a run of all tests.
+        found["seconds of make test"] = round(json.loads((root / SECONDS).read_text()))
+    return found
 
 
 def main():
-    """Print the table."""
+    """Print the table; exit with 1 if a quantity is above its budget."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", nargs="?", type=Path, default=HERE)
-    root = parser.parse_args().checkout.resolve()
-    source = python_files(root, "src")
-    outside = [path for path in source if "rows" not in path.relative_to(root).parts[:3]]
-    imported, used = touched(root)
-    imported_report, used_report = touched(root, "--report", "PAGE")
-    names = class_names(source)
-    watched = ("Prepared", "Cut", "View", "Point", "Moments", "Wanted")
-    table = Table(("quantity", "value"))
-    table.add("Python files of src/", len(source))
-    table.add("lines of src/", sum(map(n_lines, source)))
-    table.add("of these, docstrings", sum(map(docstring_lines, source)))
-    table.add("modules that `volmar cluster x.csv` imports", imported)
-    table.add("files in which it runs a function", used)
-    table.add("modules, with --report", imported_report)
-    table.add("files, with --report", used_report)
-    table.add("passes_are_dear, together, is_asking outside rows/", n_uses(FLAGS, outside))
-    table.add("isinstance of block types outside rows/", n_uses(BLOCK_TYPES, outside))
-    table.add(f"classes called {', '.join(watched)}", ", ".join(str(names[n]) for n in watched))
-    print(table.render())
+    parser.add_argument("--check", action="store_true", help="print only what is above the budget")
+    options = parser.parse_args()
+    budget = tomllib.loads(BUDGET.read_text(encoding="utf-8"))
+    found = measured(options.checkout.resolve())
+    table = Table(("quantity", "value", "budget"))
+    above = [name for name, limit in budget.items() if found.get(name, 0) > limit]
+    for name in above if options.check else budget:
+        table.add(name, found.get(name, "not measured"), budget[name])
+    if above or not options.check:
+        print(table.render())
+    if above:
+        sys.exit(f"above the budget of benchmarks/house.toml: {', '.join(above)}")
 
 
 if __name__ == "__main__":

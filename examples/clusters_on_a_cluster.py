@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster
 from sklearn.metrics import adjusted_rand_score
 
 from volmar import CPMMC, MSPC
-from volmar.distributed import checkpoint, report_passes
+from volmar.distributed import report_passes
 
 ROWS, FEATURES, FILES = 10_000, 10, 8
 
@@ -49,7 +49,7 @@ def main():
         folder = Path(name)
         write_rows(folder)
         X = read_rows(folder).persist()  # workers keep X in memory; omit if it does not fit
-        with checkpoint(folder / "fit"), report_passes(print_pass):
+        with report_passes(print_pass):
             model = MSPC(random_state=0).fit(X)
         print("sizes:", np.bincount(model.labels_.compute()))
         print("worst-case separation:", round(model.msp_, 2))

@@ -25,9 +25,12 @@ import numpy as np
 from matplotlib.patheffects import withStroke
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.manifold import TSNE
 from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
 
 from volmar import CPMMC
 
@@ -72,16 +75,20 @@ print(documents[0][:90])
 # Count and cluster
 # -----------------
 #
-# ``CountVectorizer`` returns a sparse matrix of counts. With ``metric="cosine"`` the clusterer
-# takes it as it is: sublinear TF-IDF, a truncated SVD and unit length are done inside (see
-# :doc:`/embeddings`). The documents are short, so 50 singular vectors are kept instead of 100. The
-# number of topics is a free choice, 16 here. The submodules are not used before the last section.
+# ``CountVectorizer`` returns a sparse matrix of counts. The next steps are sublinear TF-IDF, a
+# truncated SVD and unit length (see :doc:`/embeddings`). The documents are short, so 50 singular
+# vectors are kept. The number of topics is a free choice, 16 here. The submodules are not used
+# before the last section.
 
 n_topics = 16
 word = r"\b[a-z]{3,}\b"
 vectorizer = CountVectorizer(stop_words="english", token_pattern=word, min_df=3)
 counts = vectorizer.fit_transform(documents)
-model = CPMMC(n_topics, metric="cosine", text_components=50, random_state=0).fit(counts)
+to_rows = make_pipeline(
+    TfidfTransformer(sublinear_tf=True), TruncatedSVD(50, random_state=0), Normalizer()
+)
+rows = to_rows.fit_transform(counts)
+model = CPMMC(n_topics, random_state=0).fit(rows)
 print(f"{counts.shape[1]} words; documents of each topic: {np.bincount(model.labels_)}")
 
 # %%
@@ -99,7 +106,7 @@ weights = np.log1p(by_topic.sum() / n_topics / by_topic.sum(axis=0))
 top_words = words[np.argsort(-np.sqrt(shares) * weights, axis=1)[:, :3]]
 titles = [", ".join(row) for row in top_words]
 
-scores = model.decision_function(counts)
+scores = model.decision_function(rows)
 for title, typical in zip(titles, np.argsort(-scores, axis=0)[:3].T, strict=True):
     print(f"{title:36s} {', '.join(names[typical])}")
 
@@ -119,11 +126,10 @@ for row in np.argsort(gaps)[:4]:
 # A map
 # -----
 #
-# t-SNE of the rows of unit length, which ``row_map_`` returns. The clusterer does not see the map:
+# t-SNE of the rows of unit length. The clusterer does not see the map:
 # a topic may have several pieces there. Its name is at the document with the smallest median
 # distance to the others.
 
-rows = model.row_map_.transform(counts)
 positions = TSNE(perplexity=20, max_iter=500, init="pca", random_state=0).fit_transform(rows)
 colours = plt.colormaps["tab20"].colors
 colours = np.array(colours[::2] + colours[1::2])  # the dark ones first
@@ -143,8 +149,8 @@ plt.show()
 # Topics of new texts
 # -------------------
 #
-# The vectorizer counts the words, ``predict`` applies the weights and singular vectors of the fit.
-# Every text gets a topic, even one with no known word: look at the counts.
+# New texts pass through the same steps. Every text gets a topic, even one with no known word: look
+# at the counts.
 
 sentences = [
     "Is the difference between two groups significant?",
@@ -155,7 +161,8 @@ sentences = [
     "Which customers are alike?",
 ]
 new = vectorizer.transform(sentences)
-for sentence, counted, topic in zip(sentences, new, model.predict(new), strict=True):
+topics = model.predict(to_rows.transform(new))
+for sentence, counted, topic in zip(sentences, new, topics, strict=True):
     print(f"{sentence:50s} known words: {counted.nnz}  {titles[topic]}")
 
 # %%
@@ -166,7 +173,7 @@ for sentence, counted, topic in zip(sentences, new, model.predict(new), strict=T
 # another document.
 
 queries = ["the shortest route in a network of roads", "blur the edges of an image"]
-similar = model.row_map_.transform(vectorizer.transform(queries)) @ rows.T
+similar = to_rows.transform(vectorizer.transform(queries)) @ rows.T
 for query, nearest in zip(queries, np.argsort(-similar, axis=1)[:, :3], strict=True):
     print(f"{query}: {', '.join(names[nearest])}")
 
@@ -187,8 +194,7 @@ print("adjusted Rand index  CPMMC  KMeans")
 for k in (8, 12, 16, 24):
     agreement = []
     for seed in range(3):
-        model.set_params(n_clusters=k, random_state=seed).fit(counts)
-        rows = model.row_map_.transform(counts)
+        model.set_params(n_clusters=k, random_state=seed).fit(rows)
         means = KMeans(k, n_init=10, random_state=seed).fit_predict(rows)
         agreement.append([adjusted_rand_score(modules, each) for each in (model.labels_, means)])
     ours, theirs = np.mean(agreement, axis=0)

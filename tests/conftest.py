@@ -1,5 +1,6 @@
 import os
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -9,6 +10,19 @@ from helpers.pictures import figures  # noqa: F401 -- a fixture
 # With two workers on two cores, further BLAS threads only slow each other down.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_configure(config):
+    config.began = time.monotonic()
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """After a run of all tests, store its duration for ``make house``."""
+    config, option = session.config, session.config.option
+    is_all = config.args_source.name == "TESTPATHS" and not (option.markexpr or option.keyword)
+    is_worker = hasattr(config, "workerinput")
+    if is_all and exitstatus == 0 and not is_worker and not getattr(option, "cov_source", None):
+        config.cache.set("volmar/seconds", time.monotonic() - config.began)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""Checkpoints and progress reports for fits on dask collections."""
+"""Progress reports and errors of fits on dask collections."""
 
-from volmar.rows.blocks.journal import Journal, PassReport, checkpoint, report_passes
 from volmar.rows.blocks.passes import LostBlocksError
+from volmar.rows.blocks.table import report_passes
 
-__all__ = ["Journal", "LostBlocksError", "PassReport", "checkpoint", "report_passes"]
+__all__ = ["LostBlocksError", "report_passes"]

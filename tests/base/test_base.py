@@ -122,13 +122,11 @@ class ParameterRecorder(Recorder):
 @pytest.mark.parametrize(
     "model",
     [
-        volmar.MSPC(metric="cosine", random_state=0),
-        volmar.MSPC(3, views=[[0], [1]], random_state=0),
         volmar.CPMMC(init=volmar.MSPC(random_state=0), random_state=0),
         volmar.KernelCPMMC(3, gamma="auto", random_state=0),
         volmar.SKMMC(gamma="auto", random_state=0),  # fits again with the chosen width
     ],
-    ids=["metric", "views", "init", "adopted width", "width"],
+    ids=["init", "adopted width", "width"],
 )
 def test_parameters_never_change_during_a_fit(model, rng):
     pytest.importorskip("sklearn.callback", reason="callbacks came with scikit-learn 1.9")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
+from sklearn.preprocessing import Normalizer, normalize
 
 from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
 
@@ -10,16 +11,16 @@ CLUSTERERS = [CPMMC, MSPC, SoftLabelMVC, KernelCPMMC]
 TOPICS = np.arange(200) % 4
 
 
-def cosine(clusterer):
-    return clusterer(4, metric="cosine", random_state=0)
+def four_topics(clusterer):
+    return clusterer(4, random_state=0)
 
 
 @pytest.fixture(scope="module")
 def embeddings():
-    """Rows of float32, as sentence encoders return them, in four directions."""
+    """Rows of unit norm in float32, as sentence encoders return them, in four directions."""
     rng = np.random.default_rng(0)
     rows = 3.0 * np.eye(16)[TOPICS] + 0.4 * rng.normal(size=(200, 16))
-    return rows.astype(np.float32)
+    return normalize(rows).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def assert_labels_of(model, X, n_topics=4):
 
 @pytest.mark.parametrize("clusterer", CLUSTERERS)
 def test_fit_with_y_of_none_then_predict_new_rows(clusterer, embeddings):
-    model = cosine(clusterer)
+    model = four_topics(clusterer)
     model.fit(embeddings[:150], y=None)
     assert_labels_of(model, embeddings[:150])
     assert adjusted_rand_score(TOPICS[:150], model.labels_) == 1.0
@@ -63,7 +64,7 @@ def test_topics_of_some_documents_are_seeds(clusterer, names, as_list, embedding
     y = np.full(200, -1)
     seeds = np.flatnonzero(np.isin(TOPICS, np.arange(len(names))))[:12]
     y[seeds] = np.array(names)[TOPICS[seeds]]
-    model = cosine(clusterer)
+    model = four_topics(clusterer)
     model.fit(embeddings, y=y.tolist() if as_list else y)
     assert_labels_of(model, embeddings)
     for topic, name in enumerate(names):
@@ -74,15 +75,15 @@ def test_topics_of_some_documents_are_seeds(clusterer, names, as_list, embedding
 @pytest.mark.parametrize("clusterer", CLUSTERERS)
 def test_y_without_seeds_changes_nothing(clusterer, y, embeddings):
     """Guided topic modelling may match no document; a complete y is a target, not seeds."""
-    free = cosine(clusterer).fit(embeddings)
-    model = cosine(clusterer)
+    free = four_topics(clusterer).fit(embeddings)
+    model = four_topics(clusterer)
     model.fit(embeddings, y=y)
     assert_labels_of(model, embeddings)
     np.testing.assert_array_equal(model.labels_, free.labels_)
 
 
 def test_partial_fit_returns_the_model_with_labels_of_the_batch(embeddings):
-    model = cosine(MSPC)
+    model = four_topics(MSPC)
     labels = []
     for batch in (embeddings[:100], embeddings[100:160], embeddings[160:]):
         assert model.partial_fit(batch) is model
@@ -96,22 +97,19 @@ def test_partial_fit_returns_the_model_with_labels_of_the_batch(embeddings):
 @pytest.mark.parametrize("clusterer", [CPMMC, SoftLabelMVC, KernelCPMMC])
 def test_only_mspc_has_partial_fit(clusterer):
     """BERTopic checks with hasattr, and raises an error if `partial_fit` is missing."""
-    assert not hasattr(cosine(clusterer), "partial_fit")
+    assert not hasattr(four_topics(clusterer), "partial_fit")
 
 
 def bertopic_with(model, **params):
     bertopic = pytest.importorskip("bertopic")
     pytest.importorskip("hdbscan")  # BERTopic.transform needs it, for any cluster model
-    from bertopic.dimensionality import BaseDimensionalityReduction
-
-    reduction = BaseDimensionalityReduction()
-    return bertopic.BERTopic(hdbscan_model=model, umap_model=reduction, **params)
+    return bertopic.BERTopic(hdbscan_model=model, umap_model=Normalizer(), **params)
 
 
 @pytest.mark.parametrize("seeded", [False, True])
 @pytest.mark.parametrize("clusterer", CLUSTERERS)
 def test_bertopic_end_to_end(clusterer, seeded, documents, embeddings):
-    topic_model = bertopic_with(cosine(clusterer), calculate_probabilities=True)
+    topic_model = bertopic_with(four_topics(clusterer), calculate_probabilities=True)
     y = np.where(np.arange(150) < 12, TOPICS[:150] + 10, -1).tolist() if seeded else None
     topics, probabilities = topic_model.fit_transform(documents[:150], embeddings[:150], y=y)
     assert probabilities is None
@@ -130,7 +128,7 @@ def test_bertopic_in_batches(documents, embeddings):
     pytest.importorskip("bertopic")
     from bertopic.vectorizers import OnlineCountVectorizer
 
-    topic_model = bertopic_with(cosine(MSPC), vectorizer_model=OnlineCountVectorizer())
+    topic_model = bertopic_with(four_topics(MSPC), vectorizer_model=OnlineCountVectorizer())
     topics = []
     for batch in (slice(0, 100), slice(100, 200)):
         topic_model.partial_fit(documents[batch], embeddings[batch])

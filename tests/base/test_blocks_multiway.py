@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import time
 
 import dask
@@ -24,7 +21,7 @@ import volmar.base.clusterer
 import volmar.rows.parts
 from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC
 from volmar.base.splitting import CellSplit, side_of
-from volmar.distributed import LostBlocksError, checkpoint, report_passes
+from volmar.distributed import LostBlocksError
 from volmar.evidence import LinearCells
 from volmar.rows import is_dask
 from volmar.rows.blocks import passes
@@ -289,65 +286,6 @@ def test_no_workers_are_left(tmp_path, monkeypatch):
         with pytest.raises(LostBlocksError, match="no worker for 1 seconds"):
             bounded(fit_reporting, model, held, gone)
         assert not hasattr(model, "tree_")
-
-
-FIT = """
-import json, os, signal, sys
-import dask, numpy as np
-import dask.array as da
-import volmar.base.clusterer, volmar.rows.parts
-from volmar import MSPC
-from volmar.distributed import checkpoint, report_passes
-
-volmar.base.clusterer.SAMPLED_ROWS = 300
-volmar.rows.parts.POOL_BYTES, volmar.rows.parts.MIN_POOL_ROWS = 700 * 4 * 8, 60
-dask.config.set(scheduler="synchronous")
-file, folder, last = json.loads(sys.argv[1])
-X = da.from_array(np.load(file), chunks=(400, 4))
-made = []
-
-def listener(report):
-    made.append(report.number)
-    if report.number == last:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-with checkpoint(folder) as journal, report_passes(listener):
-    model = MSPC(5, random_state=0).fit(X)
-print(json.dumps([journal.n_read, len(made), model.coef_.tolist()]))
-"""
-
-
-@pytest.mark.usefixtures("few_rows", "here")
-def test_a_killed_fit_goes_on_where_it_was(tmp_path):
-    """The keys of passes do not depend on the process."""
-    np.save(tmp_path / "rows.npy", X)
-    reports = []
-    with report_passes(reports.append):
-        whole = MSPC(K, random_state=0).fit(in_blocks(X))
-    last = max(report.number for report in reports if "Drawn" in report.figures)
-
-    def run(last):
-        given = json.dumps([str(tmp_path / "rows.npy"), str(tmp_path / "checkpoint"), last])
-        return subprocess.run(
-            [sys.executable, "-W", "error", "-c", FIT, given],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    killed = run(last)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    second = run(0)
-    assert second.returncode == 0, second.stderr
-    n_read, n_passes, coefficients = json.loads(second.stdout)
-    assert n_read > 0
-    assert n_passes == len(reports) - last
-    np.testing.assert_allclose(coefficients, whole.coef_, rtol=0, atol=1e-12)
-    # And in this process, the whole fit.
-    with checkpoint(tmp_path / "checkpoint") as journal:
-        MSPC(K, random_state=0).fit(in_blocks(X, (700,)))
-    assert journal.n_written == 0
 
 
 @pytest.mark.usefixtures("few_rows", "here")

@@ -1,4 +1,4 @@
-"""Lazy predictions, passes and checkpoints of estimators on dask collections."""
+"""Lazy predictions and passes of estimators on dask collections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from helpers.block_models import (
     CLUSTERERS,
     FAR_APART,
     MODELS,
-    WEIGHTS,
     X,
     in_blocks,
     two_humps,
@@ -25,7 +24,7 @@ from sklearn.exceptions import NotFittedError
 import volmar
 from volmar import CPMMC, MSPC, KernelCPMMC
 from volmar.base import Clusterer
-from volmar.distributed import checkpoint, report_passes
+from volmar.distributed import report_passes
 from volmar.rows import as_beside, as_rows, as_table, constant_vector, standardized
 from volmar.separation.gep import exact_scan, histogram_scan, mean_difference
 
@@ -286,26 +285,7 @@ def test_fits_that_fail_leave_nothing():
         model.predict(X)
 
 
-# ---------------------------------------------------------------------- passes and the journal
-
-
-@pytest.mark.parametrize("name", ["gep", "landmarks"])
-def test_fits_go_on_from_their_journal(name, tmp_path):
-    plain = clone(MODELS[name]).fit(in_blocks(X), sample_weight=WEIGHTS)
-    passes = []
-    with report_passes(passes.append), checkpoint(tmp_path) as first:
-        clone(MODELS[name]).fit(in_blocks(X), sample_weight=WEIGHTS)
-    n_passes = len(passes)
-    assert n_passes > 3
-    with report_passes(passes.append), checkpoint(tmp_path) as second:
-        again = clone(MODELS[name]).fit(in_blocks(X), sample_weight=WEIGHTS)
-    assert len(passes) == n_passes
-    assert (second.n_read, second.n_written) == (first.n_written, 0)
-    np.testing.assert_array_equal(again.decision_function(X), plain.decision_function(X))
-    with checkpoint(tmp_path):  # other weights, for which nothing is stored
-        other = clone(MODELS[name]).fit(in_blocks(X), sample_weight=WEIGHTS + 1.0)
-    expected = clone(MODELS[name]).fit(in_blocks(X), sample_weight=WEIGHTS + 1.0)
-    np.testing.assert_array_equal(other.decision_function(X), expected.decision_function(X))
+# ---------------------------------------------------------------------- passes
 
 
 def test_an_iteration_is_a_pass():

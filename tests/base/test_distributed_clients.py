@@ -1,6 +1,5 @@
 """Fits on a real cluster: errors, interruptions, choice of the client, clients that die."""
 
-import json
 import os
 import pickle
 import signal
@@ -20,7 +19,6 @@ da = pytest.importorskip("dask.array")
 
 from helpers.dask_clusters import (  # noqa: E402
     CHUNKS,
-    HANG,
     MODELS,
     bounded,
     cluster_of,
@@ -37,7 +35,6 @@ from volmar import (  # noqa: E402
     CPMMC,
     MSPC,
 )
-from volmar.distributed import checkpoint, report_passes  # noqa: E402
 from volmar.rows.blocks import passes  # noqa: E402
 
 # ------------------------------------------------------------------ errors and interruptions
@@ -217,93 +214,6 @@ def test_an_asynchronous_client_is_refused(rows):
 
     model = bounded(asyncio.run, main())
     np.testing.assert_allclose(model.coef_, MODELS["gep"]().fit(X).coef_, rtol=0, atol=1e-10)
-
-
-# ------------------------------------------------------------------ clients that die
-
-FIT = """
-import json, os, signal, sys
-import dask, numpy as np
-import dask.array as da
-from volmar import CPMMC
-from volmar.distributed import checkpoint, report_passes
-
-files, folder, last, address, k = json.loads(sys.argv[1])
-if address:
-    from distributed import Client
-    Client(address)
-else:
-    dask.config.set(scheduler="synchronous")
-shapes = [np.load(path, mmap_mode="r").shape for path in files]
-X = da.concatenate(
-    [
-        da.from_delayed(dask.delayed(np.load)(path), shape, float)
-        for path, shape in zip(files, shapes)
-    ]
-)
-made = []
-
-def listener(report):
-    made.append(report.number)
-    if last and report.number == last:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-with checkpoint(folder) as journal, report_passes(listener):
-    model = CPMMC(k, random_state=0).fit(X)
-print(json.dumps([journal.n_read, len(made), model.coef_.tolist()]))
-"""
-
-
-@pytest.mark.parametrize(("where", "k"), [("here", 2), ("cluster", 2), ("here", 3)])
-def test_a_killed_client_goes_on_where_it_was(request, rows, tmp_path, where, k):
-    X, _ = rows
-    address = ""
-    if where == "cluster":
-        address = request.getfixturevalue("client").scheduler.address
-    lazy = stored(tmp_path, X, CHUNKS["equal"])
-    reports = []
-    with dask.config.set(scheduler="synchronous"), report_passes(reports.append):
-        whole = CPMMC(k, random_state=0).fit(lazy)
-    last = len(reports) // 2
-    assert last > 2
-
-    def run(last):
-        files = sorted(str(path) for path in tmp_path.glob("*.npy"))
-        given = json.dumps([files, str(tmp_path / "checkpoint"), last, address, k])
-        return subprocess.run(
-            [sys.executable, "-W", "error", "-c", FIT, given],
-            capture_output=True,
-            text=True,
-            timeout=HANG,
-            check=False,
-        )
-
-    killed = run(last)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    second = run(0)
-    assert second.returncode == 0, second.stderr
-    n_read, n_passes, coefficients = json.loads(second.stdout)
-    assert n_read > 0
-    assert n_passes == len(reports) - last  # the result of the last pass was saved, too
-    np.testing.assert_allclose(coefficients, whole.coef_, rtol=0, atol=1e-12)
-
-
-def test_a_checkpoint_is_shared_by_cluster_and_memory(client, rows, tmp_path):
-    """Statistics of a fit on the cluster are reused without it: keys do not depend on it."""
-    lazy = stored(tmp_path, rows[0], CHUNKS["equal"])
-    folder = tmp_path / "checkpoint"
-
-    def fit():
-        with checkpoint(folder) as journal:
-            model = MSPC(random_state=0).fit(lazy)
-        return model.coef_, journal
-
-    first, written = bounded(fit)
-    with dask.config.set(scheduler="synchronous"):
-        second, read = fit()
-    assert read.n_read == written.n_written > 0
-    assert read.n_written == 0
-    np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.slow

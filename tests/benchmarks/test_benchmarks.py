@@ -106,3 +106,25 @@ def test_table_renders_as_markdown():
     ]
     with pytest.raises(ValueError, match="1 cells for 2 columns"):
         table.add("x")
+
+
+def test_what_the_budget_counts():
+    house = importlib.import_module("benchmarks.house")
+    code = "A = 1\nB, C = 2.0, -3 * A\nD = (1, 2)\nE: int = 4\nF = True\nG = 'x'\nH = A\nI = {}\n"
+    assert house.numeric_constants(code) == ["A", "B", "C", "D", "E"]
+    page = ".. currentmodule:: a.b\n\n.. autosummary::\n   :toctree: api\n\n   f\n   G\n"
+    assert house.public_names(page) == {"a.b.f", "a.b.G"}
+
+
+def test_a_budget_that_is_exceeded_is_an_error(monkeypatch, capsys, tmp_path):
+    house = importlib.import_module("benchmarks.house")
+    (tmp_path / "house.toml").write_text('"lines of src" = 5\n"files of src" = 2\n')
+    monkeypatch.setattr(house, "BUDGET", tmp_path / "house.toml")
+    monkeypatch.setattr(house, "measured", lambda root: {"lines of src": 6, "files of src": 2})
+    monkeypatch.setattr("sys.argv", ["house", "--check"])
+    with pytest.raises(SystemExit, match=r"lines of src$"):
+        house.main()
+    assert "files" not in capsys.readouterr().out
+    monkeypatch.setattr(house, "measured", lambda root: {"lines of src": 5, "files of src": 2})
+    house.main()
+    assert not capsys.readouterr().out

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 from helpers import ROOT
+from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.metrics import adjusted_rand_score
 
 
@@ -116,24 +117,25 @@ def test_every_contender_has_its_line():
     assert {"CPMMC", "MSPC", "SoftLabelMVC", "KernelCPMMC", "HDBSCAN"} <= set(names)
 
 
-def test_cosine_is_a_line_of_its_own(monkeypatch):
+def test_unit_norm_is_a_line_of_its_own(monkeypatch):
     bench = importlib.import_module("benchmarks.bench_embeddings")
 
-    class WithMetric:
-        def __init__(self, n_clusters=2, *, metric="euclidean", random_state=None):
-            self.metric = metric
+    class Norms(ClusterMixin, BaseEstimator):
+        """Label rows by their rounded norms."""
 
-        def get_params(self):
-            return {"metric": self.metric}
+        def __init__(self, n_clusters=2, *, random_state=None):
+            self.n_clusters, self.random_state = n_clusters, random_state
 
-        def fit_predict(self, X):
-            return np.full(len(X), int(self.metric == "cosine"))
+        def fit(self, X, y=None):
+            self.labels_ = np.linalg.norm(X, axis=1).round().astype(int)
+            return self
 
-    monkeypatch.setattr(bench, "OURS", {WithMetric: np.inf})
-    plain, cosine = bench.contenders()[-2:]
-    assert (plain.name, cosine.name) == ("WithMetric", 'WithMetric (metric="cosine")')
-    assert plain.labels(np.zeros((3, 1)), 2, 0).tolist() == [0, 0, 0]
-    assert cosine.labels(np.zeros((3, 1)), 2, 0).tolist() == [1, 1, 1]
+    monkeypatch.setattr(bench, "OURS", {Norms: np.inf})
+    plain, unit = bench.contenders()[-2:]
+    assert (plain.name, unit.name) == ("Norms", "Norms, unit norm")
+    X = np.full((3, 1), 4.0)
+    assert plain.labels(X, 2, 0).tolist() == [4, 4, 4]
+    assert unit.labels(X, 2, 0).tolist() == [1, 1, 1]
 
 
 def test_table_of_tiny_sets_marks_what_took_too_long():

@@ -86,7 +86,6 @@ GOOD = {
     "max_iter": FEW,
     "max_offset": ("0.9", "0", "3.0", "10"),
     "method": ("'auto'", "'exact'", "'nystroem'"),
-    "metric": ("'euclidean'", "'cosine'"),
     "min_cluster_size": ("None", "1", "2", "0.1", "0.5"),
     "mode": ("'default'", "'paper'", "'aistats'"),
     "multiway": ("'joint'", "'recursive'", "'pairwise'"),
@@ -107,11 +106,9 @@ GOOD = {
     "shift": ("None", "0.0", "{-3:3}"),
     "sigma": ("None", "1.0", "'mean'", "'2*rms'", "'0.3*range'", "{-3:3}", "1e-160"),
     "solver": ("'gep'", "'mpm'", "'eig'"),
-    "text_components": ("None", "'auto'", *FEW),
     "threshold": ("None", "'adaptive'", "'fixed'"),
     "tol": ("1e-3", "1e-6", "0.5", "{-12:0}"),
     "triangle": ("True", "False"),
-    "views": ("None", "[slice(None)]", "[[0], slice(0, None)]", "[[0], [0, -1], slice(1, None)]"),
 }
 #: For any parameter: wrong types, wrong ranges, near misses.
 BAD = (

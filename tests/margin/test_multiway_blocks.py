@@ -7,7 +7,7 @@ import pytest
 from helpers.block_models import in_blocks
 
 from volmar import CPMMC, KernelCPMMC
-from volmar.distributed import checkpoint, report_passes
+from volmar.distributed import report_passes
 from volmar.margin.multiway import cluster_sizes
 from volmar.margin.multiway.cluster_sizes import shares_of_clusters, sized_labels
 from volmar.rows import as_rows, as_table
@@ -123,17 +123,6 @@ def test_few_numbers_travel():
     with report_passes(passes.append):
         CPMMC(K, random_state=0).fit(in_blocks(X, (9000,)))
     assert not {"Given", "Distinct"} & {kind for one in passes for kind in one.figures}
-
-
-def test_a_fit_goes_on_from_its_checkpoint(tmp_path):
-    X, _ = four_groups()
-    models, read = [], []
-    for _ in range(2):
-        with checkpoint(tmp_path) as journal:
-            models.append(CPMMC(K, random_state=0).fit(in_blocks(X)))
-        read.append((journal.n_read > 0, journal.n_written > 0))
-    assert read == [(False, True), (True, False)]
-    np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
 
 
 # ------------------------------------------------------------------ sizes

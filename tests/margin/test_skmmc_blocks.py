@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import SKMMC
-from volmar.distributed import checkpoint, report_passes
+from volmar.distributed import report_passes
 from volmar.margin.engine.descent import maximise_margin
 from volmar.margin.engine.losses import HingeLoss
 from volmar.margin.engine.problem import MarginProblem
@@ -215,18 +215,6 @@ def test_a_full_basis_needs_one_pass_a_step():
     assert model.n_iter_ > 10
     assert kinds["Combination",] <= 1
     assert len(passes) <= model.n_iter_ + 9
-
-
-def test_a_fit_goes_on_from_its_checkpoint(tmp_path):
-    X, _ = clouds()
-    D = in_blocks(X)
-    models, read = [], []
-    for _ in range(2):
-        with checkpoint(tmp_path) as journal:
-            models.append(SKMMC(random_state=0).fit(D))
-        read.append((journal.n_read > 0, journal.n_written > 0))
-    assert read == [(False, True), (True, False)]
-    np.testing.assert_array_equal(models[0].dual_coef_, models[1].dual_coef_)
 
 
 def test_a_saved_model_has_no_rows():

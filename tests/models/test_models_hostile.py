@@ -151,7 +151,7 @@ def test_arrays_that_are_wrong(saved, tmp_path, monkeypatch):
     "name",
     [
         *("os.system", "posix.system", "builtins.eval", "subprocess.Popen", "numpy.ndarray"),
-        *("volmar.base.blocks._BlockCall", "volmar.rows.blocks.journal.Journal", "volmar.MSPC"),
+        *("volmar.base.blocks._BlockCall", "volmar.rows.blocks.table.Blocks", "volmar.MSPC"),
         *("volmar.separation.mspc.np", "volmar.separation.mspc.Clusterer", "antigravity.x"),
         *("volmar.separation.mspc.MSPC.fit", "volmar.cli.app.app", "", ".", "evil.Evil"),
         *("volmar.graphs.neighbors.check_neighbors", "volmar.models.store.SavedModel"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.blocks import (
     close,
+    csr_blocks,
     data,
     in_blocks,
     passes_of,
@@ -21,7 +22,9 @@ from helpers.blocks import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from volmar.distributed import report_passes
 from volmar.rows import (
+    BlockTable,
     DenseRows,
     RowVector,
     as_beside,
@@ -36,6 +39,7 @@ from volmar.rows import (
     prefetch,
 )
 from volmar.rows.blocks.recipes import Apply, RowView
+from volmar.rows.blocks.sums import Squares
 
 
 def test_one_pass_brings_everything_together():
@@ -196,3 +200,46 @@ def test_a_draw_does_not_list_all_rows():
     """Drawing a few of 10^12 rows does not allocate an array of 10^12 numbers."""
     chosen = drawn_rows(10**12, None, 5, np.random.default_rng(0))
     assert chosen.shape == (5,)
+
+
+def test_listeners_are_let_go():
+    table, (v,), _ = vectors(9, (4,), 0, "f8")
+    outer, inner = [], []
+    with report_passes(outer.append):
+        with report_passes(inner.append):
+            v.sum()
+        v.max()
+    v.distinct()
+    assert [report.number for report in outer] == [1, 2]
+    assert [report.figures for report in inner] == [("Sum",)]
+    assert table.rows_of.n_passes == 3
+
+
+def test_squares_show_what_is_not_finite():
+    X, _ = data()
+    for wrong in (np.nan, np.inf, 1e200):
+        Y = X.copy()
+        Y[17, 2] = wrong
+        for make in (in_blocks, csr_blocks):
+            assert not np.isfinite(as_table(make(Y)).ask(Squares()))
+    assert as_table(csr_blocks(X)).ask(Squares()) == pytest.approx((X**2).sum())
+
+
+def test_results_are_cached_up_to_a_size(monkeypatch):
+    from volmar.rows.blocks import table as table_module
+
+    monkeypatch.setattr(table_module, "KEPT_BYTES", 100)
+    table, (v,), (a,) = vectors(9, (4,), 0, "f8")
+    table.prefetch(lambda: [(v + k).sum() for k in range(40)])
+    assert len(table.rows_of._known) <= 40
+    for k in range(40):
+        assert (v + k).sum() == (a + k).sum()
+
+
+def test_table_is_a_matrix():
+    X, _ = data()
+    table = as_table(in_blocks(X))
+    assert isinstance(table, BlockTable)
+    assert (table.shape, table.ndim, len(table), table.dtype) == ((24, 5), 2, 24, X.dtype)
+    np.testing.assert_array_equal(table.row_numbers().to_dask().compute(), np.arange(24))
+    np.testing.assert_array_equal(table.first_mean(10), X[:10].mean(axis=0))

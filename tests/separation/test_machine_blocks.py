@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from volmar import MSPC, MinimaxProbabilityMachine
-from volmar.distributed import checkpoint, report_passes
+from volmar.distributed import report_passes
 from volmar.metrics import block_labels, halves, msp_score, separation_score
 
 SCORES = pytest.mark.parametrize("score", [msp_score, separation_score])
@@ -217,15 +217,6 @@ def test_kernel_passes_do_not_grow_with_the_blocks(weighted, n_passes):
         blocks = da.from_array(X, chunks=(chunk, 5))
         _, passes = passes_of(model.fit, blocks, Y, WEIGHTS if weighted else None)
         assert len(passes) == n_passes
-
-
-def test_a_fit_goes_on_from_a_checkpoint(tmp_path):
-    found = []
-    for _ in range(2):
-        with checkpoint(tmp_path) as journal:
-            _, passes = passes_of(MinimaxProbabilityMachine().fit, D, DY, WEIGHTS)
-        found.append((len(passes), journal.n_written > 0))
-    assert found == [(5, True), (0, False)]
 
 
 # ------------------------------------------------------------------ errors

@@ -35,7 +35,6 @@ from volmar.base.one_cluster import OneCluster
 from volmar.base.outcome import fresh_fit
 from volmar.base.prediction import NoveltyMixin
 from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
-from volmar.base.row_map import check_row_map, column_names, mapped_rows, through_row_map
 from volmar.base.splitting import (
     confirmed_split,
     fit_in_two,
@@ -231,7 +230,6 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         if auto:
             check_auto(self)
         self._check_all_parameters()
-        check_row_map(self)
         check_random_state(self.random_state)
         check_number("alpha", self.alpha, low=LOWEST_ALPHA, high=HIGHEST_ALPHA)
         if self.max_clusters is not None:
@@ -247,10 +245,10 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             )
         if not auto:
             check_n_clusters(self.n_clusters, n_samples)
-        self._fit_mapped(mapped_rows(self, X, sample_weight), sample_weight, known)
+        self._fit_checked(X, sample_weight, known)
 
-    def _fit_mapped(self, X: Any, sample_weight: Any, known: Knowledge | None) -> None:
-        """Find the clusters of validated rows, after `metric` and `views` were applied."""
+    def _fit_checked(self, X: Any, sample_weight: Any, known: Knowledge | None) -> None:
+        """Find the clusters of validated rows."""
         auto, n_samples = isinstance(self.n_clusters, str), X.shape[0]
         weights = check_weights(X, sample_weight, self._ask_first)
         n_counted = n_samples if weights is None else int(np.count_nonzero(weights))
@@ -344,7 +342,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             steps=steps,
             seeds=seeds,
             pairwise=self._is_pairwise(),
-            feature_names=column_names(self),
+            feature_names=getattr(self, "feature_names_in_", None),
             tell=self._tell if is_tested else None,
             postpones=self._postpones and not is_tested,
         )
@@ -444,7 +442,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         return chosen.astype(np.int64)
 
     def _validate(self, X: ArrayLike, *, reset: bool) -> Any:
-        """Return checked rows; new rows (``reset=False``) also pass through the row map."""
+        """Return checked rows."""
         if not reset:
             check_is_fitted(self, "result_")
         if is_dask(X):
@@ -459,7 +457,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             # The last digits of distances depend on the order of X in memory, and methods of all
             # pairs of rows amplify them. Methods for many rows would not gain by the copy.
             rows = np.ascontiguousarray(rows)
-        return rows if reset else through_row_map(self, rows)
+        return rows
 
     def __getstate__(self):
         """Leave out labels that are dask arrays: a loaded model can predict them again."""

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volmar.base import WeightedClusterer
-from volmar.base.views import ViewsMixin
 from volmar.margin.clusterer import MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.feature_space.linear import LinearSpace, linear_space
 from volmar.margin.guided import GuidedMarginMixin
 
 
-class CPMMC(ViewsMixin, GuidedMarginMixin, WeightedClusterer, MarginClusterer):
+class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
     r"""Cutting-plane maximum margin clustering, linear (Wang et al. 2010; Wu and Zhang, SKMMC).
 
     Finds the hyperplane with the widest soft margin over all labels:
@@ -112,17 +111,6 @@ class CPMMC(ViewsMixin, GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         Maximum number of clusters. If None, there is no limit. The strongest splits are made
         first, and a warning is issued if the limit prevents further ones. Only used with
         n_clusters="auto".
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        With "cosine", rows are scaled to unit length, and sparse X with more than 1000 columns is
-        treated as text (idf weights, singular vectors). `coef_` then belongs to the transformed
-        rows. See the page *Embeddings and text*.
-    text_components : int, "auto" or None, default="auto"
-        Number of singular vectors to which metric="cosine" reduces sparse rows. With "auto", 100
-        for more than 1000 columns and no reduction otherwise. If None, no reduction.
-    views : list of column groups, optional
-        Columns of each view, if the rows have several: slices, column numbers or names, or masks,
-        as in scikit-learn's ColumnTransformer. All views have the same weight (see `row_map_` and
-        the page *Embeddings and text*).
     random_state : int, RandomState or None, default=None
         Random seed of the starts.
 
@@ -161,8 +149,6 @@ class CPMMC(ViewsMixin, GuidedMarginMixin, WeightedClusterer, MarginClusterer):
     previous_clusters_ : ndarray of shape (n_clusters,)
         For each cluster, the cluster of `init` that it continues, or -1 for a new one. Only
         available if `init` is a fitted clusterer.
-    row_map_ : RowMap or ViewMap
-        Transformation of the rows. Only available with metric="cosine" or `views`.
     n_features_in_ : int
         Number of features.
 
@@ -262,9 +248,6 @@ class CPMMC(ViewsMixin, GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         max_cluster_size: float | ArrayLike | None = None,
         alpha: float = 0.05,
         max_clusters: int | None = None,
-        metric: str = "euclidean",
-        text_components: int | str | None = "auto",
-        views: Sequence[Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -285,9 +268,6 @@ class CPMMC(ViewsMixin, GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         self.max_cluster_size = max_cluster_size
         self.alpha = alpha
         self.max_clusters = max_clusters
-        self.metric = metric
-        self.text_components = text_components
-        self.views = views
         self.random_state = random_state
 
     def _splits_by_hyperplanes(self) -> bool:

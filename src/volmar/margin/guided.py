@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from volmar.base.guided import GuidedMixin
 from volmar.base.guided_tree import grow_guided_tree
 from volmar.base.recursion import RecursiveResult
-from volmar.base.row_map import column_names
 from volmar.guidance.guide import Guide, Placement
 from volmar.guidance.starts import aligned_labels
 from volmar.margin.engine.descent import MarginResult
@@ -55,7 +54,7 @@ class GuidedMarginMixin(GuidedMixin):
         finally:
             self._forget_start()
         if hasattr(self, "tree_"):
-            self.tree_.feature_names = column_names(self)
+            self.tree_.feature_names = getattr(self, "feature_names_in_", None)
         return found
 
     def _guided_params(self, free: Any, /) -> dict[str, Any]:

@@ -121,12 +121,6 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         Maximum number of clusters. If None, there is no limit. The strongest splits are made
         first, and a warning is issued if the limit prevents further ones. Only used with
         n_clusters="auto".
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        With "cosine", rows are scaled to unit length, and sparse X with more than 1000 columns is
-        treated as text (idf weights, singular vectors). See the page *Embeddings and text*.
-    text_components : int, "auto" or None, default="auto"
-        Number of singular vectors to which metric="cosine" reduces sparse rows. With "auto", 100
-        for more than 1000 columns and no reduction otherwise. If None, no reduction.
     random_state : int, RandomState or None, default=None
         Random seed of starts and searches.
 
@@ -172,8 +166,6 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
     previous_clusters_ : ndarray of shape (n_clusters,)
         For each cluster, the cluster of `init` that it continues, or -1 for a new one. Only
         available if `init` is a fitted clusterer.
-    row_map_ : RowMap
-        Transformation of the rows. Only available with metric="cosine".
     n_features_in_ : int
         Number of features.
 
@@ -279,8 +271,6 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         max_cluster_size: float | ArrayLike | None = None,
         alpha: float = 0.05,
         max_clusters: int | None = None,
-        metric: str = "euclidean",
-        text_components: int | str | None = "auto",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -303,8 +293,6 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         self.max_cluster_size = max_cluster_size
         self.alpha = alpha
         self.max_clusters = max_clusters
-        self.metric = metric
-        self.text_components = text_components
         self.random_state = random_state
 
     def _check_parameters(self) -> None:

@@ -75,7 +75,6 @@ CLASSES: dict[str, str] = {
     "Preparation/1": "volmar.tables.prepare",
     "Projection/1": "volmar.margin.feature_space.basis",
     "PyNNDescentBackend/1": "volmar.graphs.neighbors",
-    "RowMap/1": "volmar.rows.row_map",
     "SeparatingPlanes/1": "volmar.separation.problem",
     "Sketch/1": "volmar.evidence.novelty.scatter",
     "SparseOperator/1": "volmar.operators.sparse",
@@ -86,7 +85,6 @@ CLASSES: dict[str, str] = {
     "Status/1": "volmar.solvers.result",
     "Tails/1": "volmar.tables.tails",
     "TwoWayProblem/1": "volmar.volume.two_way",
-    "ViewMap/1": "volmar.rows.views",
     "VolumeProblem/1": "volmar.volume.problem",
     # Results of solvers.
     "AVRResult/1": "volmar.volume.volume_regularized_classifier",

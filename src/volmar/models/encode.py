@@ -233,8 +233,6 @@ def _state(item: Any, path: _Place) -> dict[str, Any]:
     state = dict(item.__getstate__() or {})
     if isinstance(item, WarmStart) and is_model(state.get("init")):
         state["init"] = default_start(item)  # the previous model is not saved with this one
-    if state.get("views") is not None and hasattr(state.get("row_map_"), "groups"):
-        state["views"] = state["row_map_"].groups  # a file cannot hold slices
     if isinstance(item, (CellBackend, FaissBackend, PyNNDescentBackend)):
         state = {name: part for name, part in state.items() if name not in _INDICES}
         state["_index"] = None

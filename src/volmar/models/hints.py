@@ -82,8 +82,6 @@ def _is_parameter(value: Any) -> bool:
     if type(value) is list and value and all(type(part) is tuple for part in value):
         # Steps of a pipeline.
         return all(len(part) == 2 and _is_plain(part[0]) and _is_single(part[1]) for part in value)
-    if type(value) is list and value and all(isinstance(part, np.ndarray) for part in value):
-        return all(map(is_numbers, value))  # columns of views
     if type(value) in _CONTAINERS:
         return all(map(_is_plain, value))
     return _is_single(value)

@@ -265,18 +265,6 @@ def _is_sketch(sketch: Any) -> bool:
     return bool(is_inside and (np.abs(sketch.sign) == 1).all())
 
 
-def _are_views(views: Any) -> bool:
-    """Return whether all columns, before and after the maps, are divided among the views."""
-    k = views.scales.size
-    return (
-        k > 0
-        and views.starts.size == views.ends.size == k + 1
-        and _are_starts(views.starts, views.columns.size)
-        and _are_starts(views.ends, views.mean.size)
-        and all(one is None or type(one).__name__ == "RowMap" for one in views.maps)
-    )
-
-
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "CategoryScores": _are_scores,
     "ClusterNovelty": _is_novelty,
@@ -284,5 +272,4 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "Fills": _are_fills,
     "Sketch": _is_sketch,
     "Tails": _are_tails,
-    "ViewMap": _are_views,
 }

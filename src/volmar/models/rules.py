@@ -36,10 +36,6 @@ _LABELLED = (
     "tree_: SplitTree",
     "novelty_: ClusterNovelty",
     "novelty_.scatter.n_features: int",
-    "row_map_: RowMap|ViewMap",
-    "row_map_.idf: float? f",
-    "row_map_.components: float? * f",
-    "row_map_.columns: int * below:f",
     "n_features_in_: int is:f",
 )
 _EXPANDED = ("_expansion: KernelExpansion", "_expansion.rows: float? n *")
@@ -71,15 +67,6 @@ RULES: dict[str, tuple[str, ...]] = {
     # Objects for predictions.
     "Kernel": ("kernel: name|function", "_function: function?", "_arguments: numbers"),
     "KernelExpansion": ("rows: float? n d finite", "offset: float? d finite"),
-    "RowMap": ("idf: float? d finite", "components: float? r d finite"),
-    "ViewMap": (
-        "columns: int m",
-        "starts: int *",
-        "ends: int *",
-        "scales: float v finite",
-        "mean: float * finite",
-        "maps: list v",
-    ),
     "LinearHyperplane": ("coef: float d k? finite", "intercept: float k? finite"),
     "KernelHyperplane": (
         "coef: float n k? finite",

@@ -17,7 +17,6 @@ from scipy import sparse
 from sklearn.pipeline import Pipeline
 
 from volmar._warn import collecting
-from volmar.base.row_map import through_row_map
 from volmar.tables import Preparation
 
 __all__ = ["trial_fault"]
@@ -86,7 +85,7 @@ def _inner(model: Any, n_bytes: int) -> str | None:
     tree = vars(model).get("tree_")
     if tree is None:
         return None
-    rows = [through_row_map(model, row) for row in _rows(model, n_bytes)]
+    rows = list(_rows(model, n_bytes))
     tried: set[int] = set()
     for node in tree.nodes():
         if node.model is None or (id(node.model) in tried and node.columns is None):

@@ -90,9 +90,8 @@ def linear_direction(outcome: Outcome) -> NDArray | None:
         return None
     coef = np.atleast_2d(np.asarray(coef, dtype=np.float64))
     coef = coef[1] - coef[0] if coef.shape[0] == 2 else coef[0]
-    # The last step of a pipeline and a row map have other columns than X.
-    is_ours = outcome.model is outcome.estimator and not hasattr(outcome.estimator, "row_map_")
-    is_ours = is_ours and coef.size == outcome.X.shape[1]
+    # The last step of a pipeline may have other columns than X.
+    is_ours = outcome.model is outcome.estimator and coef.size == outcome.X.shape[1]
     return coef if is_ours and np.any(coef) else None
 
 

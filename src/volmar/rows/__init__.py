@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from volmar.rows.convert import features_of as features_of
     from volmar.rows.convert import mapped_rows as mapped_rows
     from volmar.rows.convert import mapped_scores as mapped_scores
-    from volmar.rows.convert import rows_through as rows_through
     from volmar.rows.convert import scale_gamma as scale_gamma
     from volmar.rows.draw import drawn_by_weight as drawn_by_weight
     from volmar.rows.draw import drawn_rows as drawn_rows
@@ -60,8 +59,6 @@ if TYPE_CHECKING:
     from volmar.rows.parts import Split as Split
     from volmar.rows.parts import pool_rows as pool_rows
     from volmar.rows.protocol import RowSource as RowSource
-    from volmar.rows.row_map import RowMap as RowMap
-    from volmar.rows.row_map import fit_row_map as fit_row_map
     from volmar.rows.row_space import RowSpace as RowSpace
     from volmar.rows.row_space import is_wide as is_wide
     from volmar.rows.row_space import row_space as row_space
@@ -73,7 +70,5 @@ if TYPE_CHECKING:
     from volmar.rows.tiled import BinSums as BinSums
     from volmar.rows.tiled import DenseRows as DenseRows
     from volmar.rows.tiled import MappedRows as MappedRows
-    from volmar.rows.views import ViewMap as ViewMap
-    from volmar.rows.views import fit_view_map as fit_view_map
 
 attach(__name__)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from volmar._memory import require_memory
-from volmar.rows.blocks.convert import as_beside, as_table, is_dask, mapped_blocks
+from volmar.rows.blocks.convert import as_beside, as_table, is_dask
 from volmar.rows.blocks.source import BlockRows
 from volmar.rows.blocks.table import BlockTable
 from volmar.rows.protocol import FeatureMap, RowSource, ScoringMap
@@ -75,17 +75,6 @@ def features_of(feature_map: FeatureMap, X: Any) -> Any:
         "Use fewer landmarks, or cluster a sample and use predict for the rest.",
     )
     return feature_map.transform(X)
-
-
-def rows_through(row_map: FeatureMap, X: Any) -> Any:
-    """Return the rows of X transformed by a map, as an array or in blocks.
-
-    In contrast to `features_of`, the transformed rows replace those of X everywhere, also if
-    single rows are selected.
-    """
-    if isinstance(X, BlockTable):
-        return mapped_blocks(X, row_map.transform)
-    return row_map.transform(X)
 
 
 def mapped_scores(feature_map: FeatureMap, X: Any, w: np.ndarray) -> Any:

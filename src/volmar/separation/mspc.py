@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields, replace
 from numbers import Integral
 from typing import Any, ClassVar
@@ -14,7 +14,6 @@ from volmar._warn import warn_user
 from volmar.base.blocks import refuse_blocks
 from volmar.base.guided import GuidedMixin
 from volmar.base.validation import check_choice, check_cluster_size, check_count, check_number
-from volmar.base.views import ViewsMixin
 from volmar.rows import (
     Moments,
     RowSource,
@@ -41,7 +40,7 @@ from volmar.solvers import Status
 DEFAULT_SHARE = 0.04
 
 
-class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
+class MSPC(GuidedMixin, BatchSeparation):
     r"""Maximin separation probability clustering (Huang et al., AAAI 2015).
 
     Finds the hyperplane that separates two clusters with the highest worst-case probability p,
@@ -140,15 +139,6 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
     max_clusters : int, optional
         Maximum number of clusters for n_clusters="auto". The strongest splits are made first, and
         a warning is issued if the limit prevents further ones. If None, there is no limit.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        "cosine" scales rows to unit length before the fit (`coef_` refers to these), and treats
-        sparse X of more than 1000 columns as text (idf, singular vectors). See the page
-        *Embeddings and text*.
-    text_components : int, "auto" or None, default="auto"
-        Number of singular vectors to which metric="cosine" reduces sparse rows. "auto" is 100 for
-        more than 1000 columns and no reduction otherwise; None is no reduction.
-    views : list of column groups, optional
-        Views of each row, all of equal weight: slices, column numbers or names, or masks.
     random_state : int, RandomState or None, default=None
         Random seed of starts, samples and landmarks.
 
@@ -201,8 +191,6 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         clusters, or if discriminants would make a cluster too small in their first step.
     n_iter_ : int
         Number of iterations.
-    row_map_ : RowMap or ViewMap
-        Map applied to the rows. Only with metric="cosine" or `views`.
     n_features_in_ : int
         Number of features.
     previous_clusters_ : ndarray of shape (n_clusters,)
@@ -291,9 +279,6 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         polish: str | None = None,
         alpha: float = 0.05,
         max_clusters: int | None = None,
-        metric: str = "euclidean",
-        text_components: int | str | None = "auto",
-        views: Sequence[Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -316,9 +301,6 @@ class MSPC(ViewsMixin, GuidedMixin, BatchSeparation):
         self.polish = polish
         self.alpha = alpha
         self.max_clusters = max_clusters
-        self.metric = metric
-        self.text_components = text_components
-        self.views = views
         self.random_state = random_state
 
     # ------------------------------------------------------------------ parameters

@@ -402,12 +402,6 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
     min_cluster_size, max_cluster_size : int, float or array of shape (n_clusters,), optional
         Minimum and maximum cluster size: a number of rows, a fraction of them, or one value per
         cluster (in the order of `classes_` if `y` is passed to `fit`). Only with mode="default".
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        If "cosine", rows are scaled to unit length, and sparse X with more than 1000 columns is
-        treated as text (idf, singular vectors). See the page *Embeddings and text*.
-    text_components : int, "auto" or None, default="auto"
-        Number of singular vectors to which metric="cosine" reduces sparse rows. "auto" is 100 for
-        more than 1000 columns, otherwise no reduction. None is no reduction.
     random_state : int, RandomState or None, default=None
         Random seed of k-means at the start of a joint search for more than two clusters. Fits with
         two clusters are deterministic.
@@ -469,8 +463,6 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         of its nodes.
     n_iter_ : int
         Number of steps taken.
-    row_map_ : RowMap
-        Transformation of the rows, only with metric="cosine".
     n_features_in_ : int
         Number of features (of training rows, with affinity="precomputed").
 
@@ -571,8 +563,6 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         max_clusters: int | None = None,
         min_cluster_size: float | ArrayLike | None = None,
         max_cluster_size: float | ArrayLike | None = None,
-        metric: str = "euclidean",
-        text_components: int | str | None = "auto",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -593,8 +583,6 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         self.max_clusters = max_clusters
         self.min_cluster_size = min_cluster_size
         self.max_cluster_size = max_cluster_size
-        self.metric = metric
-        self.text_components = text_components
         self.random_state = random_state
 
     @property

@@ -457,8 +457,6 @@ def threads(draw):
 def parameters(draw):
     """No parameter is assigned another value during a fit, and callbacks see the user's model."""
     groups = Groups(draw, most=80)
-    if "metric" in inspect.signature(getattr(volmar, groups.name)).parameters and draw.chance(0.5):
-        groups.model = groups.model.replace(")", ", metric='cosine')")
 
     def call():
         model = groups.script.value(groups.model)

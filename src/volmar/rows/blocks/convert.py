@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from volmar.rows._validation import as_matrix
 from volmar.rows.blocks.table import Blocks, BlockTable
 from volmar.rows.blocks.vector import RowVector
 
@@ -53,26 +51,6 @@ def as_table(X: Any) -> BlockTable:
     if 0 in X.shape:
         raise ValueError(f"X must have at least one row and one column, got shape {X.shape}.")
     return BlockTable(Blocks(X))
-
-
-def mapped_blocks(table: BlockTable, function: Callable[[Any], Any]) -> BlockTable:
-    """Return the table with a function applied to the rows of each block."""
-    X, call = table.rows_of.X, _OfBlock(function, table.dtype)
-    few = call(np.zeros((1, X.shape[1]), dtype=table.dtype))
-    meta = X._meta.astype(few.dtype)
-    chunks = (X.chunks[0], (few.shape[1],))
-    return BlockTable(Blocks(X.map_blocks(call, dtype=few.dtype, chunks=chunks, meta=meta)))
-
-
-class _OfBlock:
-    """A function of the rows of a block, in the dtype of the table."""
-
-    def __init__(self, function: Callable[[Any], Any], dtype: Any):
-        self.function, self.dtype = function, dtype
-
-    def __call__(self, block: Any) -> Any:
-        with np.errstate(all="ignore"):  # NaN and infinity are refused in the first pass
-            return self.function(as_matrix(block).astype(self.dtype, copy=False))
 
 
 def as_beside(table: BlockTable | RowVector, array: Any, name: str) -> RowVector:

@@ -358,7 +358,7 @@ class _Watch:
         if not self.workers and now - self._alone_since >= PATIENCE:
             raise LostBlocksError(
                 f"the cluster has had no worker for {PATIENCE:g} seconds. Start workers and fit "
-                "again. Use volmar.distributed.checkpoint to keep the results of passes."
+                "again."
             )
         if self.workers and now - self._alone_since >= LONG_PAUSE:
             raise LostBlocksError(
@@ -447,10 +447,7 @@ _MORE_MEMORY = (
     "Use smaller chunks (X.rechunk), fewer threads per worker, workers with more memory, or do "
     "not persist X."
 )
-_NO_SCHEDULER = (
-    "the connection to the scheduler is lost. Restart the scheduler and fit again. Passes saved "
-    "by volmar.distributed.checkpoint are not repeated."
-)
+_NO_SCHEDULER = "the connection to the scheduler is lost. Restart the scheduler and fit again."
 
 
 def _explained(client: Any, error: Exception) -> Exception:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import perf_counter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +17,57 @@ from volmar.rows.blocks.vector import RowVector, row_numbers
 
 # Maximum size of the cached results of earlier passes, some of which are requested again.
 KEPT_BYTES = 64 * 2**20
+_LISTENERS: ContextVar[tuple[Callable[[PassReport], None], ...]] = ContextVar(
+    "volmar_listeners", default=()
+)
+
+
+class PassReport(NamedTuple):
+    """Report on a completed pass: its number from 1, and the kinds of results it computed."""
+
+    number: int
+    figures: tuple[str, ...]
+    n_blocks: int
+    n_rows: int
+    seconds: float
+
+
+@contextmanager
+def report_passes(listener: Callable[[PassReport], None]) -> Iterator[None]:
+    """Call a function after each pass over rows in blocks inside this context.
+
+    Parameters
+    ----------
+    listener : callable
+        Function that is called with a `PassReport`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from volmar.distributed import report_passes
+    >>> from volmar.rows import as_rows
+    >>> passes = []
+    >>> with report_passes(passes.append):
+    ...     mean = as_rows(da.ones((100, 2), chunks=(50, 2))).mean()
+    >>> [report.figures for report in passes]
+    [('Picked',), ('MomentSum',)]
+    """
+    token = _LISTENERS.set((*_LISTENERS.get(), listener))
+    try:
+        yield
+    finally:
+        _LISTENERS.reset(token)
+
+
+@contextmanager
+def reported(n_before: int, wanted: Sequence[Wanted], X: Any) -> Iterator[None]:
+    """Report the pass inside this context to the listeners when it is complete."""
+    before = perf_counter()
+    yield
+    for listener in _LISTENERS.get():
+        kinds = tuple(type(one).__name__ for one in wanted)
+        seconds = perf_counter() - before
+        listener(PassReport(n_before + 1, kinds, X.numblocks[0], X.shape[0], seconds))
 
 
 class Blocks:
@@ -76,27 +130,11 @@ class Blocks:
         return self._asked is not None
 
     def _answer(self, asked: Sequence[Wanted]) -> None:
-        from volmar.rows.blocks.journal import current_journal, reported
-
-        journal = current_journal()
-        if journal is not None:
-            journal.check(self)
-        open_ones = []
-        for wanted in asked:
-            found = None if journal is None else journal.read(wanted.key)
-            if found is None:
-                open_ones.append(wanted)
-            else:
-                self._keep(wanted, found[0])
-        if not open_ones:
-            return
-        with reported(self.n_passes, open_ones, self.X):
-            parts = self.run(open_ones)
+        with reported(self.n_passes, asked, self.X):
+            parts = self.run(asked)
             self.n_passes += 1
-            for wanted, part in zip(open_ones, parts, strict=True):
+            for wanted, part in zip(asked, parts, strict=True):
                 self._keep(wanted, part)
-            if journal is not None:
-                journal.write({w.key: p for w, p in zip(open_ones, parts, strict=True)})
 
     def run(self, wanted: Sequence[Wanted]) -> list[Any]:
         """Return the merged partial results of each request, by a pass over the needed blocks."""
