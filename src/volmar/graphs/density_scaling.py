@@ -34,15 +34,10 @@ from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_points
 
 # From this number of rows on, rows are sorted by a k-d tree, so that neighbours are in the cache.
 REORDERED_FROM = 50_000
-# Neighbours tied with the last are kept too, up to this multiple of the number of edges.
-MAX_TIED = 4
+# Distances within this factor are equal.
 SAME = 1.0 + 1e-9
 # Width of the kernel: k / USUAL_NEIGHBORS times the distance of nearest neighbours.
 USUAL_NEIGHBORS = 9
-# It is at most the local scale, and at least the mean distance of rows on a curve, which is 2 / k
-# of the local scale. Narrower kernels would turn random gaps between few rows into borders.
-MAX_WIDTH = 1.0
-MIN_RANK = 2.0
 # Above this value of -log, the kernel falls as a power of the distance: see `_log_kernel`.
 TAIL = 9.0
 # Limits of the local scales, relative to their median, in the weight of the density. All denser
@@ -144,7 +139,8 @@ class DensityScalingSimilarity(NeighborRecipe):
         keep[:, -1] = False
         if not tied.size:
             return _kept(found, keep)
-        width = min(MAX_TIED * n_edges, n - 1)
+        # Neighbours tied with the last are kept too, up to this multiple of the number of edges.
+        width = min(4 * n_edges, n - 1)
         more = search.query(points[tied], width)
         radius = distances[tied, -2]
         wide = more.data.reshape(tied.size, width)
@@ -321,7 +317,9 @@ def _local_scales(near: Any, counts: NDArray, k: int, n_features: int) -> LocalS
     return LocalScales(
         radius,
         np.clip(scale / median, DENSEST, SPARSEST),
-        min(max(width, MIN_RANK / k), MAX_WIDTH),
+        # At most the local scale, and at least the mean distance of rows on a curve, 2 / k of it.
+        # Narrower kernels would turn random gaps between few rows into borders.
+        min(max(width, 2.0 / k), 1.0),
     )
 
 
@@ -464,18 +462,6 @@ def _way_out(rows: Any, inside: NDArray) -> tuple[int, int]:
 # ---- cut graph
 
 
-# Similarity added to all pairs of rows, relative to the mean degree, to connect the graph before
-# computing eigenvectors. It makes cutting off a few stray rows expensive.
-JOINED = 0.001
-# Number of eigenvectors that are searched for two clusters. On rings, the first ones vary along
-# the rings.
-N_VECTORS = 3
-# Minimum share of the rows on each side of such a cut.
-SMALLEST_SIDE = 0.02
-# Maximum number of rows for which LAPACK computes the eigenvectors.
-DENSE = 100
-
-
 class CutGraph:
     r"""Graphs of the nearest neighbours of the distinct rows.
 
@@ -559,9 +545,13 @@ class CutGraph:
         eigenvectors, scaled to unit length.
         """
         W = self._similarities(b)
-        joined = JOINED * W.sum() / self.masses.sum()
+        # Similarity added to all pairs of rows, relative to the mean degree, to connect the graph
+        # before computing eigenvectors. It makes cutting off a few stray rows expensive.
+        joined = 0.001 * W.sum() / self.masses.sum()
         degrees = W.sum(axis=1) + joined * self.masses
-        n_vectors = k if k > 2 else min(1 + N_VECTORS, self.n_distinct - 1)
+        # Three eigenvectors are searched for two clusters. On rings, the first ones vary
+        # along the rings.
+        n_vectors = k if k > 2 else min(4, self.n_distinct - 1)
         U = _leading_vectors(W, self.masses, joined, degrees, n_vectors)
         if k == 2:
             sides = [self._best_sides(u / np.sqrt(degrees)) for u in U.T[1:]]
@@ -580,7 +570,8 @@ class CutGraph:
         # A row adds its edges to later rows, and removes those to earlier ones.
         changes = P.sum(axis=1) - 2.0 * sp.tril(P, -1).sum(axis=1)
         cuts = np.maximum(np.cumsum(changes)[:-1], 0.0) * (1.0 / left + 1.0 / right)
-        cuts[np.minimum(left, right) < SMALLEST_SIDE * (left + right)] = np.inf
+        # Minimum share of the rows on each side of such a cut.
+        cuts[np.minimum(left, right) < 0.02 * (left + right)] = np.inf
         best = int(np.argmin(cuts))
         y = np.zeros(len(scores), dtype=np.int64)
         y[order[best + 1 :]] = 1
@@ -592,7 +583,8 @@ def _leading_vectors(W: Any, masses: NDArray, joined: float, degrees: NDArray, k
     n, root = len(degrees), 1.0 / np.sqrt(degrees)
     S = (sp.diags_array(root) @ W @ sp.diags_array(root)).tocsr()
     u = root * masses * np.sqrt(joined / masses.sum())
-    if n > max(DENSE, 2 * k + 1):
+    # Maximum number of rows for which LAPACK computes the eigenvectors.
+    if n > max(100, 2 * k + 1):
         operator = LinearOperator((n, n), matvec=lambda x: S @ x + u * (u @ x), dtype=np.float64)
         start = np.random.default_rng(0).standard_normal(n)
         try:

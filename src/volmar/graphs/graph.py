@@ -109,15 +109,6 @@ def _recipe(affinity: Any, params: dict[str, Any]) -> Similarity:
 # ---- graph
 
 
-# A component with a smaller share of the rows counts as stray rows, not as structure.
-STRAY_SHARE = 0.05
-DEFAULT_NEIGHBORS = 7
-# Maximum number of components whose null vectors are given to the eigensolver. It finds the
-# others itself.
-MAX_NULL_VECTORS = 50
-# Minimum divisor 1 - lambda, an eigenvalue of D^-1/2 W D^-1/2. With a smaller one, the eigenvector
-# changes sign between neighbours. Dividing by it would magnify noise.
-SMALLEST_DIVISOR = 0.05
 # Parameter of the estimator that each named affinity uses.
 OWN_PARAMETER = {
     "density_scaling": "n_neighbors",
@@ -205,7 +196,9 @@ class Graph:
         count, labels = self.components
         volumes = np.bincount(labels, self.degrees, count)
         sizes = np.where(volumes > 0, np.bincount(labels, minlength=count), 0)
-        chosen = np.argsort(-sizes, kind="stable")[: min(MAX_NULL_VECTORS, int((sizes > 0).sum()))]
+        # Maximum number of components whose null vectors are given to the eigensolver. It finds
+        # the others itself.
+        chosen = np.argsort(-sizes, kind="stable")[: min(50, int((sizes > 0).sum()))]
         return np.sqrt(self.degrees)[:, None] * (labels[:, None] == chosen)
 
     def component_words(self, n_clusters: int) -> str:
@@ -215,7 +208,8 @@ class Graph:
         """
         count, labels = self.components
         sizes = np.sort(np.bincount(labels))
-        if count > 1 and sizes[0] < STRAY_SHARE * labels.size:
+        # A component with a smaller share of the rows counts as stray rows, not as structure.
+        if count > 1 and sizes[0] < 0.05 * labels.size:
             return component_message(labels)
         if count <= n_clusters:
             return ""
@@ -287,7 +281,9 @@ class SpectralGraph:
 
     def extended(self, rows: Any) -> NDArray:
         """Return coordinates of new rows: means over their neighbours, divided by 1 - lambda."""
-        divisors = np.maximum(1.0 - self.values, SMALLEST_DIVISOR)
+        # Minimum divisor 1 - lambda, an eigenvalue of D^-1/2 W D^-1/2. With a smaller one, the
+        # eigenvector changes sign between neighbours. Dividing by it would magnify noise.
+        divisors = np.maximum(1.0 - self.values, 0.05)
         return np.asarray(self.graph.row_weights(rows) @ (self.coordinates / divisors))
 
 
@@ -370,7 +366,7 @@ def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> 
     defaults: dict[str, Any] = {"random_state": 0}
     if affinity == "density_scaling":
         return {"self_loops": False, **defaults, **params}
-    defaults["n_neighbors"] = min(DEFAULT_NEIGHBORS, n_samples - 1)
+    defaults["n_neighbors"] = min(7, n_samples - 1)
     if affinity == "local_scaling":
         defaults |= {"self_loops": False, "graph": "knn"}
     return {**defaults, **params}

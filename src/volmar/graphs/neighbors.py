@@ -39,11 +39,6 @@ N_CALIBRATION = 400
 # The number of cells for n rows is CELLS sqrt(n). With fewer cells, more rows are compared in
 # vain. With more cells, comparing queries with the centres takes too long.
 CELLS = 2.0
-# Number of rows per cell, and of k-means steps, to find the centres.
-TRAINING_ROWS = 20
-TRAINING_STEPS = 6
-# Number of rows near the cell of a query that bound the distance of its k-th neighbour.
-N_BOUNDING = 600
 # The bound is lowered so that it still holds for this share of the queries. The others are
 # searched again, with the bound multiplied by these factors.
 USUAL = 0.95
@@ -189,7 +184,8 @@ class _Scan:
 
     def _bounds(self, own: NDArray) -> NDArray:
         """Return squared distances to the k-th nearest of some rows near the cell of a query."""
-        cells, n_rows = self._cells, max(N_BOUNDING, self._k)
+        # Number of rows near the cell of a query that bound the distance of its k-th neighbour.
+        cells, n_rows = self._cells, max(600, self._k)
         bound = np.empty(own.size, dtype=np.float32)
         sizes = np.diff(cells.start)
         filled, first = np.unique(own, return_index=True)
@@ -262,9 +258,9 @@ def _cells(rows: NDArray, rng: np.random.Generator) -> _Cells:
     """Find centres by a few k-means steps on a sample, and sort the rows by their cells."""
     n = rows.shape[0]
     n_cells = min(max(1, int(CELLS * np.sqrt(n))), n)
-    sample = rows[rng.choice(n, min(n, TRAINING_ROWS * n_cells), replace=False)]
+    sample = rows[rng.choice(n, min(n, 20 * n_cells), replace=False)]
     centres = sample[:n_cells].copy()
-    for _ in range(TRAINING_STEPS):
+    for _ in range(6):
         member = _nearest_centre(sample, centres)
         sums = sp.csr_array(
             (np.ones(len(sample), dtype=np.float32), member, np.arange(len(sample) + 1)),
@@ -326,16 +322,12 @@ TREE_UP_TO = 8
 # Number of queries of the tree at a time. Its results take three times as much memory as what is
 # kept of them.
 QUERIES = 2**16
-# Number of pairs of rows from which threads are worth their overhead.
-THREADED_FROM = 100_000_000
 # Up to this number of rows, faiss compares all pairs. This is exact, and about as fast as training
 # and searching an index.
 FAISS_FLAT_LIMIT = 50_000
 # Number of cells visited for each query. The recall at n = 200,000 is 0.97-1.00 on clustered 16-
 # to 100-dimensional data, and 0.94 on 16-dimensional noise.
 FAISS_PROBES = 64
-# The default of NN-descent. With lists of k + 1 = 12, its recall on 16-dimensional noise is 0.94.
-PYNNDESCENT_LIST = 30
 
 
 class Backend:
@@ -375,7 +367,8 @@ class ExactBackend(Backend):
     def near(self, rows: Any, k: int) -> NDArray:
         """Return candidates for each new row."""
         if not isinstance(self._index, KDTree):
-            is_large = rows.shape[0] * self._rows.shape[0] >= THREADED_FROM
+            # Number of pairs of rows from which threads are worth their overhead.
+            is_large = rows.shape[0] * self._rows.shape[0] >= 100_000_000
             with user_openmp() if is_large else nullcontext():
                 return self._index.kneighbors(rows, n_neighbors=k, return_distance=False)
         workers = 1 if self.n_jobs is None else effective_n_jobs(self.n_jobs)
@@ -478,7 +471,9 @@ class PyNNDescentBackend(Backend):
 
     def _built(self, k: int) -> Any:
         if self._index is None:
-            width = min(max(k + 1, PYNNDESCENT_LIST), self._rows.shape[0])
+            # The default of NN-descent. With lists of k + 1 = 12, its recall on 16-dimensional
+            # noise is 0.94.
+            width = min(max(k + 1, 30), self._rows.shape[0])
             self._index = require("pynndescent").NNDescent(
                 self._rows, n_neighbors=width, random_state=self._seed, n_jobs=self._n_jobs
             )
@@ -568,16 +563,10 @@ def _float32(rows: NDArray) -> NDArray:
 # neighbors="auto" uses an approximate search if n and d both exceed these limits. Comparing all
 # pairs of 20,000 points takes a second and grows with n². Up to 8 dimensions a k-d tree is faster.
 APPROXIMATE_ABOVE = (20_000, 8)
-# Number of rows on which the recall of an approximate search is measured, and the number of
-# distances computed at a time for it.
-N_MEASURED = 300
-MEASURED_ELEMENTS = 2**23
 # Number of rows whose candidates are measured and sorted at a time.
 MEASURED_ROWS = 2**14
 # Relative tolerance of equal distances.
 SAME = 1e-6
-# Recall below which a warning is issued.
-LOW_RECALL = 0.9
 
 _NAMES = ("auto", "exact", "cells", "faiss", "pynndescent")
 _METRICS = ("euclidean", "cosine")
@@ -659,14 +648,14 @@ class NeighborSearch:
     def _measured_recall(self, found: Any, k: int) -> float:
         """Return the share of neighbours no farther than the true k-th, on a sample of rows."""
         n = self.rows.shape[0]
-        chosen = np.sort(np.random.default_rng(0).choice(n, min(N_MEASURED, n), replace=False))
+        chosen = np.sort(np.random.default_rng(0).choice(n, min(300, n), replace=False))
         distances = found.data.reshape(n, k)[chosen].astype(np.float64)
         # The true k-th neighbour is no farther than the one found, up to rounding of products.
         radius = distances[:, -1] * (1 + SAME)
         squares = 2 * radius if self.metric == "cosine" else radius**2
         slack = 1e-12 * squared_norms(self.rows[chosen].astype(np.float64))
         n_found = 0
-        step = max(1, MEASURED_ELEMENTS // n)
+        step = max(1, 2**23 // n)
         for start in range(0, chosen.size, step):
             part = slice(start, start + step)
             block = squared_distances(self.rows[chosen[part]], self.rows)
@@ -677,7 +666,8 @@ class NeighborSearch:
                 limit = np.partition(true[0], k - 1)[k - 1] * (1 + SAME)
                 n_found += int(np.sum(distances[i] <= limit))
         recall = n_found / (k * chosen.size)
-        if recall < LOW_RECALL:
+        # Recall below which a warning is issued.
+        if recall < 0.9:
             warn_user(
                 f"The search found {recall:.2f} of the {k} nearest neighbours of {chosen.size} "
                 "rows that were compared with all others. Use neighbors='exact' in a recipe of "

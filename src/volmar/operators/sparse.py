@@ -49,10 +49,6 @@ REORDERED_FROM = 100_000
 # Maximum expected number of iterations for which only the diagonal is used as preconditioner.
 SHORT_RUN = 60
 MAX_ITER = 1000
-# Maximum tolerance for which eigenpairs are checked for missed values.
-CHECKED_TOL = 1e-4
-# Maximum number of columns for which single products are faster than a product with a block.
-FEW_COLUMNS = 4
 
 
 class SparseOperator(MatrixOperator):
@@ -86,7 +82,9 @@ class SparseOperator(MatrixOperator):
 
     def _shifted_product(self, shift: float, x: FloatArray) -> FloatArray:
         # SciPy's product with a block is slower than its products with a few vectors.
-        if x.ndim == 2 and x.shape[1] <= FEW_COLUMNS:
+        # Maximum number of columns for which single products are faster than a product with a
+        # block.
+        if x.ndim == 2 and x.shape[1] <= 4:
             image = np.empty(x.shape, order="F")
             for j in range(x.shape[1]):
                 image[:, j] = self.matrix @ x[:, j]
@@ -308,7 +306,8 @@ def _by_lobpcg(Q: SparseOperator, known: FloatArray, tol: float, m: int) -> Foun
         seed=Q.random_state,
     )
     values, ceiling = values + Q.shift, Q.bounds[1]
-    if tol <= CHECKED_TOL:
+    # Maximum tolerance for which eigenpairs are checked for missed values.
+    if tol <= 1e-4:
         outside = largest_outside(
             lambda x: ceiling * x - Q.matvec(x),
             np.hstack([known, vectors]),
@@ -336,13 +335,8 @@ def _by_lapack(Q: SparseOperator, k: int) -> EigenPairs:
 # ---- two level
 
 
-# Minimum number of rows per row of the coarse matrix. On locally scaled k-NN graphs in two
-# dimensions, ratios of 11 (three rounds), 35 and 120 took about 50, 90 and 150 iterations.
-RATIO = 8
 # Number of edges whose strengths are made distinct at a time, with several arrays of this size.
 JITTERED = 2**20
-# Coarsening stops when a round keeps more than this fraction of the nodes.
-STALLED = 0.8
 # A coarse matrix above this size is made coarser while its predicted fill exceeds `MAX_FILL`.
 SMALL = 2000
 
@@ -458,12 +452,15 @@ def _coarse(
     n = A.shape[0]
     member = np.arange(n)
     coarse, weights = A, near_null
-    while coarse.shape[0] > n / RATIO or (
+    # Minimum number of rows per row of the coarse matrix. On locally scaled k-NN graphs in two
+    # dimensions, ratios of 11 (three rounds), 35 and 120 took about 50, 90 and 150 iterations.
+    while coarse.shape[0] > n / 8 or (
         coarse.shape[0] > SMALL and predicted_fill(coarse, enough=MAX_FILL) > MAX_FILL
     ):
         m = coarse.shape[0]
         count, group, n_alone = _join_strongest(coarse)
-        if count - n_alone > STALLED * (m - n_alone) or m == n_alone:
+        # Coarsening stops when a round keeps more than this fraction of the nodes.
+        if count - n_alone > 0.8 * (m - n_alone) or m == n_alone:
             break
         norms = np.sqrt(np.bincount(group, weights**2, count))
         T = sparse.csr_matrix((weights / norms[group], group, np.arange(m + 1)), shape=(m, count))
@@ -520,8 +517,6 @@ SIZES = (500, 2000)
 # The fraction is 0.92 for k-NN graphs in two dimensions, 0.78 in three, 0.6 in five, 0.45 in eight
 # and 0.3 in sixteen.
 OPEN = 0.55
-# Fraction of all n^2 entries that the factors of an expander are assumed to fill.
-EXPANDER_FILL = 0.1
 
 
 def factorise(A: sparse.csc_matrix) -> SuperLU:
@@ -549,7 +544,8 @@ def predicted_fill(Q: sparse.csr_matrix, enough: float = np.inf) -> float:
     inside, node = _most_open(Q)
     # If many edges leave the ball, it is nearly a tree and useless for a prediction. The graph is
     # like a random sparse graph, whose factors fill a fraction of all n^2 entries.
-    expander = EXPANDER_FILL * n**2 / Q.nnz if inside < OPEN else 0.0
+    # Fraction of all n^2 entries that the factors of an expander are assumed to fill.
+    expander = 0.1 * n**2 / Q.nnz if inside < OPEN else 0.0
     if expander > enough:
         return expander
     ball = _ball_around(Q, node, SIZES[1])

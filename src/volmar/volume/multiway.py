@@ -22,8 +22,6 @@ from volmar.volume.problem import SINGULAR
 from volmar.volume.two_way import is_tied
 
 N_INIT = 10
-# Rows whose coordinates differ by less than this are equal up to rounding.
-SAME_ROW = 1e-9
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,8 @@ def _part_of(rows: NDArray, components: NDArray) -> NDArray:
         return pieces == np.bincount(pieces).argmax()
     low, high = rows.min(axis=0), rows.max(axis=0)
     widest = int(np.argmax(high - low))
-    if high[widest] - low[widest] > SAME_ROW:
+    # Rows whose coordinates differ by less than this are equal up to rounding.
+    if high[widest] - low[widest] > 1e-9:
         return rows[:, widest] > (low[widest] + high[widest]) / 2
     return np.arange(len(rows)) < len(rows) // 2
 

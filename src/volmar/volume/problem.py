@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from volmar.operators import SPDOperator
 from volmar.solvers.result import Certificate
 
-# The balance constraint counts as active if |1'h| is within this fraction of sqrt(n) of its bound.
-ACTIVE = 1e-7
 # A 2 x 2 system counts as singular if its determinant is below this fraction of the product of its
 # diagonal entries.
 SINGULAR = 1e-13
@@ -69,7 +67,9 @@ class VolumeProblem:
     def _multipliers(self, h: NDArray, gradient: NDArray) -> tuple[float, float]:
         square, total = float(h @ h), float(h.sum())
         idle = float(h @ gradient) / square, 0.0
-        if abs(total) < self.balance - ACTIVE * np.sqrt(self.n):
+        # The balance constraint counts as active if |1'h| is within this fraction of sqrt(n) of
+        # its bound.
+        if abs(total) < self.balance - 1e-7 * np.sqrt(self.n):
             return idle
         # Normal equations of min |gradient - eta h + kappa 1|.
         system = np.array([[square, -total], [-total, self.n]])

@@ -123,8 +123,6 @@ def check_definite(operator: SPDOperator, pairs: EigenPairs, *, is_named: bool) 
 # ---- paper mode
 
 
-# The balance of AISTATS 2011, section 5.
-AISTATS_BALANCE = 1e-7
 # The similarities of the papers' experiments (JMLR 8.1 and 8.2, AISTATS 5).
 PAPER_AFFINITY = MappingProxyType({"paper": "gaussian", "aistats": "cosine_knn"})
 PAPER_SIMILARITY: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
@@ -298,7 +296,6 @@ ROUGH_TOL = 3e-3
 # Joint search for more than two clusters. The eigenvalues bound the normalised cut and must be
 # accurate enough to detect missed ones. Small clusters need more accurate fields.
 MULTIWAY_TOL = 1e-4
-MULTIWAY_RTOL = 1e-4
 
 
 class SoftLabelMVC(GuidedVolume, Clusterer):
@@ -657,7 +654,8 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
             n_candidates = 1
         balance = self.balance
         if balance is None:
-            balance = AISTATS_BALANCE if self.mode == "aistats" else 1.0 / operator.n
+            # The balance of AISTATS 2011, section 5.
+            balance = 1e-7 if self.mode == "aistats" else 1.0 / operator.n
         problem = VolumeProblem(operator, float(self.reg), float(balance))
         is_refined = self.mode == "default" and self.max_iter != 1
         n_pairs = n_pairs_needed(operator.n, n_candidates, with_next=self.mode != "default")
@@ -686,7 +684,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
                 operator if allowed is None else allowed.operator(operator),
                 problem.n_clusters,
                 problem.balance,
-                rtol=MULTIWAY_RTOL,
+                rtol=MULTIWAY_TOL,
                 weights=None if allowed is None else allowed.weights,
             )
             max_iter = self.max_iter or MAX_REFINE

@@ -34,13 +34,8 @@ WINDOW = 1e-4
 MAX_CANDIDATES = 10
 # Eigenvalues count as equal if they differ by at most this fraction of their scale.
 SAME = 1e-9
-# The second and third eigenvalue count as tied if they differ by at most this fraction of the
-# distance between the first and the second.
-TIED = 1e-3
 # Below this number of rows, eigenpairs are computed by LAPACK.
 SMALL = 1500
-# Deviations from the mean below this fraction of the largest entry are rounding error.
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,8 @@ class Candidates:
         """
         vector = self.vectors[:, j]
         centred = vector - vector.mean()
-        return signs(np.where(np.abs(centred) <= ROUNDING * np.abs(vector).max(), 0.0, centred))
+        # Deviations from the mean below this fraction of the largest entry are rounding error.
+        return signs(np.where(np.abs(centred) <= 1e-12 * np.abs(vector).max(), 0.0, centred))
 
 
 def n_pairs_needed(n: int, n_candidates: int | None, *, with_next: bool = False) -> int:
@@ -82,7 +78,9 @@ def is_tied(values: NDArray, n_used: int = 2) -> bool:
     """
     spread = values[n_used - 1] - values[0]
     smallest = SAME * max(abs(values[-1]), np.finfo(float).tiny)
-    return bool(values[n_used] - values[n_used - 1] <= TIED * max(spread, smallest))
+    # The second and third eigenvalue count as tied if they differ by at most this fraction of the
+    # distance between the first and the second.
+    return bool(values[n_used] - values[n_used - 1] <= 1e-3 * max(spread, smallest))
 
 
 def candidates(
@@ -158,13 +156,8 @@ def _trivial_first(block: NDArray, trivial: NDArray) -> NDArray:
 # ---- two way
 
 
-# Initial multipliers of JMLR 2013, eq. 9, and AISTATS 2011, section 3.2.
-JMLR_ETA = 0.0
-AISTATS_ETA = -1e-3
 MAX_REFINE = 20
 MAX_SQP = 100
-# Accuracy of the field if it is computed by an iterative solver.
-FIELD_RTOL = 1e-3
 
 
 @dataclass(frozen=True, repr=False)
@@ -274,7 +267,8 @@ def _paper(
 ) -> tuple[int, SoftResponses]:
     """Run Algorithm 1 from every candidate; return the first with the lowest objective."""
     if eta0 is None:
-        eta0 = AISTATS_ETA if aistats else JMLR_ETA
+        # The initial multipliers of AISTATS 2011, section 3.2, and JMLR 2013, eq. 9.
+        eta0 = -1e-3 if aistats else 0.0
     elif is_above(given.problem, eta0, given.pairs.values):
         lowest = given.problem.reg * float(given.pairs.values[0])
         raise ValueError(
@@ -306,7 +300,8 @@ def _repeated(
     problem = given.problem
     weights = None if allowed is None else allowed.weights
     operator = problem.operator if allowed is None else allowed.operator(problem.operator)
-    step = FirstStep(operator, problem.balance, rtol=FIELD_RTOL, weights=weights)
+    # Accuracy of the field if it is computed by an iterative solver.
+    step = FirstStep(operator, problem.balance, rtol=1e-3, weights=weights)
     refined = [
         refine(step, signs(start), max_iter=max_iter or MAX_REFINE, allowed=allowed)
         for start in given.soft_starts

@@ -24,6 +24,7 @@ from volmar.solvers import Result, Status
 from volmar.solvers.result import Certificate
 from volmar.volume.descent import _Secular
 from volmar.volume.problem import VolumeProblem
+from volmar.volume.two_way import SAME
 
 # ---- avr
 
@@ -31,16 +32,8 @@ from volmar.volume.problem import VolumeProblem
 # Labels count as orthogonal to the lowest eigenvectors if their projection is below this fraction
 # of their norm.
 ORTHOGONAL = 1e-8
-# Below this fraction of their norm, the sign of the projection is rounding error.
-ROUNDING = 1e-13
-# Eigenvalues within this fraction of the operator's norm of the lowest count as equal to it.
-SAME = 1e-9
 # Maximum number of lowest eigenvectors that are computed to detect the degenerate case.
 MAX_PAIRS = 64
-# The pseudo-inverse is applied by linear solves at a distance from the pole of this fraction of
-# the spectral gap. Each correction reduces the error by that factor.
-OFF_POLE = 1e-3
-CORRECTIONS = 4
 
 # Minimiser on the unit sphere, its multiplier there, and the status.
 _Found = tuple[NDArray, float, Status]
@@ -258,14 +251,17 @@ def _at_the_pole(problem: AVRProblem, pairs: EigenPairs) -> _Found | float:
         return lean
     gap = float(pairs.values[~low][0]) - lowest
     x, rest = np.zeros_like(problem.y), problem.y - V @ along
-    for _ in range(1 + CORRECTIONS):
-        step = problem.operator.solve(OFF_POLE * gap - lowest, rest).x / rho
+    # Linear solves at a distance from the pole of 1e-3 of the spectral gap: each of four
+    # corrections reduces the error by that factor.
+    for _ in range(5):
+        step = problem.operator.solve(1e-3 * gap - lowest, rest).x / rho
         x = x + step - V @ (V.T @ step)
         rest = problem.y - V @ along - rho * (problem.operator.matvec(x) - lowest * x)
     length = float(np.linalg.norm(x))
     if length > 1 + ORTHOGONAL:
         return max(lean, (length - 1) * rho * gap)
-    leans = lean > ROUNDING * float(np.linalg.norm(problem.y))
+    # Below this fraction of their norm, the sign of the projection is rounding error.
+    leans = lean > 1e-13 * float(np.linalg.norm(problem.y))
     direction = V @ along / lean if leans else V[:, 0]
     fill = float(np.sqrt(max(1 - length**2, 0.0)))
     # Just below the pole, at the root of eq. 26 to first order.
