@@ -13,9 +13,8 @@ from sklearn.cluster import AgglomerativeClustering, SpectralClustering
 from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.rivals import kmeans
+from benchmarks.rivals import kmeans, minimum_density
 from benchmarks.table import Table
-from volmar.baselines import MinimumDensityHyperplane
 from volmar.datasets import data_folder, load
 from volmar.margin import CPMMC
 from volmar.metrics import clustering_error
@@ -38,7 +37,7 @@ TWO_CLASS = (
 WITHOUT_FOLDER = {"digits"}
 MOST_ROWS = 1000
 TARGET = 0.75
-OURS = ("MSPC", "MSPC (mpm)", "MSPC (polish)", "CPMMC", "MinimumDensityHyperplane")
+OURS = ("MSPC", "MSPC (mpm)", "CPMMC")
 
 
 def run(*, full: bool) -> Table:
@@ -106,7 +105,7 @@ def _methods():
             2, covariance_type=covariance_type, reg_covar=1e-3, random_state=0
         ).fit_predict
 
-    ours, ours_too, polished, margin, density = OURS
+    ours, ours_too, margin = OURS
     return {
         kmeans.NAME: lambda X: kmeans.fit_predict(X, 2, 0),
         "GaussianMixture (full)": mixture("full"),
@@ -115,11 +114,10 @@ def _methods():
             2, affinity="nearest_neighbors", n_neighbors=10, random_state=0
         ).fit_predict,
         "AgglomerativeClustering (Ward)": AgglomerativeClustering(2).fit_predict,
+        minimum_density.NAME: lambda X: minimum_density.fit_predict(X, 2, 0),
         ours: MSPC(random_state=0).fit_predict,
         ours_too: MSPC(solver="mpm", random_state=0).fit_predict,
-        polished: MSPC(polish="density", random_state=0).fit_predict,
         margin: CPMMC(random_state=0).fit_predict,
-        density: MinimumDensityHyperplane(random_state=0).fit_predict,
     }
 
 

@@ -40,7 +40,6 @@ LINEAR_TIME = {
     "SKMMC": volmar.SKMMC,
     "MultivariateMMC": volmar.MultivariateMMC,
     "LDAKMeans": volmar.LDAKMeans,
-    "MinimumDensityHyperplane": volmar.MinimumDensityHyperplane,
     "SoftLabelMVC": volmar.SoftLabelMVC,
     "NormalizedCut": volmar.NormalizedCut,
     "NormalizedSpectralClustering": volmar.NormalizedSpectralClustering,

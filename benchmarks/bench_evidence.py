@@ -36,7 +36,6 @@ LINEAR = {
     "KMeans": lambda random_state: KMeans(2, n_init=5, random_state=random_state),
 }
 CURVED = {"KernelCPMMC (a kernel)": KernelCPMMC, "SoftLabelMVC (a graph)": SoftLabelMVC}
-TESTS = ("humps", "dip")
 N_POWER = 600
 # Standard deviations between the groups, share of the second one, target.
 PLANTED = ((3.0, 0.5, 0.40), (3.5, 0.5, 0.60), (4.0, 0.5, 0.90), (5.0, 0.1, 0.80))
@@ -45,8 +44,7 @@ TIMED = (100_000, 50)
 
 def run(*, full: bool) -> Table:
     draws = 100 if full else 40
-    # The dip is run for comparison only: fewer draws are sufficient.
-    table = _level((200, 600, 2000) if full else (200, 600), {"humps": draws, "dip": 10})
+    table = _level((200, 600, 2000) if full else (200, 600), draws)
     table.notes += [_level_of_others(20), "", _power(draws // 2), "", _time()]
     return table
 
@@ -71,30 +69,22 @@ def _generator(*what):
 
 
 def _level(sizes, draws):
-    table = Table(
-        ("noise", "n", "rejected at 0.05", "limit", "rejected by the dip", "limit of the dip")
-    )
-    limits = {test: ALPHA + 2 * np.sqrt(ALPHA * (1 - ALPHA) / m) for test, m in draws.items()}
+    table = Table(("noise", "n", "rejected at 0.05", "limit"))
+    limit = ALPHA + 2 * np.sqrt(ALPHA * (1 - ALPHA) / draws)
     cases = [(name, n) for name in NOISES for n in sizes]
     over = 0
     for name, n in cases:
-        rates = {
-            test: np.mean(_spread((_rejects_noise, name, n, i, test) for i in range(draws[test])))
-            for test in TESTS
-        }
-        over += rates["humps"] > limits["humps"]
-        pairs = (f"{value:.3f}" for test in TESTS for value in (rates[test], limits[test]))
-        table.add(name, n, *pairs)
-    parts = (
-        f"Draws per row: {draws['humps']}, {draws['dip']} for the dip. The default is above its "
-    )
-    table.notes += [parts + f"limit in {over} of {len(cases)} rows (target 0).", ""]
+        rate = np.mean(_spread((_rejects_noise, name, n, i) for i in range(draws)))
+        over += rate > limit
+        table.add(name, n, f"{rate:.3f}", f"{limit:.3f}")
+    counted = f"above its limit in {over} of {len(cases)} rows (target 0)."
+    table.notes += [f"Draws per row: {draws}. The test is {counted}", ""]
     return table
 
 
-def _rejects_noise(name, n, draw, test):
+def _rejects_noise(name, n, draw):
     X = NOISES[name](_generator(name, n, draw), n)
-    return split_test(X, alpha=ALPHA, test=test, random_state=draw).is_real
+    return split_test(X, alpha=ALPHA, random_state=draw).is_real
 
 
 def _level_of_others(draws):
@@ -124,17 +114,11 @@ def _correlating(d):
 
 
 def _power(draws):
-    table = Table(("two groups", "share of the smaller", "found", "target", "found by the dip"))
+    table = Table(("two groups", "share of the smaller", "found", "target"))
     for distance, share, target in PLANTED:
-        found = {
-            test: np.mean(
-                _spread((_finds_planted, distance, share, i, test) for i in range(draws))
-            )
-            for test in TESTS
-        }
+        found = np.mean(_spread((_finds_planted, distance, share, i) for i in range(draws)))
         wanted = "" if target is None else f"{target:.2f}"
-        cells = (f"{found['humps']:.2f}", wanted, f"{found['dip']:.2f}")
-        table.add(f"{distance:g} sd apart", f"{share:.0%}", *cells)
+        table.add(f"{distance:g} sd apart", f"{share:.0%}", f"{found:.2f}", wanted)
     table.notes.append(
         f"Power at n = {N_POWER}: share of {draws} draws with p at most {ALPHA}. The groups "
         "differ in one of ten Gaussian features, whose scales go from 0.01 to 100."
@@ -142,13 +126,13 @@ def _power(draws):
     return table.render()
 
 
-def _finds_planted(distance, share, draw, test):
+def _finds_planted(distance, share, draw):
     rng = _generator(distance, share, draw)
     X = rng.normal(size=(N_POWER, 10))
     feature = rng.integers(10)
     X[: round(share * N_POWER), feature] += distance
     X *= 10.0 ** rng.permutation(np.linspace(-2, 2, 10))
-    return split_test(X, alpha=ALPHA, test=test, random_state=draw).is_real
+    return split_test(X, alpha=ALPHA, random_state=draw).is_real
 
 
 # ------------------------------------------------------------------ time

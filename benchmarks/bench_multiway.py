@@ -40,7 +40,6 @@ RECURSIVE = {
     "SoftLabelMVC (recursive)": lambda k, **rest: volmar.SoftLabelMVC(
         k, multiway="recursive", **rest
     ),
-    "MSPC (pairwise)": lambda k, **rest: volmar.MSPC(k, multiway="pairwise", **rest),
 }
 BUILT_IN = {
     "iris": load_iris,

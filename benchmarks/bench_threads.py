@@ -28,7 +28,6 @@ SIZES = {
     "GMMC": (100, 10),
     "HardLabelMVC": (60, 10),
     "LDAKMeans": (5_000, 20),
-    "MinimumDensityHyperplane": (5_000, 20),
     "MSPC": (50_000, 20),
     "MultivariateMMC": (2_000, 20),
     "SDPMMC": (60, 10),

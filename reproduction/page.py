@@ -15,8 +15,7 @@ from reproduction.page_sections import Part, make_page
 from reproduction.page_tables import Grid
 from volmar._files import write_atomically
 from volmar._version import __version__
-from volmar.report.environment import page_environment
-from volmar.report.text import as_count
+from volmar.report.text import as_count, page_environment
 
 if TYPE_CHECKING:
     from reproduction.verdict import Reproduction

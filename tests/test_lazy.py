@@ -31,7 +31,7 @@ def test_every_listed_name_is_found(room):
 
 
 def test_a_module_does_not_hide_the_function_of_its_name():
-    importlib.import_module("volmar.evidence.labels.label_test")
+    importlib.import_module("volmar.evidence.label_test")
     assert callable(volmar.evidence.label_test)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         volmar.evidence.nonsense  # noqa: B018

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from volmar.baselines import DiscriminativeKMeans as DiscriminativeKMeans
     from volmar.baselines import KernelKMeans as KernelKMeans
     from volmar.baselines import LDAKMeans as LDAKMeans
-    from volmar.baselines import MinimumDensityHyperplane as MinimumDensityHyperplane
     from volmar.baselines import NormalizedCut as NormalizedCut
     from volmar.baselines import NormalizedSpectralClustering as NormalizedSpectralClustering
     from volmar.margin import CPMMC as CPMMC
@@ -49,7 +48,6 @@ CLUSTERERS = (
     "KernelCPMMC",
     "KernelKMeans",
     "LDAKMeans",
-    "MinimumDensityHyperplane",
     "MultivariateMMC",
     "NormalizedCut",
     "NormalizedSpectralClustering",

@@ -199,12 +199,6 @@ def test_a_frame_gets_labels_with_its_index():
     assert str(model.tree_) == str(expected.tree_)
 
 
-@pytest.mark.usefixtures("here")
-def test_pairwise_machines_are_refused():
-    with pytest.raises(TypeError, match=r"n_clusters=3.*cannot take a dask array"):
-        MSPC(3, multiway="pairwise").fit(in_blocks(X))
-
-
 @pytest.mark.parametrize("name", ["MSPC", "MSPC auto", "CPMMC", "SKMMC", "MSPC rbf"])
 def test_functions_tell_the_sides_of_a_split(name):
     model = MODELS[name].fit(X[:600])

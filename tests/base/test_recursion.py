@@ -241,7 +241,7 @@ def test_an_interrupted_fit_leaves_nothing(blobs, monkeypatch):
         raise KeyboardInterrupt
 
     # After the tree was grown, before rows were moved between clusters.
-    monkeypatch.setattr("volmar.separation.multiway.settle_clusters", interrupt)
+    monkeypatch.setattr("volmar.separation.discriminants.settle_clusters", interrupt)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X)
     assert [name for name in vars(model) if name.endswith("_") and name[0] != "_"] == []

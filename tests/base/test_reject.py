@@ -147,21 +147,6 @@ def test_saved_and_pickled_models_reject_the_same_rows(model, rows, tmp_path):
             )
 
 
-def test_a_file_with_a_broken_calibration_is_refused(rows, tmp_path):
-    broken = {
-        "counts": lambda one: one.counts + 1e9,
-        "starts": lambda one: one.starts[::-1].copy(),
-        "n_rows": lambda one: one.n_rows[:1],
-        "distances": lambda one: one.distances[::-1].copy(),
-    }
-    for name, change in broken.items():
-        fitted = MSPC(2, random_state=0).fit(rows[0]).fit_novelty(rows[0])
-        object.__setattr__(fitted.novelty_, name, change(fitted.novelty_))
-        save_model(tmp_path / "m.volmar", fitted, force=True)
-        with pytest.raises(ValueError, match="ClusterNovelty"):
-            load_model(tmp_path / "m.volmar")
-
-
 def test_dask_rows_are_scored_by_block(model, rows):
     da = pytest.importorskip("dask.array")
     X = da.from_array(rows[1], chunks=(70, 3))

@@ -39,6 +39,15 @@ def test_rivals_return_labels():
         assert set(rival.fit_predict(X, 2, 0)) == {0, 1}
 
 
+def test_the_minimum_density_hyperplane_separates_two_groups():
+    rival = importlib.import_module("benchmarks.rivals.minimum_density")
+    X = np.random.default_rng(0).normal(size=(150, 4))
+    X[:50, 0] += 8.0
+    labels = rival.fit_predict(X, 2, 0)
+    assert (labels[:50] != labels[50]).all()
+    assert (labels[50:] == labels[50]).all()
+
+
 def test_rivals_with_seeds_return_classes():
     rivals = importlib.import_module("benchmarks.rivals")
     seeds = importlib.import_module("benchmarks.bench_seeds")

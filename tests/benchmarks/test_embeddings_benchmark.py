@@ -178,21 +178,3 @@ def test_sets_without_the_data_folder(monkeypatch):
     assert X.shape == (1797, 64)
     assert X.max() == 1.0
     assert y.shape == (1797,)
-
-
-def test_rules_choose_labels_without_classes():
-    bench = importlib.import_module("benchmarks.bench_label_choice")
-    X, y = three_directions(200)
-    rng = np.random.default_rng(0)
-    methods = {
-        "right": lambda X, k, seed: y,
-        "wrong": lambda X, k, seed: rng.permutation(y),
-        "half": lambda X, k, seed: np.where(y == 2, 1, y),
-    }
-    table = bench.compare({"tiny": lambda: (X, y)}, methods, range(2))
-    means = {row[0]: row[-1] for row in table.rows}
-    assert means['probe_accuracy ("neighbors")'] == "1.000"
-    assert means['probe_accuracy ("linear")'] == "1.000"
-    assert means["the best labelling"] == "1.000"
-    assert 0.0 < float(means["a random labelling"]) < 1.0
-    assert "| right         | 1.000  | 1.000 " in table.render()

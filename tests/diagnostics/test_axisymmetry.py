@@ -13,7 +13,7 @@ from helpers.reflections import (
 from hypothesis import given, settings
 
 from volmar.diagnostics import stability_report
-from volmar.diagnostics.axisymmetry import find_axis
+from volmar.diagnostics.conditions import find_axis
 
 
 @given(small_matrices())

@@ -8,16 +8,11 @@ import pytest
 from helpers.conversions import CONVERSIONS
 from scipy import sparse, stats
 
-from volmar.diagnostics import (
-    column_profiles,
-    describe_clusters,
-    suggested_names,
-)
+from volmar.diagnostics import column_profiles, describe_clusters, suggested_names
 from volmar.diagnostics.column_profiles import day_text
 from volmar.metrics.contingency import sampled_rows
-from volmar.report.column_profiles import all_columns
 from volmar.report.outcome import Outcome
-from volmar.report.profiles import border_rows, profiles
+from volmar.report.sections import all_columns, border_rows, profiles
 
 pd = pytest.importorskip("pandas")
 
@@ -409,17 +404,3 @@ def test_border_rows_are_nearest_to_the_border():
     assert shown[0]["name"] == "low f0, low f1"
     without = dataclasses.replace(outcome, scores=np.zeros(300))
     assert border_rows(without, 0).size == 0
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"columns": shop(90)[0]}, "columns must have 300 rows like X, got 90"),
-        ({"used": [True]}, "used must have one entry for each of the 9 columns"),
-        ({"column_names": ["a"]}, "column_names must have one entry for each of the 9 columns"),
-    ],
-)
-def test_columns_that_do_not_fit_are_refused(change, message):
-    frame, labels = shop()
-    with pytest.raises(ValueError, match=message):
-        outcome_of(**({"frame": frame, "labels": labels} | change))

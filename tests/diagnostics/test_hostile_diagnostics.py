@@ -21,8 +21,6 @@ from volmar.diagnostics import (
 from volmar.evidence import (
     column_resolutions,
     combine_p_values,
-    dip_statistic,
-    dip_test,
     dithered,
     has_way_around,
     hump_test,
@@ -46,8 +44,6 @@ CALLS = {
     error_bound: {"Q": Q, "reg": 1.0, "eta": -1.0, "h": H, "n_revealed": 5, "delta": 0.05},
     has_way_around: {"X": X, "scores": X[:, 0]},
     hump_test: {"x": X[:, 0], "rng": RNG, "n_draws": 20},
-    dip_test: {"x": X[:, 0]},
-    dip_statistic: {"x": X[:, 0]},
     combine_p_values: {"p_values": [0.1, 0.2], "share": 0.5},
     column_resolutions: {"X": X},
     dithered: {"X": X, "resolutions": np.ones(3), "rng": RNG},

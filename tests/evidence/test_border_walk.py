@@ -9,7 +9,7 @@ from sklearn.datasets import make_moons
 from volmar import SoftLabelMVC
 from volmar.evidence import (
     Border,
-    border_walk,
+    borders,
     column_resolutions,
     dithered_scores,
     fitted_border,
@@ -159,7 +159,7 @@ def test_copies_of_rows():
 
 
 def test_of_many_seen_rows_some_are_drawn(monkeypatch):
-    monkeypatch.setattr(border_walk, "MAX_SEEN", 200)
+    monkeypatch.setattr(borders, "MAX_SEEN", 200)
     seen, sides = moons(5000)
     sides[:] = False
     sides[:10] = True  # at least three rows of a side are kept
@@ -171,7 +171,7 @@ def test_of_many_seen_rows_some_are_drawn(monkeypatch):
 def test_blocks_do_not_matter(monkeypatch):
     (seen, sides), (X, _) = moons(), moons(99, seed=1)
     whole = Border(seen, sides, rng()).distances(X)
-    monkeypatch.setattr(border_walk, "BLOCK", 400 * 10)
+    monkeypatch.setattr(borders, "BLOCK", 400 * 10)
     np.testing.assert_allclose(Border(seen, sides, rng()).distances(X), whole, rtol=1e-12)
     assert Border(seen, sides, rng()).distances(X[:0]).shape == (0,)
 

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from volmar.evidence.modes import densities, humps
-from volmar.evidence.modes.densities import GRID, grid_shares
-from volmar.evidence.modes.valleys import valleys_at
+from volmar.evidence import densities, humps
+from volmar.evidence.densities import GRID, grid_shares, valleys_at
 
 # ---------------------------------------------------------------------- filling the valleys
 

@@ -9,10 +9,8 @@ from helpers.samples import NULLS, binned, has_one_hump, known_samples, two_norm
 from scipy.optimize import isotonic_regression
 from scipy.stats import ks_2samp, norm
 
-from volmar.evidence import hump_test
-from volmar.evidence.modes import densities, folded, humps
-from volmar.evidence.modes.densities import GRID
-from volmar.evidence.modes.folded import folded_sample
+from volmar.evidence import densities, hump_test, humps
+from volmar.evidence.densities import GRID, folded_sample
 
 
 def smoothed(x):
@@ -141,10 +139,10 @@ def test_a_heavy_tail_has_a_grid_of_limited_length():
     rng = np.random.default_rng(0)
     for x in (rng.standard_cauchy(10_000), rng.pareto(0.3, 10_000), rng.lognormal(0, 4, 300)):
         found = folded_sample(x)
-        longest = (1 + 2 * folded.OVERHANG + 2 * folded.LONGEST) * np.ptp(
+        longest = (1 + 2 * densities.OVERHANG + 2 * densities.LONGEST) * np.ptp(
             np.quantile(x, [0.05, 0.95])
-        ) / found.bandwidth + 2 * folded.MARGIN
-        assert found.shares.size <= 2 + folded.RESOLUTION * longest
+        ) / found.bandwidth + 2 * densities.MARGIN
+        assert found.shares.size <= 2 + densities.RESOLUTION * longest
 
 
 # ---------------------------------------------------------------------- the test

@@ -15,11 +15,9 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
 from volmar.diagnostics import label_test
-from volmar.evidence.labels import label_borders as borders
-from volmar.evidence.labels import label_views as views
 
 # The function has replaced its module as an attribute of the package.
-MODULE = importlib.import_module("volmar.evidence.labels.label_test")
+MODULE = importlib.import_module("volmar.evidence.label_test")
 
 
 def noise(kind, n, seed):
@@ -343,11 +341,11 @@ def test_same_seed_same_result_and_progress():
 
 def test_many_rows_are_sampled(monkeypatch):
     monkeypatch.setattr(MODULE, "MAX_HELD_OUT", 200)
-    monkeypatch.setattr(views, "MAX_LEARNT", 150)
+    monkeypatch.setattr(MODULE, "MAX_LEARNT", 150)
     sizes = []
-    exact = borders.hump_test
+    exact = MODULE.hump_test
     monkeypatch.setattr(
-        borders, "hump_test", lambda x, *a, **k: (sizes.append(x.size), exact(x, *a, **k))[1]
+        MODULE, "hump_test", lambda x, *a, **k: (sizes.append(x.size), exact(x, *a, **k))[1]
     )
     X, y = two(25_000)
     assert label_test(X, y, random_state=0).n_real == 2

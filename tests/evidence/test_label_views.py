@@ -1,5 +1,7 @@
 """Discriminants, regions and thresholds of given clusters."""
 
+import importlib
+
 import numpy as np
 import pytest
 from helpers.groups import two
@@ -7,9 +9,7 @@ from helpers.label_tests import three
 from scipy import sparse
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from volmar.evidence.labels import label_borders as borders
-from volmar.evidence.labels import label_views as views
-from volmar.evidence.labels.label_test import _holm_levels
+MODULE = importlib.import_module("volmar.evidence.label_test")
 
 
 def halves(n):
@@ -19,14 +19,14 @@ def halves(n):
 
 def view_of(X, y, k, d_wide=None, monkeypatch=None):
     if d_wide is not None:
-        monkeypatch.setattr(views, "WIDE", d_wide)
+        monkeypatch.setattr(MODULE, "WIDE", d_wide)
     first, second = halves(X.shape[0])
     rng = np.random.default_rng(0)
-    return views.split_view(X, y, k, first, second, np.zeros(X.shape[1]), rng)
+    return MODULE.split_view(X, y, k, first, second, np.zeros(X.shape[1]), rng)
 
 
 def test_discriminants_are_those_of_linear_discriminant_analysis(monkeypatch):
-    monkeypatch.setattr(views, "REG", 0.0)
+    monkeypatch.setattr(MODULE, "REG", 0.0)
     X, y = three(4.0)
     found = view_of(X, y, 3).discriminants(np.arange(3))
     lda = LinearDiscriminantAnalysis(solver="lsqr", priors=[1 / 3] * 3)
@@ -74,47 +74,47 @@ def test_regions_are_convex_and_hold_both_groups():
         f = found.held_out
         pairs = np.random.default_rng(1).choice(np.flatnonzero(inside), (2, 200))
         middle = 0.5 * (f[pairs[0]] + f[pairs[1]])
-        moved = views.Discriminants(found.seen, middle, found.distances, found.groups)
+        moved = MODULE.Discriminants(found.seen, middle, found.distances, found.groups)
         assert moved.pair(a, b).rows.size == 200
 
 
 def test_far_rows_of_a_much_larger_side_are_left_out():
     first, second = np.arange(1.0, 101.0), -np.arange(1.0, 11.0)
-    kept = views.without_far_rows(np.concatenate([first, second]), first, second)
+    kept = MODULE.without_far_rows(np.concatenate([first, second]), first, second)
     assert kept.size == 10 + 40
     assert first[kept[0] : 40].max() == 40.0
-    turned = views.without_far_rows(np.concatenate([-first, -second]), -second, -first)
+    turned = MODULE.without_far_rows(np.concatenate([-first, -second]), -second, -first)
     np.testing.assert_array_equal(turned, kept)
-    assert views.without_far_rows(second, second, second).size == 10
+    assert MODULE.without_far_rows(second, second, second).size == 10
 
 
 def test_side_error_is_that_of_the_best_threshold():
-    assert views.side_error(np.array([2.0, 3.0]), np.array([0.0, 1.0])) == 0.0
-    assert views.side_error(np.array([0.0, 3.0]), np.array([1.0, 2.0])) == 0.25
-    assert views.side_error(np.zeros(4), np.ones(4)) == 0.5
+    assert MODULE.side_error(np.array([2.0, 3.0]), np.array([0.0, 1.0])) == 0.0
+    assert MODULE.side_error(np.array([0.0, 3.0]), np.array([1.0, 2.0])) == 0.25
+    assert MODULE.side_error(np.zeros(4), np.ones(4)) == 0.5
 
 
 def test_thresholds_at_the_border():
-    assert views.thresholds(np.array([2.0, 3.0]), np.array([0.0, 1.0])) == (1.0, 2.0)
-    low, high = views.thresholds(np.arange(100.0), np.arange(100.0))
+    assert MODULE.thresholds(np.array([2.0, 3.0]), np.array([0.0, 1.0])) == (1.0, 2.0)
+    low, high = MODULE.thresholds(np.arange(100.0), np.arange(100.0))
     assert low > high
     rng = np.random.default_rng(0)
-    low, high = views.thresholds(rng.normal(size=1000) + 4.0, rng.normal(size=1000))
+    low, high = MODULE.thresholds(rng.normal(size=1000) + 4.0, rng.normal(size=1000))
     assert 0.8 < low < 1.6
     assert 2.4 < high < 3.2
 
 
 def test_levels_are_holms():
     p = np.array([0.5, 0.001, 0.02, 0.013])
-    np.testing.assert_allclose(_holm_levels(p, 0.05), [0.05, 0.05 / 4, 0.025, 0.05 / 3])
-    assert (p <= _holm_levels(p, 0.05)).tolist() == [False, True, True, True]
+    np.testing.assert_allclose(MODULE._holm_levels(p, 0.05), [0.05, 0.05 / 4, 0.025, 0.05 / 3])
+    assert (p <= MODULE._holm_levels(p, 0.05)).tolist() == [False, True, True, True]
     # Nothing after the first p-value above its level, even if it is below its own level.
     p = np.array([0.03, 0.04, 0.045])
-    assert not (p <= _holm_levels(p, 0.05)).any()
-    assert _holm_levels(np.empty(0), 0.05).size == 0
+    assert not (p <= MODULE._holm_levels(p, 0.05)).any()
+    assert MODULE._holm_levels(np.empty(0), 0.05).size == 0
 
 
 def test_p_values_that_cannot_change_the_outcome_are_not_computed():
-    assert borders._settled([0.01, 0.01], 6, 0.01) == [1.0] * 4
-    assert borders._settled([0.01, 0.02], 6, 0.01) == []
-    assert borders._settled([0.01], 2, 0.01) == [1.0]
+    assert MODULE._settled([0.01, 0.01], 6, 0.01) == [1.0] * 4
+    assert MODULE._settled([0.01, 0.02], 6, 0.01) == []
+    assert MODULE._settled([0.01], 2, 0.01) == [1.0]

@@ -7,9 +7,9 @@ import pytest
 from helpers.samples import NULLS, binned, known_samples, two_normals
 from scipy.stats import norm
 
-from volmar.evidence.modes.densities import GRID, fill
-from volmar.evidence.modes.mixture import (
+from volmar.evidence.densities import (
     FLOOR,
+    GRID,
     N_MORE,
     N_STEPS,
     NARROWEST,
@@ -17,6 +17,7 @@ from volmar.evidence.modes.mixture import (
     _after_steps,
     _likelihoods,
     _logarithms,
+    fill,
     two_group_index,
 )
 

@@ -6,8 +6,8 @@ from scipy import sparse
 from sklearn.covariance import oas
 
 from volmar.diagnostics import ClusterNovelty, calibrate_novelty
-from volmar.evidence.novelty import cluster_novelty, scatter
-from volmar.evidence.novelty.scatter import ClusterScatter, Sketch
+from volmar.evidence import novelty as module
+from volmar.evidence.novelty import ClusterScatter, Sketch
 
 ALPHAS = np.array([0.01, 0.05, 0.1])
 
@@ -30,7 +30,7 @@ def test_distances_are_those_of_the_inverse_covariance(d):
     rng = np.random.default_rng(d)
     X, labels = two_groups(rng, d=d)
     found = fitted(X, labels)
-    assert found.axes.shape[2] == (d if d <= scatter.FULL else scatter.RANK)
+    assert found.axes.shape[2] == (d if d <= module.FULL else module.RANK)
     new = rng.normal(size=(15, d)) * 3
     own = rng.integers(2, size=15)
     expected = []
@@ -46,8 +46,8 @@ def test_distances_are_those_of_the_inverse_covariance(d):
 
 def test_the_covariance_is_that_of_rows_about_the_centres_of_their_cells(monkeypatch):
     """With one cell and no prior, the covariance is that of numpy."""
-    monkeypatch.setattr(scatter, "MAX_CELLS", 1)
-    monkeypatch.setattr(scatter, "PRIOR", 0.0)
+    monkeypatch.setattr(module, "MAX_CELLS", 1)
+    monkeypatch.setattr(module, "PRIOR", 0.0)
     X, labels = two_groups(np.random.default_rng(0))
     weights = np.random.default_rng(1).uniform(0.5, 2, len(X))
     found = fitted(X, labels, weights)
@@ -66,10 +66,10 @@ def test_the_covariance_is_that_of_rows_about_the_centres_of_their_cells(monkeyp
 def test_shrinkage_is_scikit_learns():
     X = np.random.default_rng(0).normal(size=(40, 12)) * np.arange(1, 13)
     expected = oas(X, assume_centered=True)[0]
-    found = scatter._shrunk(X.T @ X, 40)
+    found = module._shrunk(X.T @ X, 40)
     # scikit-learn leaves out the terms of order 1 / d of the paper's equation.
     np.testing.assert_allclose(found, expected, rtol=0.02, atol=0.02 * np.trace(expected) / 12)
-    np.testing.assert_array_equal(scatter._shrunk(np.zeros((3, 3)), 5), np.eye(3))
+    np.testing.assert_array_equal(module._shrunk(np.zeros((3, 3)), 5), np.eye(3))
 
 
 def test_sketches_are_linear_and_keep_inner_products():
@@ -90,16 +90,16 @@ def test_p_values_are_the_share_of_distances_beyond(n):
     distances = np.round(rng.exponential(size=n), 2 if n == 60 else 6)
     codes, folds = np.zeros(n, dtype=int), np.zeros(n, dtype=int)
     unused = fitted(rng.normal(size=(10, 1)), np.zeros(10, dtype=int))
-    novelty = cluster_novelty._summary(unused, distances, codes, np.ones(n), folds, 1)
+    novelty = module._summary(unused, distances, codes, np.ones(n), folds, 1)
     assert novelty.distances.size <= 1000
     new = np.concatenate([distances[:50], rng.exponential(2, 300), [0.0, 1e9]])
     exact = (1 + (distances[None] >= new[:, None]).sum(axis=1)) / (1 + n)
     place = np.searchsorted(novelty.distances, new)
     found = (1 + np.append(novelty.counts, 0.0)[place]) / (1 + n)
     assert (found >= exact - 1e-12).all()
-    tail = exact <= (1.0 if n == 60 else cluster_novelty.N_LARGEST / n)
+    tail = exact <= (1.0 if n == 60 else module.N_LARGEST / n)
     np.testing.assert_allclose(found[tail], exact[tail])
-    assert np.abs(found - exact).max() <= 1.01 / cluster_novelty.N_OTHERS
+    assert np.abs(found - exact).max() <= 1.01 / module.N_OTHERS
 
 
 def blobs(rng):
@@ -232,7 +232,7 @@ def test_constant_columns_and_huge_rows():
 
 def test_many_clusters_share_one_covariance(monkeypatch):
     X, labels = two_groups(np.random.default_rng(0))
-    monkeypatch.setattr(scatter, "MAX_ENTRIES", 20)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 20)
     novelty = calibrate_novelty(X, labels, random_state=0)
     assert novelty.scatter.axes.shape == (1, 4, 4)
     assert (novelty.p_values(X, labels) > 0.05).mean() > 0.9

@@ -19,13 +19,12 @@ from sklearn.utils import check_random_state
 from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
 from volmar.datasets import make_two_circles
 from volmar.diagnostics import split_test, stability
-from volmar.evidence import DIRECTION, HumpTest
-from volmar.evidence.modes.humps import deepest_valley
-from volmar.evidence.splits import held_out
-from volmar.evidence.splits.held_out import PAIR
+from volmar.evidence import DIRECTION, HumpTest, held_out
+from volmar.evidence.held_out import PAIR
+from volmar.evidence.humps import deepest_valley
 
 # The function has replaced its module as an attribute of the package.
-MODULE = importlib.import_module("volmar.evidence.splits.split_test")
+MODULE = importlib.import_module("volmar.evidence.split_test")
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +35,8 @@ def noise():
 # ---------------------------------------------------------------------- the test of a split
 
 
-@pytest.mark.parametrize("test", ["humps", "dip"])
-def test_blobs_are_real(test):
-    result = split_test(blobs(), test=test, random_state=0)
+def test_blobs_are_real():
+    result = split_test(blobs(), random_state=0)
     assert result.is_real
     assert result.p_value < 0.01
     # Per split in halves: one p-value of the direction, on which both agree, two of the pair.
@@ -52,9 +50,8 @@ def test_blobs_are_real(test):
     assert 0.8 < abs(result.scores[moved].mean() - result.scores[~moved].mean()) / 2 < 1.2
 
 
-@pytest.mark.parametrize("test", ["humps", "dip"])
-def test_noise_is_kept(noise, test):
-    result = split_test(noise, test=test, random_state=0)
+def test_noise_is_kept(noise):
+    result = split_test(noise, random_state=0)
     assert not result.is_real
     assert result.p_value > 0.3
     assert result.separation < 0.75
@@ -77,14 +74,13 @@ def test_one_hump_is_rarely_split():
     assert rejected <= 3
 
 
-def test_a_small_group_is_real_where_the_dip_is_blind():
+def test_a_small_group_is_real():
     X = blobs(500, share=0.08, distance=7.0)
     result = split_test(X, n_splits=1, random_state=0)
     assert result.is_real
     # The split cuts off the small group, not the rows above the mean.
     above = np.mean(result.scores > deepest_valley(result.scores))
     assert min(above, 1 - above) == pytest.approx(0.08, abs=0.01)
-    assert not split_test(X, test="dip", n_splits=1, random_state=0).is_real
 
 
 def test_a_kernel_sees_what_no_hyperplane_shows():
@@ -313,7 +309,6 @@ def test_words(noise):
         ({"alpha": 1.5}, ValueError, "alpha must be .* at most 1, got 1.5"),
         ({"alpha": float("nan")}, ValueError, "alpha"),
         ({"alpha": "small"}, TypeError, "alpha must be a number, got 'small'"),
-        ({"test": "gap"}, ValueError, "test must be one of 'humps', 'dip', got 'gap'"),
         ({"random_state": "zero"}, ValueError, "random_state must be None, an integer.*'zero'"),
         ({"X": blobs(79)}, ValueError, "X has 79 rows.* at least 80 rows"),
         ({"X": np.ones((90, 2))}, ValueError, "all 90 rows of X are the same.*Check"),
@@ -365,12 +360,11 @@ def test_curved_splits_of_noise_are_not_real():
     assert rejected == 0
 
 
-@pytest.mark.parametrize("test", ["humps", "dip"])
-def test_moons_are_real(test):
+def test_moons_are_real():
     X, y = make_moons(400, noise=0.08, random_state=0)
     told = []
     found = split_test(
-        X, SoftLabelMVC(), test=test, progress=lambda *where: told.append(where), random_state=0
+        X, SoftLabelMVC(), progress=lambda *where: told.append(where), random_state=0
     )
     assert found.is_real
     assert not found.has_way_around

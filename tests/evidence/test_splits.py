@@ -10,12 +10,14 @@ from volmar.evidence import (
     searched_rows,
     two_group_direction,
 )
-from volmar.evidence.modes.binned import N_BINS, binned
-from volmar.evidence.modes.folded import folded_sample
-from volmar.evidence.modes.mixture import two_group_index
-from volmar.evidence.modes.valleys import deepest_valleys
-from volmar.evidence.splits import searched as searched_module
-from volmar.evidence.splits import two_groups as direction_module
+from volmar.evidence import two_groups as direction_module
+from volmar.evidence.densities import (
+    N_BINS,
+    binned,
+    deepest_valleys,
+    folded_sample,
+    two_group_index,
+)
 from volmar.metrics import separation_along
 
 
@@ -71,9 +73,9 @@ def test_directions_of_the_search_are_directions_of_the_rows(shape, convert, rng
     X[:, 1] = 5.0
     rows = searched_rows(convert(X), np.random.default_rng(0))
     r = rows.T.shape[1]
-    most = searched_module.MAX_DIMENSIONS
+    most = direction_module.MAX_DIMENSIONS
     if shape[1] > shape[0]:  # in as many dimensions as rows, every split looks perfect
-        most = max(searched_module.MIN_DIMENSIONS, shape[0] // 5)
+        most = max(direction_module.MIN_DIMENSIONS, shape[0] // 5)
     assert r == min(shape[1] - 1, most)
     t = rng.normal(size=(r, 2))
     coef = rows.coefficients(t)
@@ -95,7 +97,7 @@ def test_principal_components_are_the_leading_ones(rng):
 
 
 def test_many_rows_are_sampled(monkeypatch, rng):
-    monkeypatch.setattr(searched_module, "MAX_ROWS", 300)
+    monkeypatch.setattr(direction_module, "MAX_ROWS", 300)
     X = groups(5000)
     rows = searched_rows(X, np.random.default_rng(0))
     assert rows.T.shape == (300, 4)

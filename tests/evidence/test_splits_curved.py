@@ -16,7 +16,7 @@ from volmar.evidence import (
     held_out_test,
     walk_candidate,
 )
-from volmar.evidence.splits.curved import MAX_WALKS
+from volmar.evidence.borders import MAX_WALKS
 
 
 def two_rings(seed=0):

@@ -10,10 +10,10 @@ from scipy import sparse
 from sklearn.cluster import KMeans
 
 from volmar.evidence import clearest_pairs, hump_test, make_split, merged_labels, searched_rows
-from volmar.evidence.modes.valleys import Valley, deepest_valleys
-from volmar.evidence.splits import made
-from volmar.evidence.splits import searched as searched_module
-from volmar.evidence.splits.pairs import _bottleneck, _disjoint, in_region, pairwise_valleys
+from volmar.evidence import held_out as made
+from volmar.evidence import two_groups as searched_module
+from volmar.evidence.densities import Valley, deepest_valleys
+from volmar.evidence.pairs import _bottleneck, _disjoint, in_region, pairwise_valleys
 
 
 def equidistant(k, distance, *, n=1000, d=8, seed=0):

@@ -6,8 +6,8 @@ from sklearn.cluster import KMeans
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import adjusted_rand_score
 
-from volmar.evidence.splits import partitions as module
-from volmar.evidence.splits.partitions import discriminants, partitions
+from volmar.evidence import pairs as module
+from volmar.evidence.pairs import discriminants, partitions
 
 
 def clusters(k, distance, n=600, d=6, seed=0):

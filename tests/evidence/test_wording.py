@@ -39,5 +39,3 @@ def test_a_clear_gap_has_the_smallest_p_value_that_the_draws_allow():
     assert result.p_value == result.p_minimum
     assert p_value_text(result.p_value, result.p_minimum) in str(result)
     assert "p ≤ " in str(result)
-    # The table of the dip has its own minimum.
-    assert split_test(X, test="dip", random_state=0).p_minimum == 0

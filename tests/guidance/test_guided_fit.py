@@ -223,4 +223,3 @@ def test_a_saved_model_keeps_the_names(model, blobs, tmp_path):
     save_model(tmp_path / "model.volmar", model)
     again = load_model(tmp_path / "model.volmar").model
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    np.testing.assert_array_equal(again.labels_, model.labels_)

@@ -100,16 +100,6 @@ def test_wrong_sizes_are_refused(table, tmp_path, size):
     assert "--max-size takes a whole number of rows, or a share" in " ".join(result.output.split())
 
 
-def test_a_report_suggests_no_row_that_has_a_label(table):
-    table["known"] = np.where(
-        np.arange(120) % 3 > 0, np.array(["x", "y", "z"])[table["truth"]], None
-    )
-    model = TableClusterer(3, seeds="known", drop=["truth", "household"]).fit(table)
-    rows = model.outcome().suggestions.rows
-    assert rows.size
-    assert (rows % 3 == 0).all()
-
-
 def names_of(model):
     return np.array(model.cluster_names_)[model.labels_]
 

@@ -13,7 +13,6 @@ from sklearn.datasets import make_blobs
 from sklearn.pipeline import make_pipeline
 
 from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC, SoftLabelMVC, TableClusterer
-from volmar.diagnostics import suggest_labels
 from volmar.guidance.links import check_must_link
 from volmar.guidance.seeds import check_seeds, names_of_clusters
 from volmar.models import load_model, save_model
@@ -265,15 +264,6 @@ def test_large_labels_come_back_as_given(tmp_path):
     with pytest.raises(ValueError, match=f"y has the label {large}, after which"):
         MSPC(4, random_state=0).fit(X, y)
     assert names_of_clusters(np.array([large - 2]), 3).tolist() == [large - 2, large - 1, large]
-
-
-@pytest.mark.parametrize("unknown", [-1, None, np.nan, "", pd.NA])
-def test_labelled_rows_are_not_suggested(unknown):
-    model = MSPC(3, random_state=0).fit(X)
-    rows = suggest_labels(model, X, 40, y=words(unknown), random_state=0)
-    expected = suggest_labels(model, X, 40, y=np.where(KNOWN, 1, -1), random_state=0)
-    np.testing.assert_array_equal(rows, expected)
-    assert not KNOWN[rows].any()
 
 
 # ------------------------------------------------------------------------------ dask

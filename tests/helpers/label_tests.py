@@ -3,7 +3,7 @@
 import numpy as np
 
 from volmar.diagnostics import LabelTestResult
-from volmar.evidence.labels.label_result import LabelJoin
+from volmar.evidence.label_test import LabelJoin
 
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
 

@@ -12,9 +12,6 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import volmar
 from volmar.models import ModelError, load_model
-from volmar.models.archive import Archive, write_archive
-from volmar.models.decode import Decoder
-from volmar.models.encode import Encoder
 
 
 def blobs(seed=0):
@@ -61,11 +58,40 @@ def forge(path, parts, compression=zipfile.ZIP_STORED):
 
 
 def edit(path, change):
-    """Rewrite model.json by a function that changes it in place."""
+    """Rewrite schema.json by a function that changes it in place."""
     parts = parts_of(path)
-    text = json.loads(parts["model.json"])
+    text = json.loads(parts["schema.json"])
     change(text)
-    forge(path, {**parts, "model.json": json.dumps(text)})
+    forge(path, {**parts, "schema.json": json.dumps(text)})
+
+
+def nodes(part):
+    """Yield all nodes of a schema, from the first to the last."""
+    if isinstance(part, dict):
+        if "__loader__" in part:
+            yield part
+        for value in part.values():
+            yield from nodes(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from nodes(value)
+
+
+def find(text, **like):
+    """Return the first node with these values, such as loader="ObjectNode"."""
+    wanted = {f"__{name}__": value for name, value in like.items()}
+    return next(node for node in nodes(text) if wanted.items() <= node.items())
+
+
+def state_of(text, cls):
+    """Return the nodes of the attributes of the first object of a class."""
+    return find(text, loader="ObjectNode", **{"class": f"{cls}/1"})["content"]["content"]
+
+
+def plain(value):
+    """Return the node of a plain value."""
+    content = json.dumps(value)
+    return {"__loader__": "JsonNode", "__class__": "str", "content": content, "is_json": True}
 
 
 def refused(path, message):
@@ -75,31 +101,6 @@ def refused(path, message):
             load_model(path)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
-
-
-def save_value(path, value):
-    """Write any value in the format of model parts; error messages name it "value"."""
-    encoder = Encoder()
-    text = {"value": encoder.add(value, "value"), "nodes": encoder.nodes}
-    write_archive(path, text, encoder.arrays, force=True)
-
-
-def load_value(path):
-    with Archive(path) as archive:
-        text = archive.text()
-        return Decoder(archive, text["nodes"]).value(text["value"])
-
-
-def refused_value(path, message):
-    with pytest.raises(ModelError, match=message):
-        load_value(path)
-
-
-def find(text, kind, **like):
-    for node in text["nodes"]:
-        if node["is"] == kind and like.items() <= node.items():
-            return node
-    raise AssertionError(kind)
 
 
 def npy(array, **options):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from volmar.evidence.modes.densities import GRID, grid_shares
+from volmar.evidence.densities import GRID, grid_shares
 
 
 def known_samples():

@@ -1,8 +1,8 @@
 """Saved models are unchanged when they are loaded."""
 
+import importlib
 import os
 import pickle
-import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -17,8 +17,7 @@ from sklearn.neighbors import KNeighborsTransformer
 import volmar
 from volmar import graphs
 from volmar.graphs import LocalScalingSimilarity
-from volmar.models import ModelError, archive, load_model, save_model
-from volmar.models.classes import CLASSES, class_named, name_of
+from volmar.models import ModelError, load_model, save_model, store
 from volmar.tables import Preparation
 
 NEW_4 = np.random.default_rng(1).normal(size=(9, 4))
@@ -60,7 +59,6 @@ def cases():
         ("CPMMC", {"mode": "paper"}),
         ("MSPC", {"solver": "mpm"}),
         ("MSPC", {"solver": "eig", "mode": "paper"}),
-        ("MSPC", {"multiway": "pairwise", "n_clusters": 3}),
         ("SoftLabelMVC", {"mode": "paper"}),
         ("SoftLabelMVC", {"mode": "aistats"}),
         ("SoftLabelMVC", {"Q": "kernel", "n_clusters": 3}),
@@ -102,6 +100,14 @@ pickle.dump(found, open(sys.argv[3], "wb"))
 """
 
 
+# These are of the training rows.
+NOT_SAVED = {"labels_", "transduction_", "embedding_", "scores_", "_fitted"}
+
+
+def name_of(key):
+    return key.partition("-")[0]
+
+
 def in_a_fresh_process(folder, new):
     """Load and use models in a new process."""
     with (folder / "new.pickle").open("wb") as file:
@@ -132,10 +138,10 @@ def test_every_estimator_comes_back(tmp_path):
         difference = np.abs(scores - model.decision_function(new[key]))
         assert difference.max() <= exact * scale, key
         np.testing.assert_array_equal(labels, model.predict(new[key]), err_msg=key)
-        assert vars(again).keys() == vars(model).keys()
         assert again.get_params().keys() == model.get_params().keys()
+        assert vars(model).keys() - vars(again).keys() <= NOT_SAVED
         if hasattr(model, "labels_"):
-            np.testing.assert_array_equal(again.labels_, model.labels_)
+            assert name_of(key) == "HardLabelMVC" or not hasattr(again, "labels_")
             assert again.status_ is model.status_
         assert dict(again.result_.residuals) == pytest.approx(
             dict(model.result_.residuals), nan_ok=True
@@ -156,13 +162,24 @@ def test_scores_of_the_training_rows_come_back_to_the_last_bit(name, kernel, tmp
     np.testing.assert_array_equal(model.decision_function(NEW_4), before)
 
 
-@pytest.mark.parametrize("name", sorted(CLASSES))
-def test_the_table_of_names_is_right(name):
-    """Every name belongs to a class, and the latest version is written."""
-    cls = class_named(name)
-    assert isinstance(cls, type)
-    assert class_named(name_of(cls)) is cls
-    assert re.fullmatch(r"\w+/[1-9]\d*", name)
+def test_the_table_of_names_is_right():
+    """Every place is that of a class or function, named as skops names it."""
+    for (loader, name), (module, own) in store._places().items():
+        found = getattr(importlib.import_module(module), own)
+        assert (found.__module__, found.__name__) == (module, own), name
+        assert loader != "ObjectNode" or name.partition("/")[0] == own
+    assert len(set(store._places().values())) == len(store._places()) - 1  # str, of two loaders
+
+
+def test_a_file_does_not_grow_with_the_rows(tmp_path):
+    sizes = []
+    for n in (2_000, 20_000):
+        rows = np.tile(X, (n // 60, 1)) + np.random.default_rng(0).normal(size=(n // 60 * 60, 3))
+        for name, k in (("MSPC", "auto"), ("MSPC", 3), ("CPMMC", 2), ("SKMMC", 2)):
+            save_model(tmp_path / f"{name}-{k}-{n}", fit(name, {"n_clusters": k}, rows))
+        save_model(tmp_path / f"table-{n}", volmar.TableClusterer(2, random_state=0).fit(rows))
+        sizes.append(max(path.stat().st_size for path in tmp_path.glob(f"*-{n}")))
+    assert max(sizes) < 150_000
 
 
 def test_names_of_columns_come_back(tmp_path):
@@ -213,7 +230,7 @@ def test_callbacks_are_left_out(tmp_path):
     model.fit(X)
     save_model(tmp_path / "m", model)
     left = vars(model).keys() - vars(load_model(tmp_path / "m").model).keys()
-    assert left == {"_skl_callbacks"}
+    assert left == {"_skl_callbacks", "labels_"}
 
 
 def test_the_same_model_gives_the_same_bytes(model, saved, tmp_path):
@@ -236,13 +253,13 @@ def test_a_file_is_not_replaced_unasked(model, saved):
 
 def test_a_file_that_appears_meanwhile_is_kept(model, tmp_path, monkeypatch):
     path = tmp_path / "m"
-    write = archive._write_zip
+    zipped = store._zipped
 
-    def slowly(*arguments):
-        write(*arguments)
+    def slowly(members):
         path.write_text("mine")
+        return zipped(members)
 
-    monkeypatch.setattr(archive, "_write_zip", slowly)
+    monkeypatch.setattr(store, "_zipped", slowly)
     with pytest.raises(ModelError, match="exists already"):
         save_model(path, model)
     assert path.read_text() == "mine"
@@ -254,7 +271,7 @@ def test_an_interrupted_save_leaves_nothing(model, saved, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(archive.npy, "write_array", stop)
+    monkeypatch.setattr(store, "_zipped", stop)
     with pytest.raises(KeyboardInterrupt):
         save_model(saved, model, force=True)
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
@@ -266,7 +283,7 @@ def test_places_that_cannot_be_written(model, tmp_path, monkeypatch):
         save_model(tmp_path, model)
     with pytest.raises(ModelError, match=r"cannot be written.*no folder"):
         save_model(tmp_path / "nowhere" / "m", model)
-    monkeypatch.setattr(archive, "MAX_TEXT", 1000)
+    monkeypatch.setattr(store, "MAX_TEXT", 1000)
     with pytest.raises(ModelError, match="above the limit of 1000"):
         save_model(tmp_path / "m", model)
 
@@ -282,9 +299,9 @@ class Mine(volmar.MSPC):
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("KernelKMeans", {"kernel": a_kernel}, r"model\.kernel is a function \(a_kernel\)"),
-        ("KernelKMeans", {"kernel": lambda A, B: A @ B.T}, r"model\.kernel is a function"),
-        ("SMIC", {"affinity": lambda A, B: similarities(A)}, r"model\.affinity is a function"),
+        ("KernelKMeans", {"kernel": a_kernel}, r"model\.kernel is a .*a_kernel"),
+        ("KernelKMeans", {"kernel": lambda A, B: A @ B.T}, r"model\.kernel is a .*lambda"),
+        ("SMIC", {"affinity": lambda A, B: similarities(A)}, r"model\.affinity is a .*lambda"),
         (
             "SMIC",
             {
@@ -292,7 +309,7 @@ class Mine(volmar.MSPC):
                     neighbors=KNeighborsTransformer(n_neighbors=20), n_neighbors=3
                 )
             },
-            r"model\.affinity\.neighbors is a sklearn\.neighbors",
+            r"cannot be saved: model\.affinity\.neighbors is a sklearn\.neighbors",
         ),
     ],
 )
@@ -305,19 +322,19 @@ def test_what_cannot_be_saved(name, settings, message, tmp_path):
 
 def test_random_states_are_named_with_a_remedy(tmp_path):
     model = volmar.MSPC(random_state=np.random.RandomState(0)).fit(X)
-    with pytest.raises(TypeError, match=r"model\.random_state is a RandomState.*set_params"):
+    with pytest.raises(TypeError, match=r"model\.random_state is a .*RandomState.*set_params"):
         save_model(tmp_path / "m", model)
     save_model(tmp_path / "m", model.set_params(random_state=None))
     np.testing.assert_array_equal(load_model(tmp_path / "m").model.predict(X), model.labels_)
 
 
 def test_what_is_no_model(model, tmp_path):
-    with pytest.raises(TypeError, match=r"must be an estimator of volmar, .* got dict"):
+    with pytest.raises(TypeError, match=r"^model must be an estimator of volmar, .* got dict"):
         save_model(tmp_path / "m", {})
     with pytest.raises(TypeError, match="got Mine"):
         save_model(tmp_path / "m", Mine().fit(X))
     with pytest.raises(ModelError, match="MSPC is not fitted"):
         save_model(tmp_path / "m", volmar.MSPC())
-    model.anything = 1
-    with pytest.raises(TypeError, match="unknown attribute 'anything'"):
+    model.anything = open  # of no parameter
+    with pytest.raises(TypeError, match=r"model\.anything is a .*open"):
         save_model(tmp_path / "m", model)

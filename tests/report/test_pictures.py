@@ -19,7 +19,7 @@ from volmar import MSPC
 from volmar.datasets import make_blobs
 from volmar.diagnostics import compare_numbers, label_test
 from volmar.report import Outcome, save_pictures, write_report
-from volmar.report.number_comparison import numbers_side_by_side, silhouette_blocks
+from volmar.report.sections import numbers_side_by_side, silhouette_blocks
 
 EVERY = ["clusters", "scores", "tree", "silhouettes", "columns", "effects", "borders", "numbers"]
 
@@ -141,10 +141,7 @@ def test_many_clusters_of_sparse_rows(tmp_path):
     X, _ = make_blobs(600, centers=60, n_features=5, random_state=0)
     model = MSPC(60, random_state=0, min_cluster_size=2).fit(X)
     many = Outcome(
-        X=sparse.csr_array(X),
-        labels=model.labels_,
-        scores=model.decision_function(X),
-        model=model,
+        X=sparse.csr_array(X), labels=model.labels_, scores=model.decision_function(X), model=model
     )
     for path in save_pictures(tmp_path, many, formats=["png"]):
         with path.open("rb") as file:
@@ -235,10 +232,3 @@ def test_silhouettes_of_many_rows_are_few_bars(outcome):
         outcome, labels=np.arange(240), n_found=240, joins=None, numbers=None
     )
     assert silhouette_blocks(everyone) is None
-
-
-def test_numbers_of_other_rows_are_refused(outcome):
-    X, _ = make_blobs(100, centers=3, random_state=0)
-    other = compare_numbers(X, MSPC(), [2], random_state=0)
-    with pytest.raises(ValueError, match="numbers is a comparison for 100 rows, but X has 240"):
-        dataclasses.replace(outcome, numbers=other)

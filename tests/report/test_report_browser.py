@@ -5,13 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from helpers.outcomes import (
-    ENDING,
-    HOSTILE,
-    QUOTES,
-    simple,
-    written,
-)
+from helpers.outcomes import ENDING, HOSTILE, QUOTES, simple, written
 
 pytest.importorskip("jinja2")
 

@@ -12,9 +12,8 @@ pytest.importorskip("jinja2")
 from volmar import KernelCPMMC
 from volmar.datasets import make_two_moons
 from volmar.report import drivers as drivers_module
+from volmar.report.drawings import components, histogram, plane, ticks
 from volmar.report.drivers import cluster_moments, drivers
-from volmar.report.histogram import histogram
-from volmar.report.plane import components, plane, ticks
 
 
 @pytest.mark.parametrize("shape", [(60, 8), (400, 350)])

@@ -22,7 +22,8 @@ from volmar.datasets import make_two_moons
 from volmar.diagnostics import LabelJoin, LabelTestResult, split_test
 from volmar.evidence.wording import p_value_text
 from volmar.report import Evidence, evidence_of, sentences_of
-from volmar.report import evidence_of_number as module
+from volmar.report import evidence as module
+from volmar.report.verdict import join_sentence
 
 
 def by_kind(found):
@@ -69,7 +70,7 @@ def test_halves_of_one_group_are_named():
 
 def test_a_border_that_is_nearly_a_gap_is_not_called_none():
     join = LabelJoin((0,), (1,), 50, 50, ((0,), (1,)), (50, 50), 0.08, 0.05, 3.0, 0.4, False)
-    sentence = module._join_sentence(join)
+    sentence = join_sentence(join)
     assert sentence == (
         "Clusters 0 and 1 may be halves of one group: not enough evidence for a gap between "
         "them (p = 0.08, level 0.05)."
@@ -78,7 +79,7 @@ def test_a_border_that_is_nearly_a_gap_is_not_called_none():
     summary, *_ = module._about_clusters(hints, 3)
     assert summary.sentence.startswith("Not enough evidence for the 3 clusters that were request")
     several = dataclasses.replace(join, tested=((0, 2), (1,)), p_value=0.9)
-    assert module._join_sentence(several).startswith("Clusters 0 + 2 and cluster 1 are parts of")
+    assert join_sentence(several).startswith("Clusters 0 + 2 and cluster 1 are parts of")
 
 
 def test_all_clusters_are_groups():

@@ -35,7 +35,7 @@ from volmar.rows import (
 )
 from volmar.rows.blocks.recipes import tiles
 from volmar.rows.blocks.sums import MomentSum, Sum
-from volmar.separation.bound import edge_split
+from volmar.separation.gep import edge_split
 
 
 @pytest.mark.parametrize("sizes", CHUNKINGS)

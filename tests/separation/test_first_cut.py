@@ -7,7 +7,7 @@ from volmar import MSPC
 from volmar.metrics import clustering_error, msp_score
 from volmar.rows import as_rows, standardized
 from volmar.separation import two_way
-from volmar.separation.bound import bound, coarse_splits
+from volmar.separation.gep import bound, coarse_splits
 from volmar.separation.problem import SeparatingPlanes, SeparationRows
 
 

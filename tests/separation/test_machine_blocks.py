@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from volmar import MSPC, MinimaxProbabilityMachine
 from volmar.distributed import report_passes
-from volmar.metrics import block_labels, halves, msp_score, separation_score
+from volmar.metrics import msp_score, separation, separation_score
 
 SCORES = pytest.mark.parametrize("score", [msp_score, separation_score])
 # One block, blocks of very different sizes with an empty one, columns in several chunks.
@@ -341,7 +341,7 @@ def test_scores_of_float32_and_csr_blocks(score):
 def test_large_statistics_are_requested_in_batches(score, monkeypatch):
     """Statistics beyond the cache of a table would be requested again, each in its own pass."""
     rows, labels = several(20)
-    monkeypatch.setattr(block_labels, "KEPT_BYTES", 8 * 5**2)
+    monkeypatch.setattr(separation, "KEPT_BYTES", 8 * 5**2)
     found, passes = passes_of(score, da.from_array(rows, chunks=(500, 5)), labels)
     assert found == pytest.approx(score(rows, labels), abs=1e-10)
     assert len(passes) == 2 + 3 + 3
@@ -370,7 +370,7 @@ def test_scores_name_bad_input(score):
 @SCORES
 @pytest.mark.parametrize("exact", [20, 10_000])
 def test_halves_do_not_depend_on_blocks(score, exact, monkeypatch):
-    monkeypatch.setattr(halves, "EXACT_UP_TO", exact)
+    monkeypatch.setattr(separation, "EXACT_UP_TO", exact)
     rows, labels = several(4)
     names = np.array(["d", "b", "a", "c"])[labels]
     near = score(rows, names, cross_fit=True, random_state=7)
@@ -385,7 +385,7 @@ def test_halves_do_not_depend_on_blocks(score, exact, monkeypatch):
 def test_halves_are_equal_and_random():
     codes = np.repeat([0, 1, 2], [2, 101, 4000])
     sizes = np.bincount(codes)
-    found = [halves.random_halves(codes, sizes, seed) for seed in range(40)]
+    found = [separation.random_halves(codes, sizes, seed) for seed in range(40)]
     for half in found:
         assert np.bincount(codes, half).tolist() == [1, 50, 2000]
     # Random halves of the rows, which depend on the seed.

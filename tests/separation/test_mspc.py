@@ -15,11 +15,15 @@ from volmar.datasets import data_folder, load, make_two_circles
 from volmar.metrics import clustering_error
 from volmar.metrics.separation_bound import probability
 from volmar.rows import as_rows, standardized
-from volmar.separation import bound as bound_module
-from volmar.separation.bound import best_split, bound
-from volmar.separation.gep import RegularizedCorrelation, mean_difference, separation_gep
-from volmar.separation.mpm import separation_machine, separation_mpm
-from volmar.separation.two_way import separation_eig
+from volmar.separation import gep as bound_module
+from volmar.separation.gep import (
+    RegularizedCorrelation,
+    best_split,
+    bound,
+    mean_difference,
+    separation_gep,
+)
+from volmar.separation.two_way import separation_eig, separation_machine, separation_mpm
 from volmar.solvers import Status
 
 needs_data = pytest.mark.skipif(

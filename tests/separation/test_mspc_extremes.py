@@ -8,7 +8,7 @@ import pytest
 from volmar import MSPC
 from volmar.rows import as_rows, standardized
 from volmar.separation.gep import mean_difference
-from volmar.separation.mpm import separation_mpm
+from volmar.separation.two_way import separation_mpm
 
 
 @pytest.fixture(autouse=True)

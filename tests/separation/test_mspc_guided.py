@@ -11,8 +11,7 @@ from volmar import MSPC
 from volmar.guidance.guide import EmptyClusterError, Guide
 from volmar.models import load_model, save_model
 from volmar.rows import as_rows, standardized
-from volmar.separation.bound import bound
-from volmar.separation.gep import RegularizedCorrelation
+from volmar.separation.gep import RegularizedCorrelation, bound
 from volmar.separation.guided import GuidedScan
 
 
@@ -129,7 +128,6 @@ def test_the_discriminants_give_the_labels_back(square, k):
         {"solver": "eig"},
         {"mode": "paper"},
         {"mode": "paper", "solver": "eig"},
-        {"multiway": "pairwise"},
         {"kernel": "rbf", "gamma": 0.1},
         {"scan": "histogram"},
         {"reg": 0.01, "init": "k-means"},

@@ -12,14 +12,17 @@ from volmar import MSPC
 from volmar.rows import as_rows, as_table, cluster_sums, own_scores, standardized
 from volmar.rows.cluster_sums import sums_by_discriminants
 from volmar.separation.discriminants import (
+    exchange_clusters,
+    has_own_units,
     log_volume,
     refine_clusters,
+    regularized_by,
+    settle_clusters,
     shares_and_means,
+    split_clusters,
     squared_distances,
 )
-from volmar.separation.exchange import exchange_clusters, settle_clusters, split_clusters
 from volmar.separation.gep import RegularizedCorrelation
-from volmar.separation.multiway import has_own_units, regularized_by
 from volmar.solvers import Status
 
 REG = 0.3

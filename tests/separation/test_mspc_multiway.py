@@ -1,4 +1,4 @@
-"""MSPC with more than two clusters: discriminants, pairwise machines, the number of clusters."""
+"""MSPC with more than two clusters: discriminants, the number of clusters."""
 
 import re
 
@@ -13,11 +13,8 @@ from volmar.base.recursion import PostponedSplitError, RecursiveResult
 from volmar.datasets import make_blobs
 from volmar.rows import as_rows, standardized
 from volmar.separation import race
-from volmar.separation.discriminants import refine_clusters
+from volmar.separation.discriminants import MultiwaySeparationResult, refine_clusters
 from volmar.separation.gep import RegularizedCorrelation
-from volmar.separation.pairwise_machines import pairwise_machines
-from volmar.separation.problem import smallest_scores
-from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.solvers import Status
 
 
@@ -93,14 +90,13 @@ def test_a_step_that_would_empty_a_cluster_is_not_made():
     assert result.history == ()
 
 
-@pytest.mark.parametrize("multiway", ["recursive", "pairwise"])
-def test_recovers_four_clusters_in_any_units(mixture, multiway):
+def test_recovers_four_clusters_in_any_units(mixture):
     X, y = mixture
-    model = MSPC(4, multiway=multiway, random_state=0).fit(X)
+    model = MSPC(4, random_state=0).fit(X)
     assert adjusted_rand_score(y, model.labels_) > 0.96
     np.testing.assert_array_equal(model.predict(X), model.labels_)
     assert model.decision_function(X).shape == (240, 4)
-    scaled = MSPC(4, multiway=multiway, random_state=0).fit(X * [3, 1e-3, 7, 1, 1e4, 1])
+    scaled = MSPC(4, random_state=0).fit(X * [3, 1e-3, 7, 1, 1e4, 1])
     assert adjusted_rand_score(scaled.labels_, model.labels_) == 1.0
 
 
@@ -113,14 +109,13 @@ def test_coefficients_give_the_scores(mixture):
     )
 
 
-@pytest.mark.parametrize("multiway", ["recursive", "pairwise"])
-def test_sparse_and_float32(mixture, multiway):
+def test_sparse_and_float32(mixture):
     X, _ = mixture
-    dense = MSPC(4, multiway=multiway, init="k-means", random_state=0)
-    csr = MSPC(4, multiway=multiway, init="k-means", random_state=0)
+    dense = MSPC(4, init="k-means", random_state=0)
+    csr = MSPC(4, init="k-means", random_state=0)
     a, b = dense.fit(X).labels_, csr.fit(sparse.csr_array(X)).labels_
     assert adjusted_rand_score(a, b) > 0.96
-    single = MSPC(4, multiway=multiway, random_state=0).fit(X.astype(np.float32))
+    single = MSPC(4, random_state=0).fit(X.astype(np.float32))
     assert single.decision_function(X.astype(np.float32)).dtype == np.float32
 
 
@@ -128,54 +123,15 @@ def test_weight_two_is_a_row_twice(mixture):
     X, y = mixture
     weights = np.random.default_rng(5).integers(1, 3, 240)
     repeated = np.repeat(np.arange(240), weights)
-    for result in (
-        lambda z, regularized, labels: refine_clusters(
-            z, regularized, labels, 4, min_weight=1.0, tol=0.0
-        ),
-        lambda z, _, labels: pairwise_machines(z, labels, 4, 1.0, min_weight=1.0, tol=0.0),
-    ):
-        one = result(*_prepared(X, weights=weights), y)
-        two = result(*_prepared(X[repeated]), y[repeated])
-        np.testing.assert_array_equal(one.labels[repeated], two.labels)
-        np.testing.assert_allclose(one.directions, two.directions, rtol=1e-6, atol=1e-9)
+    ends = {"min_weight": 1.0, "tol": 0.0}
+    one = refine_clusters(*_prepared(X, weights=weights), y, 4, **ends)
+    two = refine_clusters(*_prepared(X[repeated]), y[repeated], 4, **ends)
+    np.testing.assert_array_equal(one.labels[repeated], two.labels)
+    np.testing.assert_allclose(one.directions, two.directions, rtol=1e-6, atol=1e-9)
 
 
-def test_pairwise_machines_are_those_of_their_pairs(mixture):
-    """By definition: |a'D| / (sqrt(a'S1 a) + sqrt(a'S0 a)) cannot be raised by any other a."""
+def test_start_labels_are_for_two_clusters(mixture):
     X, y = mixture
-    z, _ = _prepared(X)
-    result = pairwise_machines(z, y, 4, 1.0, min_weight=1.0, max_iter=1)
-    Z = (X - X.mean(axis=0))[:, :5] / X.std(axis=0)[:5]
-    rng = np.random.default_rng(0)
-    for direction, offset, (one, other) in zip(
-        result.directions.T, result.offsets, result.pairs, strict=True
-    ):
-        parts = [Z[y == one], Z[y == other]]
-        D = parts[0].mean(axis=0) - parts[1].mean(axis=0)
-        S = [np.cov(part.T, bias=True) + np.eye(5) for part in parts]
-
-        def kappa(a, D=D, S=S):
-            return abs(a @ D) / sum(np.sqrt(a @ s @ a) for s in S)
-
-        best = kappa(direction)
-        assert all(kappa(direction + 0.03 * rng.normal(size=5)) <= best for _ in range(50))
-        # In units of the distance of the means, and equally many deviations from both means.
-        assert direction @ D == pytest.approx(1.0)
-        ends = [abs(part.mean(axis=0) @ direction + offset) for part in parts]
-        spreads = [np.sqrt(direction @ s @ direction) for s in S]
-        assert ends[0] / spreads[0] == pytest.approx(ends[1] / spreads[1], rel=1e-2)
-
-
-def test_smallest_scores_by_hand():
-    scores = np.array([[1.0, -2.0, 0.5]])
-    pairs = np.array([[0, 1], [0, 2], [1, 2]])
-    np.testing.assert_array_equal(smallest_scores(scores, pairs, 3), [[-2.0, -1.0, -0.5]])
-
-
-def test_start_labels_of_the_pairwise_rule(mixture):
-    X, y = mixture
-    model = MSPC(4, multiway="pairwise", init=y).fit(X)
-    assert adjusted_rand_score(y, model.labels_) > 0.96
     with pytest.raises(ValueError, match="init holds one entry per row"):
         MSPC(4, init=y).fit(X)
 
@@ -224,8 +180,6 @@ def test_bad_values_are_named(mixture):
     X, _ = mixture
     with pytest.raises(ValueError, match="n_clusters"):
         MSPC("many").fit(X)
-    with pytest.raises(ValueError, match="multiway"):
-        MSPC(3, multiway="joint").fit(X)
 
 
 def test_the_tree_is_kept_if_no_refinement_is_valid(monkeypatch, mixture):
@@ -235,7 +189,7 @@ def test_the_tree_is_kept_if_no_refinement_is_valid(monkeypatch, mixture):
     def refuse(z, regularized, labels, k, *_, **__):
         return refine_clusters(z, regularized, labels, k, min_weight=np.inf)
 
-    monkeypatch.setattr("volmar.separation.multiway.settle_clusters", refuse)
+    monkeypatch.setattr("volmar.separation.discriminants.settle_clusters", refuse)
     model = MSPC(4, random_state=0).fit(X)
     assert isinstance(model.result_, RecursiveResult)
     np.testing.assert_array_equal(model.predict(X), model.labels_)
@@ -255,28 +209,9 @@ def test_leaves_have_the_numbers_of_the_clusters_that_they_became():
     assert (np.diff(sizes) < -10).all()
 
 
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, sparse.csr_matrix])
-def test_the_pairwise_start_does_not_depend_on_the_units(kind):
-    """k-means on standardised rows, also sparse: a feature of noise has a large scale."""
-    X, y = make_blobs(240, centers=4, n_features=3, separation=8.0, random_state=2)
-    X = np.column_stack([X, 1e4 * np.random.default_rng(0).normal(size=240)])
-    model = MSPC(4, multiway="pairwise", random_state=0).fit(kind(X))
-    assert adjusted_rand_score(y, model.labels_) > 0.96
-
-
-def test_the_pairwise_rule_reports_too_few_distinct_rows():
-    X = np.repeat([[0.0, 0.0], [5.0, 1.0]], 4, axis=0)
-    with pytest.warns(ConvergenceWarning, match="Found 2 clusters where n_clusters=3"):
-        model = MSPC(3, multiway="pairwise", random_state=0).fit(X)
-    np.testing.assert_array_equal(model.labels_, np.repeat([0, 1], 4))
-    X = np.vstack([X, [[9.0, 9.0]]])
-    with pytest.raises(ValueError, match="only 2 of n_clusters=3 clusters"):
-        MSPC(3, multiway="pairwise", init=X[:, 0]).fit(X, sample_weight=[1.0] * 8 + [0.0])
-
-
 def test_scores_do_not_follow_a_parameter_set_later(mixture):
     X, _ = mixture
-    model = MSPC(4, multiway="pairwise", random_state=0).fit(X)
+    model = MSPC(4, random_state=0).fit(X)
     scores = model.decision_function(X)
     np.testing.assert_array_equal(model.set_params(n_clusters=2).decision_function(X), scores)
 

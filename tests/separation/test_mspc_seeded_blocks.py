@@ -8,10 +8,9 @@ from volmar import MSPC
 from volmar.base.blocks import RefusedBlocksError
 from volmar.guidance.guide import Guide
 from volmar.rows import as_rows, reweighted, standardized
-from volmar.separation import seeded_blocks
+from volmar.separation import guided as seeded_blocks
 from volmar.separation.gep import RegularizedCorrelation
-from volmar.separation.guided import GuidedScan
-from volmar.separation.seeded_blocks import SeededScan
+from volmar.separation.guided import GuidedScan, SeededScan
 
 da = pytest.importorskip("dask.array")
 

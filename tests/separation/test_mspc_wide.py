@@ -76,11 +76,10 @@ def test_the_race_finds_the_same_groups(by_columns, solver, dtype):
     assert clustering_error(y, row.labels_) == 0.0
 
 
-@pytest.mark.parametrize("multiway", ["recursive", "pairwise"])
-def test_more_than_two_clusters(by_columns, multiway):
+def test_more_than_two_clusters(by_columns):
     X, y = groups(n=75, d=120, k=3, shift=3.0)
-    row = MSPC(3, multiway=multiway, random_state=0).fit(X)
-    column = by_columns(MSPC(3, multiway=multiway, random_state=0), X)
+    row = MSPC(3, random_state=0).fit(X)
+    column = by_columns(MSPC(3, random_state=0), X)
     assert clustering_error(y, row.labels_) == 0.0
     np.testing.assert_array_equal(row.labels_, column.labels_)
     assert row.objective_ == pytest.approx(column.objective_, rel=1e-8)

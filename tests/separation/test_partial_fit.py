@@ -223,7 +223,6 @@ def test_wrong_batches_leave_the_model_as_it_is():
         ({"kernel": "rbf"}, "kernel='rbf'"),
         ({"solver": "eig"}, "solver='eig'"),
         ({"mode": "paper"}, "mode='paper'"),
-        ({"multiway": "pairwise"}, "multiway='pairwise'"),
     ],
 )
 def test_parameters_without_batches_are_refused(params, named):

@@ -8,15 +8,18 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
 from volmar import MSPC
-from volmar.evidence.modes.valleys import valleys_at
+from volmar.evidence.densities import valleys_at
 from volmar.metrics import clustering_error, separation_score
 from volmar.rows import as_rows, standardized
-from volmar.separation.bound import best_split, best_splits
 from volmar.separation.discriminants import pooled_separation
-from volmar.separation.gep import RegularizedCorrelation
-from volmar.separation.race import race
-from volmar.separation.starts import StartRows, held_out_scores
-from volmar.separation.two_groups import normal_group_directions, two_means
+from volmar.separation.gep import RegularizedCorrelation, best_split, best_splits
+from volmar.separation.race import (
+    StartRows,
+    held_out_scores,
+    normal_group_directions,
+    race,
+    two_means,
+)
 
 
 def two_groups(n, d, distance, share, seed, informative=1):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from volmar import TableClusterer
-from volmar.table_clusterer.confidence import confidence_of, score_slopes
+from volmar.table_clusterer.estimator import confidence_of, score_slopes
 
 pd = pytest.importorskip("pandas")
 

@@ -1,4 +1,4 @@
-"""`TableClusterer`: rows of a table that belong to no cluster, and rows to label."""
+"""`TableClusterer`: rows of a table that belong to no cluster."""
 
 import numpy as np
 import pytest
@@ -114,17 +114,3 @@ def test_files_hold_the_calibration_and_older_ones_do_without(fitted, frames, tm
     for call in (older.novelty_score, lambda data: older.predict(data, reject=0.01)):
         with pytest.raises(ValueError, match=r"p-values.* again"):
             call(frames[1])
-
-
-def test_rows_to_label(fitted, frames):
-    rows = fitted.suggest_labels(6)
-    assert len(set(rows)) == 6
-    assert (fitted.confidence_[rows] <= np.quantile(fitted.confidence_, 0.3)).all()
-    y = np.full(len(frames[0]), -1)
-    y[rows] = 1
-    assert not set(rows) & set(fitted.suggest_labels(6, y=y))
-    with pytest.raises(ValueError, match="y must hold one value per row"):
-        fitted.suggest_labels(6, y=[1])
-    gaps = frames[0].copy()
-    dropped = TableClusterer(2, missing="drop").fit(gaps)
-    assert not gaps.weight.isna()[dropped.suggest_labels(20)].any()

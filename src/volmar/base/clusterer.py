@@ -143,9 +143,6 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
     def _scores(self, X: Any) -> NDArray:
         """Return scores of validated rows: (n,) for two clusters, (n, k) otherwise."""
 
-    def _check_blocks_parameters(self) -> None:
-        """Raise an error for parameters that do not support dask collections."""
-
     def _value_of(self, name: str) -> Any:
         """Return a parameter, or its default in this mode if it is None."""
         value = getattr(self, name)
@@ -234,8 +231,6 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         check_number("alpha", self.alpha, low=LOWEST_ALPHA, high=HIGHEST_ALPHA)
         if self.max_clusters is not None:
             check_count("max_clusters", self.max_clusters)
-        if is_dask(X):
-            self._check_blocks_parameters()
         X = self._validate(X, reset=True)
         n_samples = X.shape[0]
         if self._is_pairwise() and X.shape[1] != n_samples:

@@ -25,7 +25,7 @@ from volmar.evidence import (
     make_split,
 )
 from volmar.evidence.dither import column_resolutions, dithered_scores
-from volmar.evidence.splits.merging import merged_labels
+from volmar.evidence.pairs import merged_labels
 from volmar.rows import Plane
 from volmar.rows.cells import Side
 from volmar.solvers import Result

@@ -324,7 +324,14 @@ class SplitTree:
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        nodes = [SplitNode(**values) for values in state["nodes"]]
+        nodes, children = state["nodes"], state["children"]
+        # Of a damaged file, a node could be its own descendant, and no walk would end.
+        has_two = all(
+            len(two) in (0, 2) and min(two, default=i + 1) > i for i, two in enumerate(children)
+        )
+        if not has_two or sorted(j for two in children for j in two) != list(range(1, len(nodes))):
+            raise ValueError("the nodes are not a binary tree")
+        nodes = [SplitNode(**values) for values in nodes]
         for node, children in zip(nodes, state["children"], strict=True):
             node.children = tuple(nodes[i] for i in children)
         self.root, self.feature_names = nodes[0], state["feature_names"]

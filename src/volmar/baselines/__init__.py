@@ -7,9 +7,6 @@ from volmar._lazy import attach
 if TYPE_CHECKING:
     from volmar.baselines.kernel_kmeans import KernelKMeans as KernelKMeans
     from volmar.baselines.kernel_kmeans import KernelKMeansResult as KernelKMeansResult
-    from volmar.baselines.minimum_density_hyperplane import (
-        MinimumDensityHyperplane as MinimumDensityHyperplane,
-    )
     from volmar.baselines.projected_kmeans import DiscriminativeKMeans as DiscriminativeKMeans
     from volmar.baselines.projected_kmeans import (
         DiscriminativeKMeansResult as DiscriminativeKMeansResult,

@@ -8,11 +8,9 @@ if TYPE_CHECKING:
     from volmar.diagnostics.bound import BoundTerms as BoundTerms
     from volmar.diagnostics.bound import ErrorBound as ErrorBound
     from volmar.diagnostics.bound import error_bound as error_bound
-    from volmar.diagnostics.choose_labels import LabelChoice as LabelChoice
-    from volmar.diagnostics.choose_labels import choose_labels as choose_labels
     from volmar.diagnostics.cluster_description import ClusterDescription as ClusterDescription
     from volmar.diagnostics.cluster_description import Difference as Difference
-    from volmar.diagnostics.cluster_names import suggested_names as suggested_names
+    from volmar.diagnostics.cluster_description import suggested_names as suggested_names
     from volmar.diagnostics.column_profiles import ColumnProfile as ColumnProfile
     from volmar.diagnostics.column_profiles import ColumnProfiles as ColumnProfiles
     from volmar.diagnostics.column_profiles import column_profiles as column_profiles
@@ -22,15 +20,10 @@ if TYPE_CHECKING:
     from volmar.diagnostics.conditions import StabilityReport as StabilityReport
     from volmar.diagnostics.conditions import stability_report as stability_report
     from volmar.diagnostics.describe_clusters import describe_clusters as describe_clusters
+    from volmar.diagnostics.drift import DriftReport as DriftReport
     from volmar.diagnostics.drift import drift as drift
-    from volmar.diagnostics.drift_report import DriftReport as DriftReport
-    from volmar.diagnostics.probe_accuracy import ProbeAccuracy as ProbeAccuracy
-    from volmar.diagnostics.probe_accuracy import probe_accuracy as probe_accuracy
     from volmar.diagnostics.stability import ResamplingStability as ResamplingStability
     from volmar.diagnostics.stability import stability as stability
-    from volmar.diagnostics.suggest_labels import LabelSuggestions as LabelSuggestions
-    from volmar.diagnostics.suggest_labels import label_suggestions as label_suggestions
-    from volmar.diagnostics.suggest_labels import suggest_labels as suggest_labels
     from volmar.evidence import ClusterNovelty as ClusterNovelty
     from volmar.evidence import LabelJoin as LabelJoin
     from volmar.evidence import LabelTestResult as LabelTestResult

@@ -32,22 +32,12 @@ HIGHEST = 1e100
 
 @dataclass(frozen=True)
 class BoundTerms:
-    r"""The four terms of JMLR eq. 21 for a ramp loss of a given width.
+    r"""The four terms of JMLR eq. 21 for a ramp loss of width rho.
 
-    Attributes
-    ----------
-    n : int
-        Number of rows.
-    rho : float
-        Width of the ramp :math:`\ell(z) = \min(1, \max(0, 1 - z / \rho))`.
-    empirical : float
-        Loss on the revealed rows times n / n'.
-    sample_size : float
-        :math:`c_0 n / \sqrt{n'}`, which depends only on the two sizes.
-    confidence : float
-        The term with delta.
-    complexity : float
-        :math:`(n - n') / \rho` times the bound of lemma 18 on the Rademacher complexity.
+    The ramp is :math:`\ell(z) = \min(1, \max(0, 1 - z / \rho))`. `empirical` is the loss on the
+    revealed rows times n / n', `sample_size` :math:`c_0 n / \sqrt{n'}`, `confidence` the term with
+    delta, and `complexity` :math:`(n - n') / \rho` times the bound of lemma 18 on the Rademacher
+    complexity.
     """
 
     n: int

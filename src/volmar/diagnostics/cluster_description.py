@@ -1,4 +1,4 @@
-"""`ClusterDescription`: differences between clusters, as a table and as text."""
+"""The description of clusters by their differences: sentences and short names."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ClusterDescription", "Difference"]
-
 # Maximum number of columns in a sentence.
 N_NAMED = 3
 
@@ -17,24 +15,10 @@ N_NAMED = 3
 class Difference(NamedTuple):
     """One difference between a cluster and the other clusters.
 
-    Attributes
-    ----------
-    column : str
-        Name of the column.
-    level : str
-        Level of a category whose share differs; empty otherwise.
-    kind : {"number", "date", "ordinal", "share", "missing"}
-        Compared quantity: means, mean dates (days since 1970-01-01), mean ranks, shares of a
-        level, or shares of missing values.
-    inside, outside : float
-        Mean or share in the cluster and in the other clusters.
-    effect : float
-        Standardised difference.
-    real : bool or None
-        Whether the difference is significant at the false discovery rate; None if not tested.
-    evidence : float
-        P-value (sign flips) or fraction of the halvings that select it (mirrors); NaN if not
-        tested.
+    `kind` is that of the feature: "number", "date", "ordinal", "share" (of `level`) or "missing".
+    `inside` and `outside` are means in the cluster and in all others, in the units of the table.
+    `effect` is their difference in pooled standard deviations, or Cohen's h for shares. `real` is
+    None, and `evidence` NaN, if differences were not tested.
     """
 
     column: str
@@ -135,7 +119,7 @@ class ClusterDescription:
     @property
     def names(self) -> dict[Any, str]:
         """Suggested name of each cluster, by `volmar.diagnostics.suggested_names`."""
-        from volmar.diagnostics.cluster_names import suggested_names
+        from volmar.diagnostics.cluster_description import suggested_names
 
         return suggested_names(self)
 
@@ -250,7 +234,7 @@ class ClusterDescription:
 
     def was_found_again(self, label: Any) -> bool | None:
         """Return whether the cluster was found again in subsets of the rows; None if untested."""
-        from volmar.diagnostics.column_tests import FOUND_AGAIN
+        from volmar.diagnostics.describe_clusters import FOUND_AGAIN
 
         if self.found_again is None:
             return None
@@ -285,3 +269,147 @@ def _percent(share: float) -> str:
 
 def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
+
+
+# ------------------------------------------------------------------------- short names of clusters
+
+
+NO_NAME = "no leading column"
+# Number of columns in a name, and its maximum if two clusters would have the same name.
+N_COLUMNS, MAX_COLUMNS = 2, 4
+# Minimum effect of a column in a name, large by Cohen's convention. Two groups whose means are 0.8
+# standard deviations apart overlap by two thirds. A smaller effect would describe few of the rows.
+MIN_EFFECT = 0.8
+# Further columns need at least half of the largest effect. Every cluster is compared with all
+# others, so that a column that distinguishes another cluster has a smaller effect here, too. The
+# effect of shares is at most pi; larger effects count as 3.
+SHARE_OF_FIRST, LARGEST_EFFECT = 0.5, 3.0
+# A level is named without "more" if at least this fraction of the rows has it.
+MAJORITY = 0.5
+
+
+def suggested_names(description: ClusterDescription) -> dict[Any, str]:
+    """Suggest a short name for each cluster, from the columns that distinguish it most.
+
+    A name describes the rows of the cluster in comparison with the other clusters, such as "high
+    income, plan = premium". It uses columns with an effect of at least 0.8 and of at least half
+    the largest effect, real differences first. Clusters that would have the same name get a
+    further column or a number.
+
+    Parameters
+    ----------
+    description : ClusterDescription
+        Result of `volmar.diagnostics.describe_clusters`.
+
+    Returns
+    -------
+    dict of label to str
+        A distinct name for each cluster. A cluster between two others is called "middle" of the
+        column that distinguishes the others. If no column has a sufficient effect, the name is
+        "no leading column".
+
+    See Also
+    --------
+    describe_clusters : Differences between clusters, with tests.
+
+    Notes
+    -----
+    A name describes the given rows only. `describe_clusters` tests whether the differences would
+    be found again in other rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.diagnostics import describe_clusters, suggested_names
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 3))
+    >>> X[:100, 0] += 6.0
+    >>> X[100:200, 1] -= 5.0
+    >>> labels = np.repeat([0, 1, 2], 100)
+    >>> suggested_names(describe_clusters(X, labels, feature_names=["income", "age", "height"]))
+    {0: 'high income', 1: 'low age', 2: 'low income, high age'}
+    """
+    leading = {label: _leading(description, label) for label in description.clusters}
+    words = {label: [_words(one) for one in found] for label, found in leading.items()}
+    chosen = {label: tuple(every[:N_COLUMNS]) for label, every in words.items()}
+    for label, every in words.items():
+        if not every:
+            chosen[label] = (_middle(description, label, leading),)
+    for count in range(N_COLUMNS + 1, MAX_COLUMNS + 1):
+        # Names with the same columns in another order count as equal.
+        taken = [frozenset(parts) for parts in chosen.values()]
+        for label, parts in chosen.items():
+            if taken.count(frozenset(parts)) > 1 and len(words[label]) >= count:
+                chosen[label] = tuple(words[label][:count])
+    return _numbered(chosen)
+
+
+def _leading(description: ClusterDescription, label: Any) -> list[Difference]:
+    """Return the large differences, one per column: real ones first, then by size."""
+    every = sorted(description.differences(label), key=lambda one: not one.real)
+    first = max((min(abs(one.effect), LARGEST_EFFECT) for one in every), default=0.0)
+    minimum = max(MIN_EFFECT, SHARE_OF_FIRST * first)
+    found: dict[str, Difference] = {}
+    for one in every:
+        if abs(one.effect) < minimum:
+            continue
+        # The presence of a level is more informative than the absence of another.
+        if one.column not in found or (one.effect > 0 > found[one.column].effect):
+            found[one.column] = one
+    return list(found.values())[:MAX_COLUMNS]
+
+
+def _words(one: Difference) -> str:
+    column, more = _shortened(one.column), one.effect > 0
+    if one.kind == "missing":
+        if not more:
+            return f"{column} known"
+        return f"{column} missing" if one.inside >= MAJORITY else f"{column} often missing"
+    if one.kind == "share":
+        level = f"{column} = {_shortened(one.level)}"
+        if more:
+            return level if one.inside >= MAJORITY else f"more {level}"
+        return f"not {level}" if one.inside <= 0.1 else f"fewer {level}"
+    low, high = ("early", "late") if one.kind == "date" else ("low", "high")
+    return f"{high if more else low} {column}"
+
+
+def _middle(
+    description: ClusterDescription, label: Any, leading: dict[Any, list[Difference]]
+) -> str:
+    """Name a cluster between two others by a column in which these are high and low."""
+    i = description.clusters.index(label)
+    for j in np.argsort(-np.nanmax(np.abs(description.effect), axis=0, initial=0), kind="stable"):
+        kind, column = description.kinds[j], description.columns[j]
+        signs = {
+            one.effect > 0
+            for found in leading.values()
+            for one in found
+            if one.column == column and one.kind == kind
+        }
+        if kind in ("number", "ordinal", "date") and len(signs) == 2:
+            means = description.inside[:, j]
+            if np.nanmin(means) < means[i] < np.nanmax(means):
+                return f"middle {_shortened(column)}"
+    return NO_NAME
+
+
+def _numbered(chosen: dict[Any, tuple[str, ...]]) -> dict[Any, str]:
+    """Join the parts of each name, and number duplicates."""
+    found: dict[Any, str] = {}
+    seen: dict[frozenset[str], int] = {}
+    for label, parts in chosen.items():
+        name = ", ".join(parts)
+        key = frozenset(parts)
+        seen[key] = seen.get(key, 0) + 1
+        unique = name if seen[key] == 1 else f"{name} ({seen[key]})"
+        while unique in found.values():  # a level may end in a number in brackets
+            seen[key] += 1
+            unique = f"{name} ({seen[key]})"
+        found[label] = unique
+    return found
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(str(text).split())
+    return text if len(text) <= 28 else text[:27] + "…"

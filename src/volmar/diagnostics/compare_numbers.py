@@ -1,10 +1,11 @@
-"""Comparison of several numbers of clusters: evidence, scores, stability and flows of rows."""
+"""Comparison of several numbers of clusters, and the layout of their flow chart."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,38 +15,22 @@ from volmar._checks import check_count, check_random_state
 from volmar._clones import fitted_labels, refuse_pairwise, repeatable_rows, seeded
 from volmar._input import check_matrix
 from volmar._warn import collecting
-from volmar.evidence.labels.label_test import label_test
+from volmar.evidence.label_test import label_test
 from volmar.metrics import separation_score
 
-__all__ = ["NumberComparison", "NumberOfClusters", "compare_numbers"]
-
-# Maximum number of rows of a resample, and maximum number of rows for silhouettes.
-MAX_RESAMPLED, MAX_SILHOUETTES = 1000, 1000
+# Maximum number of rows of a resample, and for silhouettes.
+MAX_SAMPLE = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class NumberOfClusters:
-    """Results for one number of clusters.
+    """Results for one number of clusters; `sizes` may have fewer entries than were requested.
 
-    Attributes
-    ----------
-    n_clusters : int
-        Requested number of clusters.
-    sizes : ndarray of shape (k,)
-        Number of rows of each cluster, by label; k may be less than `n_clusters`.
-    n_supported : int or None
-        Number of clusters that `label_test` finds separated; None if the test was not possible.
-    p_value : float
-        Largest p-value of the borders between the clusters; NaN if there is none.
-    separation : float
-        `volmar.metrics.separation_score`; NaN for one cluster.
-    silhouette : float
-        Mean silhouette of at most 1,000 rows; NaN if there is one cluster or as many as rows.
-    stability : float
-        Mean adjusted Rand index with the clusters of random halves of the rows, of at most 1,000
-        rows each; NaN if no half could be clustered.
-    labels : ndarray of shape (n_rows,)
-        Cluster of each row of the sample.
+    `n_supported` is the number of clusters that `label_test` finds separated, None if the test was
+    not possible, and `p_value` the largest of the borders between clusters. `silhouette` is the
+    mean of at most 1,000 rows, and `stability` the mean adjusted Rand index with the clusters of
+    random halves of the rows. Values that cannot be computed are NaN. `labels` are those of the
+    rows of the sample.
     """
 
     n_clusters: int
@@ -238,11 +223,7 @@ def compare_numbers(
         ) from error
     tried = {one.n_clusters for one in found}
     return NumberComparison(
-        found,
-        chosen,
-        n,
-        type(_last(estimator)).__name__,
-        [k for k in wanted if k not in tried],
+        found, chosen, n, type(_last(estimator)).__name__, [k for k in wanted if k not in tried]
     )
 
 
@@ -307,8 +288,8 @@ def _scores(X: Any, labels: NDArray, seed: int) -> tuple[float, float]:
         return float("nan"), float("nan")
     rng = np.random.RandomState(seed)
     some = np.arange(labels.size)
-    if some.size > MAX_SILHOUETTES:
-        some = rng.choice(labels.size, MAX_SILHOUETTES, replace=False)
+    if some.size > MAX_SAMPLE:
+        some = rng.choice(labels.size, MAX_SAMPLE, replace=False)
     silhouette = float("nan")
     if 2 <= np.unique(labels[some]).size < some.size:
         silhouette = float(silhouette_score(X[some], labels[some]))
@@ -321,7 +302,7 @@ def _scores(X: Any, labels: NDArray, seed: int) -> tuple[float, float]:
 def _stability(
     X: Any, model: Any, labels: NDArray, n_resamples: int, rng: np.random.RandomState
 ) -> float:
-    size = min(labels.size // 2, MAX_RESAMPLED)
+    size = min(labels.size // 2, MAX_SAMPLE)
     agreements = []
     for _ in range(n_resamples):
         half = np.sort(rng.choice(labels.size, size, replace=False))
@@ -330,3 +311,102 @@ def _stability(
         except ValueError:  # too few rows for that number of clusters
             continue
     return float(np.mean(agreements)) if agreements else float("nan")
+
+
+# ------------------------- layout of an alluvial diagram that compares several numbers of clusters
+
+
+# Space between two blocks, as a fraction of the height.
+GAP = 0.02
+
+
+class Block(NamedTuple):
+    """A cluster in the diagram.
+
+    `level` is the index of its number of clusters. `top` and `bottom` are positions from 0 to 1.
+    `colour` is the reference cluster with the largest number of its rows.
+    """
+
+    level: int
+    cluster: int
+    top: float
+    bottom: float
+    colour: int
+    n_rows: int
+
+
+class Flow(NamedTuple):
+    """Rows shared by two clusters of successive levels.
+
+    `left` and `right` are the top and bottom of the flow at either end.
+    """
+
+    level: int
+    left: tuple[float, float]
+    right: tuple[float, float]
+    colour: int
+    n_rows: int
+
+
+def alluvium(
+    comparison: NumberComparison, reference: NDArray | None = None
+) -> tuple[list[Block], list[Flow]]:
+    """Return blocks and flows; the blocks of a level are ordered so that few flows cross.
+
+    `reference` (n_rows,) holds labels from 0 on of the rows of the comparison, which determine the
+    colours. If None, the labels of the largest number of clusters for which all clusters are
+    separated, or else those of the first number.
+    """
+    found = comparison.found
+    if reference is None:
+        reference = next(
+            (one.labels for one in reversed(found) if one.is_supported), found[0].labels
+        )
+    orders = _orders(comparison)
+    n = comparison.rows.size
+    height = 1.0 - GAP * (max(one.sizes.size for one in found) - 1)
+    blocks: list[Block] = []
+    tops: list[NDArray] = []
+    for level, (one, order) in enumerate(zip(found, orders, strict=True)):
+        colours = _majority(one.labels, reference, one.sizes.size)
+        top = (1.0 - height - GAP * (order.size - 1)) / 2
+        starts = np.zeros(order.size)
+        for cluster in order:
+            share = height * one.sizes[cluster] / n
+            starts[cluster] = top
+            of, n_rows = int(colours[cluster]), int(one.sizes[cluster])
+            blocks.append(Block(level, int(cluster), float(top), float(top + share), of, n_rows))
+            top += share + GAP
+        tops.append(starts)
+    flows: list[Flow] = []
+    for level in range(len(found) - 1):
+        table = comparison.flows(level)
+        colours = _majority(found[level + 1].labels, reference, table.shape[1])
+        leave, arrive = tops[level].copy(), tops[level + 1].copy()
+        for a, b in product(orders[level], orders[level + 1]):
+            if not table[a, b]:
+                continue
+            share = height * table[a, b] / n
+            left = float(leave[a]), float(leave[a] + share)
+            right = float(arrive[b]), float(arrive[b] + share)
+            flows.append(Flow(level, left, right, int(colours[b]), int(table[a, b])))
+            leave[a] += share
+            arrive[b] += share
+    return blocks, flows
+
+
+def _orders(comparison: NumberComparison) -> list[NDArray]:
+    """Order the first level by size, and others by the mean position of their rows before."""
+    first = comparison.found[0]
+    orders = [np.argsort(-first.sizes, kind="stable")]
+    for i in range(len(comparison.found) - 1):
+        table = comparison.flows(i)
+        place = np.argsort(orders[-1])
+        mean = place @ table / table.sum(axis=0)
+        orders.append(np.lexsort((-table.sum(axis=0), mean)))
+    return orders
+
+
+def _majority(labels: NDArray, reference: NDArray, k: int) -> NDArray:
+    m = int(reference.max()) + 1
+    return np.bincount(labels * m + reference, minlength=k * m).reshape(k, m).argmax(axis=1)

@@ -1,33 +1,362 @@
-"""Description of clusters: sizes, typical rows, and the columns that distinguish them."""
+"""Differences between clusters in each column, with tests of which are real."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import false_discovery_control
 
 from volmar._checks import check_choice, check_count, check_number, check_random_state
 from volmar._clones import fitted_labels, refuse_pairwise, seeded
+from volmar._warn import collecting
 from volmar.diagnostics.cluster_description import ClusterDescription
-from volmar.diagnostics.column_features import Features, as_features, n_rows_of
-from volmar.diagnostics.column_profiles import take_rows
-from volmar.diagnostics.column_tests import (
-    FOUND_AGAIN,
-    Refit,
-    TestedClaims,
-    disjoint_subsets,
-    tested_by_mirrors,
-    tested_by_sign_flips,
-)
-from volmar.diagnostics.contrasts import CHUNK, Contrasts, Standardised, contrasts, standardised
+from volmar.diagnostics.column_profiles import Features, as_features, n_rows_of, take_rows
 from volmar.metrics.contingency import as_array, distinct_labels
 from volmar.rows import count_labels, draw_from_collection, is_dask
 
-__all__ = ["describe_clusters"]
+# Number of rows of a dense table that are processed at a time.
+CHUNK = 50_000
+
+
+@dataclass(frozen=True)
+class Standardised:
+    """Features in units of their standard deviations; a feature is ``values * scale + centre``.
+
+    Dense `values` (n, p) are centred, with 0 for missing values. `known` is a mask of the values
+    that are not missing, None if there are none missing. Sparse values are not centred. `varies`
+    is a mask of the features that are not constant.
+    """
+
+    values: Any
+    known: NDArray | None
+    centre: NDArray
+    scale: NDArray
+    varies: NDArray
+
+    def take(self, rows: NDArray) -> Standardised:
+        """Return the given rows, on the same scale."""
+        known = None if self.known is None else self.known[rows]
+        return Standardised(self.values[rows], known, self.centre, self.scale, self.varies)
+
+
+def standardised(values: Any) -> Standardised:
+    """Return features in units of their standard deviations, without overflow."""
+    if sparse.issparse(values):
+        size = np.maximum(abs(values).max(axis=0).toarray().ravel(), np.finfo(float).tiny)
+        scaled = values @ sparse.diags_array(1.0 / size)
+        n = values.shape[0]
+        mean = np.asarray(scaled.sum(axis=0)).ravel() / n
+        square = np.asarray(scaled.multiply(scaled).sum(axis=0)).ravel() / n
+        spread = np.sqrt(np.maximum(square - mean**2, 0.0))
+        varies = spread > 1e-7 * np.abs(mean)
+        spread = np.where(varies, spread, 1.0)
+        scaled = sparse.csr_array(scaled @ sparse.diags_array(1.0 / spread))
+        return Standardised(scaled, None, np.zeros(size.size), size * spread, varies)
+    missing = np.isnan(values)
+    known = ~missing if missing.any() else None
+    size = np.fmax.reduce(np.abs(values), axis=0, initial=np.finfo(float).tiny)
+    out = values / size
+    if known is not None:
+        out[missing] = 0.0
+    count = values.shape[0] if known is None else np.maximum(known.sum(axis=0), 1)
+    # A two-pass computation of the standard deviation, to limit rounding errors.
+    mean = out.sum(axis=0) / count
+    out -= mean
+    if known is not None:
+        out[missing] = 0.0
+    spread = np.sqrt(np.einsum("ij,ij->j", out, out) / count)
+    varies = spread > 1e-14 * np.maximum(np.abs(mean), np.finfo(float).tiny)
+    out /= np.where(varies, spread, 1.0)
+    out[:, ~varies] = 0.0
+    return Standardised(out, known, mean * size, size * np.where(varies, spread, 1.0), varies)
+
+
+@dataclass(frozen=True)
+class Contrasts:
+    """Comparison of each of k clusters with the rows of the other clusters, without noise.
+
+    `inside` and `outside` (k, p) are means of the known values in standardised units, NaN if there
+    are none. `effect` is their difference divided by the pooled standard deviation; it is 0 for
+    equal means and infinite if neither side varies. `t` is the difference divided by its standard
+    error for a cluster drawn at random from the rows, ``diff / sqrt(v (1 / n_in + 1 / n_out))``
+    with v the variance of all rows. It is an increasing function of the pooled t statistic, has
+    mean 0 over random draws for any distribution of the feature, and is finite if neither side
+    varies.
+    """
+
+    inside: NDArray
+    outside: NDArray
+    effect: NDArray
+    t: NDArray
+
+
+def contrasts(rows: Standardised, codes: NDArray, k: int) -> Contrasts:
+    """Compare each of the clusters 0 to k - 1 with the others; a code of -1 is noise."""
+    count, total, square = _sums(rows, codes, k)
+    rest_count, rest_total = count.sum(axis=0) - count, total.sum(axis=0) - total
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inside, outside = total / count, rest_total / rest_count
+        within = np.maximum(square - total * inside, 0.0)
+        rest_within = square.sum(axis=0) - square - rest_total * outside
+        n_both = count + rest_count
+        pooled = np.sqrt((within + np.maximum(rest_within, 0.0)) / np.maximum(n_both - 2, 1))
+        mean = total.sum(axis=0) / n_both
+        variance = np.maximum(square.sum(axis=0) / n_both - mean**2, 0.0)
+        difference = inside - outside
+        # Smaller values are rounding error of the difference of two sums of squares.
+        flat = pooled <= 1e-7 * np.sqrt(variance)
+        effect = np.where(flat, np.sign(difference) * np.inf, difference / pooled)
+        effect = np.where(np.abs(difference) <= 1e-12, 0.0, effect)
+        t = difference / np.sqrt(variance * (1.0 / count + 1.0 / rest_count))
+    empty = (count == 0) | (rest_count == 0)
+    effect = np.where(empty, np.nan, effect)
+    t = np.where(empty | ~np.isfinite(t) | ~rows.varies, 0.0, t)
+    return Contrasts(inside, outside, effect, t)
+
+
+def _sums(rows: Standardised, codes: NDArray, k: int) -> tuple[NDArray, NDArray, NDArray]:
+    """Return counts, sums and sums of squares of the known values by cluster."""
+    n, p = rows.values.shape
+    inside = np.flatnonzero(codes >= 0)
+    member = sparse.csr_array((np.ones(inside.size), (codes[inside], inside)), shape=(k, n))
+    sizes = np.bincount(codes[inside], minlength=k).astype(np.float64)
+    count = np.repeat(sizes[:, None], p, axis=1)
+    if sparse.issparse(rows.values):
+        total = (member @ rows.values).toarray()
+        return count, total, (member @ rows.values.multiply(rows.values)).toarray()
+    total, square = np.zeros((k, p)), np.zeros((k, p))
+    for start in range(0, n, CHUNK):
+        block, some = rows.values[start : start + CHUNK], member[:, start : start + CHUNK]
+        total += some @ block
+        square += some @ block**2
+    if rows.known is not None:
+        count = member @ rows.known.astype(np.float64)
+    return count, total, square
+
+
+# ----------------------------------------------------------- tests of differences between clusters
+
+# Clusters maximise differences, so p-values computed on the same rows are invalid: in pure noise
+# every column that determines the clusters has a tiny p-value. The agreement of two sets of rows
+# that were clustered independently is a valid criterion. For a column that does not differ, the
+# sign of its difference in one set is positive or negative with equal probability in the other.
+
+# Minimum mean Jaccard index. Hennig (2007) calls 0.75 and more stable. On samples of noise in two
+# dimensions, 0.75 led to claims in one sample of six, 0.8 in one of twenty.
+FOUND_AGAIN = 0.8
+
+
+@dataclass(frozen=True)
+class TestedClaims:
+    """Results of the tests of all claims, one per cluster and feature.
+
+    `real` (k, p) is whether a claim is significant at the false discovery rate. `evidence` (k, p)
+    holds p-values (sign flips) or the fraction of the halvings that select the claim (mirrors).
+    `found_again` (k,) is the mean Jaccard index of each cluster with its counterparts. Only claims
+    of clusters with at least 0.8 are tested.
+    """
+
+    real: NDArray
+    evidence: NDArray
+    found_again: NDArray
+
+
+# ------------------------------------------------------------------------------ subsets
+
+
+def disjoint_subsets(codes: NDArray, n_subsets: int, rng: np.random.RandomState) -> list[NDArray]:
+    """Return random disjoint subsets of the rows, stratified by cluster."""
+    order = rng.permutation(codes.size)
+    order = order[np.argsort(codes[order], kind="stable")]
+    # The subsets take turns along the clusters, starting with a random one.
+    turn = (np.arange(codes.size) + rng.randint(n_subsets)) % n_subsets
+    return [np.sort(order[turn == i]) for i in range(n_subsets)]
+
+
+class Refit:
+    """Clusters subsets of the rows, and matches their clusters to those of all rows.
+
+    `inputs` maps row indices to the input of the estimator. `codes` are the k clusters of all
+    rows, -1 for noise.
+    """
+
+    def __init__(
+        self,
+        rows: Standardised,
+        inputs: Callable[[NDArray], Any],
+        codes: NDArray,
+        k: int,
+        estimator: Any,
+    ):
+        self.rows, self.inputs, self.codes, self.estimator = rows, inputs, codes, estimator
+        self.shape = (k, rows.values.shape[1])
+        self.n_done = 0
+        self.error: ValueError | None = None
+
+    def __call__(self, subset: NDArray) -> tuple[NDArray, NDArray]:
+        """Return t by cluster and feature, and the Jaccard index of each cluster."""
+        k, p = self.shape
+        with collecting():  # the fit to all rows has warned already
+            try:
+                labels = fitted_labels(self.estimator, self.inputs(subset))
+            except ValueError as error:
+                self.error = error
+                return np.zeros((k, p)), np.zeros(k)
+        self.n_done += 1
+        names, overlap = _counterparts(self.codes[subset], labels, k)
+        # Rows of clusters without a counterpart belong to none of the k clusters.
+        found = contrasts(self.rows.take(subset), names, max(k, names.max(initial=0) + 1))
+        return found.t[:k], overlap
+
+    def refuse_if_none(self) -> None:
+        """Raise an error if no subset could be clustered."""
+        if self.n_done == 0:
+            raise ValueError(
+                f"no subset of the rows could be clustered by {type(self.estimator).__name__}: "
+                f"{self.error} Pass its input as model_input, or pass only labels for a "
+                "description without tests."
+            ) from self.error
+
+
+def _counterparts(codes: NDArray, labels: NDArray, k: int) -> tuple[NDArray, NDArray]:
+    """Match the clusters of a subset to those of all rows, maximising the sum of Jaccard indices.
+
+    Returns the matched cluster of each row (k and above without a counterpart, -1 for noise), and
+    the Jaccard index of each cluster with its counterpart.
+    """
+    noise = labels == -1
+    found = np.unique(labels[~noise])
+    other = np.where(noise, found.size, np.searchsorted(found, labels))
+    table = np.zeros((k + 1, found.size + 1))
+    np.add.at(table, (np.where(codes < 0, k, codes), other), 1)
+    both = table[:k, : found.size]
+    union = table.sum(axis=1)[:k, None] + table.sum(axis=0)[None, : found.size] - both
+    jaccard = both / np.maximum(union, 1)
+    own, match = linear_sum_assignment(-jaccard)
+    overlap = np.zeros(k)
+    overlap[own] = jaccard[own, match]
+    name = np.append(k + np.arange(found.size), -1)
+    name[match] = own
+    return name[other], overlap
+
+
+# ------------------------------------------------------------------------------ rules
+
+
+def mirror_selection(mirrors: NDArray, q: float) -> NDArray:
+    """Return a mask of the statistics selected by the rule of `describe_clusters`.
+
+    Null statistics are symmetric, so the left tail estimates the number of false selections in the
+    right tail.
+    """
+    sizes = np.sort(np.abs(mirrors[mirrors != 0]))
+    below = np.searchsorted(np.sort(-mirrors[mirrors < 0]), sizes, side="left")
+    above = np.searchsorted(np.sort(mirrors[mirrors > 0]), sizes, side="left")
+    n_below, n_above = np.sum(mirrors < 0) - below, np.sum(mirrors > 0) - above
+    fine = (1 + n_below) / np.maximum(n_above, 1) <= q
+    if not fine.any():
+        return np.zeros(mirrors.shape, dtype=bool)
+    return mirrors >= sizes[np.argmax(fine)]
+
+
+def sign_flip_p_values(t: NDArray) -> NDArray:
+    """Return exact two-sided p-values of symmetry about 0, for columns of t (n_subsets, m).
+
+    A p-value is the fraction of the ``2 ** n_subsets`` sign choices whose sum is at least as far
+    from 0 as the observed one. It is at least ``2 ** (1 - n_subsets)``.
+    """
+    n_subsets, m = t.shape
+    # Opposite sign choices give the same absolute sum, so half of them suffice.
+    numbers = np.arange(2 ** (n_subsets - 1))[:, None]
+    signs = 1.0 - 2.0 * ((numbers >> np.arange(n_subsets)) & 1)
+    seen = np.abs(t.sum(axis=0)) * (1 - 1e-9)
+    p = np.empty(m)
+    step = max(1, 4_000_000 // len(numbers))
+    for start in range(0, m, step):
+        some = slice(start, start + step)
+        p[some] = np.mean(np.abs(signs @ t[:, some]) >= seen[some], axis=0)
+    return p
+
+
+# ------------------------------------------------------------------------------ tests
+
+
+def tested_by_sign_flips(
+    refit: Refit,
+    n_subsets: int,
+    q: float,
+    *,
+    progress: Callable[[int, int], None] | None,
+    rng: np.random.RandomState,
+) -> TestedClaims:
+    """Test claims by sign flips of t in disjoint subsets, with Benjamini and Hochberg's rule."""
+    k, p = refit.shape
+    t, overlap = np.zeros((n_subsets, k, p)), np.zeros((n_subsets, k))
+    for i, subset in enumerate(disjoint_subsets(refit.codes, n_subsets, rng)):
+        t[i], overlap[i] = refit(subset)
+        if progress is not None:
+            progress(i + 1, n_subsets)
+    refit.refuse_if_none()
+    found_again = overlap.mean(axis=0)
+    claims = _claims(found_again, refit.rows.varies)
+    p_values = np.ones(claims.shape)
+    real = np.zeros(claims.shape, dtype=bool)
+    p_values[claims] = sign_flip_p_values(t[:, claims])
+    if claims.any():
+        real[claims] = false_discovery_control(p_values[claims]) <= q
+    return TestedClaims(*_both_of_two(real, p_values), found_again)
+
+
+def tested_by_mirrors(
+    refit: Refit,
+    n_halvings: int,
+    q: float,
+    *,
+    progress: Callable[[int, int], None] | None,
+    rng: np.random.RandomState,
+) -> TestedClaims:
+    """Test claims by mirror statistics of two halves; keep those that most halvings select."""
+    k, p = refit.shape
+    mirrors, overlap = np.zeros((n_halvings, k, p)), np.zeros((n_halvings, k))
+    for i in range(n_halvings):
+        (one, first), (two, second) = (
+            refit(half) for half in disjoint_subsets(refit.codes, 2, rng)
+        )
+        mirrors[i] = np.sign(one * two) * (np.abs(one) + np.abs(two))
+        overlap[i] = (first + second) / 2
+        if progress is not None:
+            progress(i + 1, n_halvings)
+    refit.refuse_if_none()
+    found_again = overlap.mean(axis=0)
+    claims = _claims(found_again, refit.rows.varies)
+    support = np.zeros(claims.shape)
+    for one in mirrors:
+        support[claims] += mirror_selection(one[claims], q) / n_halvings
+    return TestedClaims(*_both_of_two(support > 0.5, support), found_again)
+
+
+def _claims(found_again: NDArray, varies: NDArray) -> NDArray:
+    """Return a mask of tested claims; of two clusters only the first, which mirrors the other."""
+    tested = found_again >= FOUND_AGAIN
+    if tested.size == 2:
+        tested = np.array([tested.all(), False])
+    return tested[:, None] & varies
+
+
+def _both_of_two(real: NDArray, evidence: NDArray) -> tuple[NDArray, NDArray]:
+    if len(real) == 2:
+        real[1], evidence[1] = real[0], evidence[0]
+    return real, evidence
+
+
+# ------------------------------------------------------------------------- description of clusters
+
 
 # Minimum number of rows of a subset for sign flips, in total and per cluster.
 MIN_ROWS, MIN_ROWS_PER_CLUSTER = 20, 6
@@ -163,8 +492,9 @@ def describe_clusters(
     if is_dask(X):
         options = {"q": q, "rule": rule, "n_subsets": n_subsets, "n_halvings": n_halvings}
         options |= {"n_typical": n_typical, "max_rows": max_rows, "progress": progress}
-        of = _OfCollection(labels_or_model, estimator, model_input, ids, random_state)
-        return of.described(X, feature_names=feature_names, **options)
+        options |= {"feature_names": feature_names}
+        rng = check_random_state(random_state)
+        return _of_collection(X, labels_or_model, estimator, model_input, ids, rng, options)
     n = n_rows_of(X)
     if n < 1:
         raise ValueError("X has no rows. Pass at least one row.")
@@ -252,51 +582,46 @@ def describe_clusters(
 # ------------------------------------------------------------------------------ input
 
 
-class _OfCollection(NamedTuple):
-    """Arguments that accompany a dask collection."""
-
-    labels_or_model: Any
-    estimator: Any
-    model_input: Any
-    ids: Any
-    random_state: Any
-
-    def described(self, X: Any, **options: Any) -> ClusterDescription:
-        """Describe a random sample of the rows, with the cluster sizes of all rows."""
-        rng = check_random_state(self.random_state)
-        labels, estimator = self.labels_or_model, self.estimator
-        if hasattr(labels, "fit"):
-            model = labels
-            estimator = model if estimator is None else estimator
-            if not hasattr(model, "labels_"):
-                model = seeded(model, int(rng.randint(2**31 - 1)))
-                model.fit(X if self.model_input is None else self.model_input)
-            labels = model.labels_
-        seed = int(rng.randint(2**31 - 1))
-        drawn = draw_from_collection(X, labels, self.ids, seed=seed)
-        some, names = drawn.beside
-        few = None
-        if self.model_input is not None:
-            few = draw_from_collection(self.model_input, seed=seed).rows
-        found = describe_clusters(
-            drawn.rows,
-            some,
-            estimator=estimator,
-            model_input=few,
-            ids=drawn.numbers if names is None else names,
-            random_state=int(rng.randint(2**31 - 1)),
-            **options,
-        )
-        if drawn.numbers.size == drawn.n_rows:
-            return found
-        counts = count_labels(labels)
-        shown = f"computed from {drawn.numbers.size:,} of {drawn.n_rows:,} rows, drawn at random"
-        return replace(
-            found,
-            sizes=np.array([counts[label] for label in found.clusters]),
-            n_noise=counts.get(-1, 0),
-            remarks=[*found.remarks, shown],
-        )
+def _of_collection(
+    X: Any,
+    labels: Any,
+    estimator: Any,
+    model_input: Any,
+    ids: Any,
+    rng: np.random.RandomState,
+    options: dict[str, Any],
+) -> ClusterDescription:
+    """Describe a random sample of a dask collection, with the cluster sizes of all rows."""
+    if hasattr(labels, "fit"):
+        model = labels
+        estimator = model if estimator is None else estimator
+        if not hasattr(model, "labels_"):
+            model = seeded(model, int(rng.randint(2**31 - 1)))
+            model.fit(X if model_input is None else model_input)
+        labels = model.labels_
+    seed = int(rng.randint(2**31 - 1))
+    drawn = draw_from_collection(X, labels, ids, seed=seed)
+    some, names = drawn.beside
+    few = None if model_input is None else draw_from_collection(model_input, seed=seed).rows
+    found = describe_clusters(
+        drawn.rows,
+        some,
+        estimator=estimator,
+        model_input=few,
+        ids=drawn.numbers if names is None else names,
+        random_state=int(rng.randint(2**31 - 1)),
+        **options,
+    )
+    if drawn.numbers.size == drawn.n_rows:
+        return found
+    counts = count_labels(labels)
+    shown = f"computed from {drawn.numbers.size:,} of {drawn.n_rows:,} rows, drawn at random"
+    return replace(
+        found,
+        sizes=np.array([counts[label] for label in found.clusters]),
+        n_noise=counts.get(-1, 0),
+        remarks=[*found.remarks, shown],
+    )
 
 
 def _labels_and_model(

@@ -10,10 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["CategoryCounts", "DriftSummary"]
-
-# Number of entries that are processed together.
-TILE = 2**20
 # Number of quantile bins of the first table in which distances from the centres are counted.
 N_BINS = 10
 # Maximum number of values of a column with separate counts; the others are counted together.
@@ -22,17 +18,7 @@ MAX_CATEGORIES = 100
 
 @dataclass(frozen=True)
 class CategoryCounts:
-    """Counts of the values of a categorical column.
-
-    Attributes
-    ----------
-    counts : dict of str to int
-        Number of rows of each of the most frequent values.
-    n_other : int
-        Number of rows with other values.
-    n_missing : int
-        Number of missing values.
-    """
+    """Numbers of rows: of the frequent values of a categorical column, of others, and missing."""
 
     counts: dict[str, int]
     n_other: int = 0
@@ -68,29 +54,12 @@ class DriftSummary:
     The centres, the scale of each column and the quantiles of the distances are those of the first
     table. The summary of a second table is made with the first as its `reference`.
 
-    Attributes
-    ----------
-    names : list of str
-        Names of the columns.
-    counts : ndarray of int, shape (k,)
-        Number of rows of each cluster.
-    means, squares : ndarray of shape (k, d)
-        Mean of each column in each cluster, and sum of squared deviations from it.
-    centers : ndarray of shape (k, d)
-        Means of the first table; zero for clusters without rows.
-    scales : ndarray of shape (d,)
-        Standard deviation of each column within the clusters of the first table; 1 for a column
-        that is constant there.
-    edges : ndarray of shape (k, 9)
-        Deciles of the distances of the rows of a cluster from its centre, in the first table.
-    distance_counts : ndarray of int, shape (k, 10)
-        Number of rows between successive deciles.
-    categories : dict of str to CategoryCounts
-        Counts of the categorical columns.
-    missing : dict of str to int
-        Number of missing values of each numerical column that has any.
-    n_left_out : int
-        Number of rows without a cluster.
+    `means` and `squares` (k, d) are the means in each cluster and the sums of squared deviations
+    from them. `centers` are the means of the first table, zero for clusters without rows, and
+    `scales` (d,) the standard deviations within its clusters, 1 for constant columns. `edges` (k,
+    9) are the deciles of the distances of its rows from their centre, and `distance_counts` (k,
+    10) the numbers of rows between them. `missing` counts the missing values of numerical columns
+    that have any, `n_left_out` the rows without a cluster.
     """
 
     names: list[str]
@@ -253,6 +222,6 @@ def _counted(distances: NDArray, labels: NDArray, edges: NDArray) -> NDArray[np.
 
 
 def _tiles(n: int, d: int) -> Iterator[slice]:
-    step = max(1, TILE // max(d, 1))
+    step = max(1, 2**20 // max(d, 1))
     for start in range(0, n, step):
         yield slice(start, start + step)

@@ -13,8 +13,6 @@ from volmar._checks import check_count, check_random_state
 from volmar._input import check_matrix
 from volmar.metrics.contingency import distinct_labels, labels_of_rows, sampled_rows
 
-__all__ = ["Silhouettes", "silhouettes"]
-
 
 @dataclass(frozen=True, eq=False)
 class Silhouettes:

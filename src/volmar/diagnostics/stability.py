@@ -19,8 +19,6 @@ from volmar._warn import collecting
 from volmar.metrics import matched_labels
 from volmar.rows import draw_from_collection, is_dask
 
-__all__ = ["ResamplingStability", "stability"]
-
 
 @dataclass(frozen=True, repr=False)
 class ResamplingStability:

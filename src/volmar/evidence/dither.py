@@ -12,9 +12,7 @@ from scipy import sparse
 from volmar._checks import is_finite
 from volmar._input import FLOATS, check_matrix
 from volmar._vectors import check_vector
-from volmar.evidence.modes.densities import GRID, fill
-
-__all__ = ["column_resolutions", "dithered", "dithered_scores"]
+from volmar.evidence.densities import GRID, fill
 
 # Resolutions are computed from at most MAX_ENTRIES entries, in MIN_ROWS to MAX_ROWS rows.
 MIN_ROWS, MAX_ROWS, MAX_ENTRIES = 100, 500, 64_000
@@ -27,8 +25,6 @@ FEW_VALUES, CATEGORIES = 10, 3
 # Number of widths to try, from one step to the whole range, and the mass below which a valley does
 # not count.
 N_WIDTHS, NO_VALLEY = 9, 0.02
-# Steps below this share of the standard deviation are too small for a test to detect.
-NEGLIGIBLE = 0.05
 
 
 def column_resolutions(X: Any) -> NDArray[np.float64]:
@@ -37,27 +33,8 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     Columns without ties are continuous, and so are columns with steps below 5 % of their standard
     deviation. Their resolution is 0. A column with at most ten distinct values is treated as a
     code (such as 3, 6, 7 for three diagnoses), whose gaps are no evidence. Its resolution is the
-    smallest width of noise that makes it unimodal.
-
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        Rows, dense or CSR. Resolutions are computed from a sample of at most 500 rows (100 if
-        there are many columns), which is drawn with a fixed seed.
-
-    Returns
-    -------
-    ndarray of shape (d,)
-        Resolutions, in the units of the columns.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.evidence.dither import column_resolutions
-    >>> rng = np.random.default_rng(0)
-    >>> X = np.column_stack([rng.normal(size=99), np.arange(99) % 25, np.arange(99) % 2])
-    >>> column_resolutions(X)
-    array([0., 1., 2.])
+    smallest width of noise that makes it unimodal. At most 500 rows are used (100 with many
+    columns), drawn with a fixed seed.
     """
     X = as_given(X)
     n, d = X.shape
@@ -110,7 +87,8 @@ def _resolutions_of_tied(few: NDArray, ordered: NDArray) -> NDArray[np.float64]:
         width = widths[key]
         resolutions[j] = width * (2.0 if n_values[j] <= CATEGORIES else 1.0)
     deviations = few.std(axis=0, dtype=np.float64)
-    return np.where(resolutions > NEGLIGIBLE * deviations, resolutions, 0.0)
+    # Steps below this share of the standard deviation are too small for a test to detect.
+    return np.where(resolutions > 0.05 * deviations, resolutions, 0.0)
 
 
 def _largest_counts(ordered: NDArray) -> NDArray:
@@ -163,20 +141,7 @@ def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
 
     A binary column becomes a step without a valley. Integers with a wide range hardly change. Use
     dithered rows only in tests for gaps. Clusters are found in the original rows.
-
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        Rows, dense or CSR. Sparse rows are returned dense if any resolution is positive.
-    resolutions : ndarray of shape (d,)
-        Resolutions from `column_resolutions`.
-    rng : Generator
-        Random generator of the noise.
-
-    Returns
-    -------
-    matrix of shape (n, d)
-        Rows in the dtype of X; X itself if all resolutions are 0.
+    Sparse rows are returned dense, unless all resolutions are 0.
     """
     X = as_given(X)
     check_generator(rng)
@@ -192,19 +157,7 @@ def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
 def dithered_scores(
     score: Callable[[Any], NDArray], X: Any, resolutions: NDArray, rng: np.random.Generator
 ) -> NDArray:
-    """Return the scores of dithered rows; sparse rows are made dense block by block.
-
-    Parameters
-    ----------
-    score : callable
-        Function that maps rows to scores of shape (n,).
-    X : matrix of shape (n, d)
-        Rows, dense or CSR.
-    resolutions : ndarray of shape (d,)
-        Resolutions from `column_resolutions`.
-    rng : Generator
-        Random generator of the noise.
-    """
+    """Return the scores of dithered rows; sparse rows are made dense block by block."""
     X = as_given(X)
     if not sparse.issparse(X) or not _checked_widths(resolutions, X).any():
         return score(dithered(X, resolutions, rng))

@@ -10,23 +10,11 @@ from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
 
 from volmar._vectors import check_vector
+from volmar.evidence.densities import GRID, grid_shares, missing_mass, smoothed
 from volmar.evidence.dither import as_given, column_resolutions, dithered
-from volmar.evidence.modes.densities import GRID, grid_shares, missing_mass, smoothed
-
-__all__ = ["has_way_around"]
 
 # Maximum number of rows that are examined, and of their entries.
 MAX_ROWS, MAX_ENTRIES = 2000, 20_000_000
-# Minimum number of rows at the valley and at each mode, and the number above which they are
-# sampled.
-MIN_NEAR, MAX_NEAR = 5, 250
-# Bandwidth of the density of the scores at 300 rows, in units of the 5-95 % range. It is also half
-# the width of the slabs of rows at the modes and at the valley.
-BANDWIDTH = 0.1
-# The straight path must lead through sparser space, at a one-sided level of 5 %.
-CLEAR = 1.64
-# Number of standard errors by which the rows at the valley must be below half of that increase.
-BEYOND_HALF = 1.0
 # Maximum number of distances in memory at once.
 BLOCK = 2_000_000
 
@@ -38,24 +26,6 @@ def has_way_around(X: Any, scores: ArrayLike) -> bool:
     but the space around them is not sparser than elsewhere. This function compares these rows with
     the rows of both modes, shifted to the valley.
 
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        Rows, dense or CSR. If there are more than 2,000, the 2,000 at even steps in the order of
-        the scores are used. Columns with few distinct values are dithered (`dithered`).
-    scores : array-like of shape (n,)
-        Scores along which a test found two modes: scores of a hyperplane, or distances to a border
-        (`Border.distances`), preferably of held-out rows.
-
-    Returns
-    -------
-    bool
-        True if the valley is an artefact of the projection. False if it is a gap, or if this
-        cannot be decided: with a single column, with fewer than five rows at the valley or at a
-        mode, and in high dimension.
-
-    Notes
-    -----
     Columns are divided by their standard deviations. Let r(x) be the distance from x to its k-th
     nearest row, with k about sqrt(n) / 3. Its logarithm measures how sparse space is around x. The
     rows M of a mode are *shifted* to the valley, each by (valley - mode) c, where c is the slope
@@ -74,20 +44,8 @@ def has_way_around(X: Any, scores: ArrayLike) -> bool:
     dimension and for any units of the columns. On a ring it is 0. Between a narrow and a wide
     group, the rows at the valley lie in denser space than shifted rows of the wide group, but not
     than those of the narrow group. In high dimension, all distances are alike: g is not above 0,
-    and the result is False.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.evidence import has_way_around
-    >>> rng = np.random.default_rng(0)
-    >>> angle = rng.uniform(0, 2 * np.pi, size=600)
-    >>> ring = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.1 * rng.normal(size=(600, 2))
-    >>> has_way_around(ring, ring[:, 0])
-    True
-    >>> groups = rng.normal(size=(600, 2)) + 4 * (np.arange(600)[:, None] % 2)
-    >>> has_way_around(groups, groups[:, 0])
-    False
+    and the result is False, as with a single column and with fewer than five rows at the valley or
+    at a mode. At most 2,000 rows are used, at even steps in the order of the scores.
     """
     X = as_given(X)
     n, d = X.shape
@@ -119,7 +77,9 @@ def _valley(s: NDArray) -> _Valley | None:
     length = float(high - low)
     if not length > 0:
         return None
-    width = BANDWIDTH * length * (300.0 / s.size) ** 0.2
+    # Bandwidth of the density of the scores at 300 rows, in units of the 5-95 % range. It is also
+    # half the width of the slabs of rows at the modes and at the valley.
+    width = 0.1 * length * (300.0 / s.size) ** 0.2
     place = np.linspace(low - 0.6 * length, high + 0.6 * length, GRID)
     step = float(place[1] - place[0])
     if not step > 0:  # scores that differ by rounding
@@ -153,7 +113,9 @@ def _standardised(X: Any) -> NDArray[np.float64]:
 def _is_connected(rows: NDArray, s: NDArray, found: _Valley) -> bool:
     n_neighbors = int(np.clip(np.sqrt(s.size) / 3.0, 3, 15))
     at_valley, *at_modes = (_at(s, place, found.width) for place in (found.valley, *found.modes))
-    if rows.shape[1] < 2 or min(map(len, (at_valley, *at_modes))) < MIN_NEAR:
+    # Minimum number of rows at the valley and at each mode, and the number above which they are
+    # sampled.
+    if rows.shape[1] < 2 or min(map(len, (at_valley, *at_modes))) < 5:
         return False
     # Each row counts as its own nearest row.
     sparseness = _log_distance(rows[at_valley], rows, n_neighbors + 1)
@@ -164,17 +126,20 @@ def _is_connected(rows: NDArray, s: NDArray, found: _Valley) -> bool:
         after = _log_distance(shifted, rows, n_neighbors)
         half = 0.5 * (before + after)
         error = np.sqrt(_square_error(half) + _square_error(sparseness))
-        is_gap = np.mean(after - before) <= CLEAR * np.sqrt(_square_error(after - before))
-        if is_gap or np.mean(half) - np.mean(sparseness) <= BEYOND_HALF * error:
+        # The straight path must lead through sparser space, at a one-sided level of 5 %.
+        is_gap = np.mean(after - before) <= 1.64 * np.sqrt(_square_error(after - before))
+        # Number of standard errors by which the rows at the valley must be below half of that
+        # increase.
+        if is_gap or np.mean(half) - np.mean(sparseness) <= 1.0 * error:
             return False
     return True
 
 
 def _at(s: NDArray, place: float, width: float) -> NDArray[np.int64]:
-    """Return the rows whose scores are near `place`, or a sample of `MAX_NEAR` of them."""
+    """Return the rows whose scores are near `place`, or a sample of 250 of them."""
     there = np.flatnonzero(np.abs(s - place) <= width)
-    if there.size > MAX_NEAR:
-        there = np.random.default_rng(0).choice(there, MAX_NEAR, replace=False)
+    if there.size > 250:
+        there = np.random.default_rng(0).choice(there, 250, replace=False)
     return there
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["is_minimum", "level_text", "p_value_text", "rounded_up"]
-
 # Smallest p-value that is printed. No test makes enough draws to resolve smaller ones.
 SMALLEST = 1e-4
 # A p-value between its level and this value is a hint of a gap, not evidence for one.
@@ -17,14 +15,6 @@ def p_value_text(p_value: float, minimum: float = 0.0, level: float | None = Non
 
     `minimum` is the smallest p-value that the test can return. A p-value that is not larger is an
     upper bound, and is rounded up.
-
-    Examples
-    --------
-    >>> from volmar.evidence.wording import p_value_text
-    >>> p_value_text(0.0312), p_value_text(3 / 401, 3 / 401)
-    ('p = 0.031', 'p ≤ 0.0075')
-    >>> p_value_text(0.0312, level=0.05)
-    'p = 0.031, level 0.05'
     """
     beside = level_text(level)
     if p_value < SMALLEST:

@@ -336,6 +336,11 @@ class Backend:
     _rows: Any
     is_exact = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without an index, which is rebuilt from the same seed when needed."""
+        state = {name: value for name, value in vars(self).items() if name != "_quantizer"}
+        return state | {"_index": None}
+
     def among(self, k: int) -> NDArray:
         """Return candidates for each fitted row, which may include the row itself."""
         return self.near(self._rows, min(k + 1, self._rows.shape[0]))
@@ -364,6 +369,13 @@ class ExactBackend(Backend):
             # The trees of NearestNeighbors change filters of warnings for all threads.
             self._index = NearestNeighbors(algorithm="brute", n_jobs=n_jobs).fit(rows)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the index, which is rebuilt from the rows."""
+        return {"rows": self._rows, "n_jobs": self.n_jobs}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
     def near(self, rows: Any, k: int) -> NDArray:
         """Return candidates for each new row."""
         if not isinstance(self._index, KDTree):
@@ -387,10 +399,6 @@ class CellBackend(Backend):
         self._rows = rows
         self._seed = seed
         self._index: CellIndex | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the index, which is rebuilt from the same seed when needed."""
-        return self.__dict__ | {"_index": None}
 
     def among(self, k: int) -> NDArray:
         """Return candidates for each fitted row."""
@@ -418,10 +426,6 @@ class FaissBackend(Backend):
         self._seed = seed
         self._n_jobs = n_jobs
         self._index: Any = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the index, which is rebuilt from the same seed when needed."""
-        return self.__dict__ | {"_index": None}
 
     def near(self, rows: NDArray, k: int) -> NDArray:
         """Return candidates for each new row."""

@@ -4,10 +4,10 @@ With true classes, `clustering_error` and `balanced_clustering_error` count wron
 best matching of clusters to classes (`matched_labels`). `pair_f_measure` needs no matching, like
 scikit-learn's `rand_score` and `normalized_mutual_info_score`.
 
-Without true classes, `normalized_cut` and `volume` evaluate a split on its graph (`volume`
-approximates `class_power`). `imbalance` compares the cluster sizes, and `calinski_harabasz` the
-variances. `separation_score` and `msp_score` measure how well a hyperplane can separate the
-clusters, from their moments; `msp_from_margin` and `relative_margin_share` relate this to margins.
+Without true classes, `normalized_cut` and `volume` evaluate a split on its graph. `imbalance`
+compares the cluster sizes, and `calinski_harabasz` the variances. `separation_score` and
+`msp_score` measure how well a hyperplane can separate the clusters, from their moments;
+`msp_from_margin` and `relative_margin_share` relate this to margins.
 
 `label_free_scores` and `agreement_scores` compute the usual scores together.
 """
@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 from volmar._lazy import attach
 
 if TYPE_CHECKING:
-    from volmar.metrics.equivalence_class import ClassPower as ClassPower
-    from volmar.metrics.equivalence_class import class_power as class_power
     from volmar.metrics.errors import balanced_clustering_error as balanced_clustering_error
     from volmar.metrics.errors import clustering_error as clustering_error
     from volmar.metrics.errors import matched_labels as matched_labels

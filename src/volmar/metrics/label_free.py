@@ -172,23 +172,6 @@ def calinski_harabasz(X: Any, labels: ArrayLike) -> float:
 
     The score is the variance between the clusters divided by the variance within them. It equals
     scikit-learn's `calinski_harabasz_score`, which does not support sparse rows.
-
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The rows.
-    labels : array-like of shape (n,)
-        Labels of any type.
-
-    Returns
-    -------
-    float
-        The score; higher is better. It is 1 if no cluster has any variance.
-
-    Examples
-    --------
-    >>> calinski_harabasz([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
-    32.0
     """
     X = check_matrix(X)
     codes, k = encode_labels(labels, "labels", X.shape[0])

@@ -104,45 +104,12 @@ def msp_from_margin(margin: float, share: float) -> float:
     ``msp_score(X, labels, reg=0)``. A margin guarantees a high probability if it is large
     *relative to the spread of the data*.
 
-    Parameters
-    ----------
-    margin : float
-        :math:`\delta / \sigma_{max}`, as returned by `normalized_margin`.
-    share : float
-        Share of the rows in one of the clusters, between 0 and 1.
-
-    Returns
-    -------
-    float
-        From 0 to 1. The bound is 0 if `margin` is not positive, that is, if the clusters overlap.
-
-    See Also
-    --------
-    normalized_margin : The margin, from rows and a direction.
-    msp_score : The probability itself.
-
-    Notes
-    -----
     The bound follows from theorem 2 along the normal of the hyperplane. In this direction, the
     means are at least :math:`\delta` apart, and the variance is at most :math:`\sigma_{max}^2`.
     The paper does not define the margin :math:`\delta`. The proof holds for the full width of the
     gap. Half of the width, the other usual definition, gives a valid bound that is about four
     times smaller. No row may lie in the gap: a soft margin guarantees nothing. The bound is loose,
     because most rows are usually far from the border of the gap.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar import CPMMC
-    >>> from volmar.metrics import msp_from_margin, msp_score, normalized_margin
-    >>> X = np.random.default_rng(0).uniform(size=(100, 2))
-    >>> X[:40, 0] += 4
-    >>> model = CPMMC(random_state=0).fit(X)
-    >>> margin = normalized_margin(X, model.labels_, model.coef_)
-    >>> round(msp_from_margin(margin, np.mean(model.labels_ == 0)), 2)
-    0.53
-    >>> round(msp_score(X, model.labels_, reg=0), 2)
-    0.98
     """
     margin = check_number("margin", margin)
     share = check_number("share", share, low=0.0, high=1.0)
@@ -221,32 +188,6 @@ def relative_margin_share(msp: float, rho: float, *, threshold: str = "best") ->
     with c = 1 for the best threshold b, and c = 1/4 for the threshold half way between the means,
     as printed in the paper.
 
-    Parameters
-    ----------
-    msp : float
-        The probability p, from 0 to 1 (`msp_score`, `MSPC.msp_`). A regulariser makes it smaller,
-        and the statement still holds.
-    rho : float
-        The number :math:`\rho`, from 0 to 1.
-    threshold : {"best", "midpoint"}, default="best"
-        "midpoint" is the paper's formula: w is that of the minimax probability machine, and the
-        threshold is the midpoint of the means. "best" is its sharpest form. The distance of the
-        mean of cluster k from the hyperplane is then
-        :math:`\rho\Delta/2 + (1 - \rho) \kappa s_k`, where :math:`s_k` is the standard deviation
-        of the cluster along w and :math:`\kappa = \Delta / (s_1 + s_2)`. No other hyperplane
-        guarantees a larger share.
-
-    Returns
-    -------
-    float
-        The share, from 0 to 1.
-
-    See Also
-    --------
-    relative_margin : The relative margin of each row.
-
-    Notes
-    -----
     Let t be the distance of the mean of a cluster from the border of the margin. At most a share
     :math:`s_k^2 / (s_k^2 + t^2)` of the cluster is beyond the border (one-sided Chebyshev
     inequality). At the midpoint, :math:`t = (1 - \rho)\Delta / 2`, and
@@ -256,14 +197,6 @@ def relative_margin_share(msp: float, rho: float, *, threshold: str = "best") ->
     :math:`\rho\Delta/2`. A threshold that makes :math:`t / s_k` equal for both clusters has
     :math:`t = (1 - \rho) \kappa s_k`, which gives c = 1. For :math:`\rho = 0` this is the machine
     itself with 1 - r = p, while the printed r guarantees less.
-
-    Examples
-    --------
-    >>> from volmar.metrics import relative_margin_share
-    >>> round(relative_margin_share(0.95, 0.5), 3)
-    0.826
-    >>> round(relative_margin_share(0.95, 0.5, threshold="midpoint"), 3)
-    0.543
     """
     msp = check_number("msp", msp, low=0.0, high=1.0)
     rho = check_number("rho", rho, low=0.0, high=1.0)

@@ -27,20 +27,7 @@ MOST_COMPARED = 200
 
 
 class LabelScore(NamedTuple):
-    """One score of a labelling.
-
-    Attributes
-    ----------
-    name : str
-        Name of the score.
-    value : float or None
-        Value of the score, never NaN. None if it could not be computed; `meaning` then gives the
-        reason.
-    better : {"higher", "lower", ""}
-        Whether higher or lower values are better; "" if neither.
-    meaning : str
-        One-line explanation of the score.
-    """
+    """One score of a labelling."""
 
     name: str
     value: float | None

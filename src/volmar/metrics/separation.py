@@ -5,43 +5,55 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from numbers import Real
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
-from volmar._checks import check_flag, shown
+from volmar._checks import check_flag, check_random_state, shown
 from volmar._input import check_matrix
 from volmar._memory import require_memory
 from volmar._threads import one_thread
-from volmar.metrics.block_labels import check_labelled_blocks, values_in_few_passes
 from volmar.metrics.contingency import encode_labels
-from volmar.metrics.halves import random_halves
 from volmar.metrics.separation_bound import kappa2_bound, probability
 from volmar.rows import (
+    BlockRows,
     RowSource,
+    RowVector,
+    as_beside,
     as_rows,
+    as_table,
+    chosen_entries,
     has_sparse_rows,
     is_dask,
     is_wide,
+    numbers_of_rows,
     row_space,
     row_wise,
+    scramble,
     take_rows,
 )
+from volmar.rows.blocks.sums import Distinct, Squares
+from volmar.rows.blocks.table import KEPT_BYTES
 from volmar.rows.standardized import CONSTANT
 from volmar.solvers import solve_minimax_probability
 
-__all__ = ["msp_score", "separation_score"]
-
+Name = TypeVar("Name")
+Value = TypeVar("Value")
 # Maps deviations and means of the features of a pair to the features that are not constant.
 _Varying: TypeAlias = Callable[[NDArray, NDArray], NDArray]
 # Maps the numbers of two parts, and of two held-out parts, to their pair and the held-out parts.
 _PairOf: TypeAlias = Callable[..., tuple[Any, ...]]
 _Pairs: TypeAlias = Callable[[Any, Any, Any, float], _PairOf]
 
+# Maximum cluster size with exact halves. The halves of larger clusters differ by less than 2 %.
+EXACT_UP_TO = 10_000
+# Minimum number of statistics per pass, of any size. A table caches twice as many.
+MIN_PER_PASS = 8
 # For smaller values of reg, rounding could hide a singular matrix from the Cholesky factorisation.
 _RISKY_REG = 1e-8
 _HIGHEST_REG = 1e100
@@ -485,3 +497,109 @@ def _probability(criterion: _Criterion, pair: _Pair, *judge: _Part) -> float:
         w, gap = w / gap, 1.0
     v1, v2 = (max(float(w @ S @ w), 0.0) for S in (S1, S2))
     return probability(float(criterion.kappa2(gap, v1, v2, r1)))
+
+
+# ---------------------------------------------------------------------- random halves
+
+
+def random_halves(
+    codes: Any, sizes: NDArray, random_state: int | np.random.RandomState | None
+) -> Any:
+    """Return 0 or 1 for each row, which divides each cluster into random halves.
+
+    Each row gets a pseudo-random value between 0 and 1 that depends only on the random seed and on
+    the row number. In clusters of up to 10,000 rows, the half with the smaller values is 0. In
+    larger clusters, rows with a value of at most 0.5 are 0.
+    """
+    seed = int(check_random_state(random_state).randint(2**31 - 1))
+    coins = row_wise(unit_hash, numbers_of_rows(codes), seed)
+    borders = np.full(sizes.size, 0.5)
+    small = sizes <= EXACT_UP_TO
+    if small.any():
+        listed = np.sort(chosen_entries(codes + coins, row_wise(np.take, small, codes)))
+        # The sorted values list clusters one after the other; take the last of each first half.
+        ends = np.cumsum(np.where(small, sizes, 0))
+        last = ends - np.where(small, sizes, 0) + (sizes + 1) // 2 - 1
+        borders[small] = listed[last[small]] - np.flatnonzero(small)
+    return row_wise(second_half, codes, coins, borders)
+
+
+def unit_hash(numbers: NDArray, seed: int) -> NDArray:
+    """Return pseudo-random values in [0, 1) of 32 bits, so that adding a label is exact."""
+    mixed = scramble(scramble(numbers) ^ scramble(np.array([seed], dtype=np.uint64)))
+    return (mixed >> np.uint64(32)).astype(np.float64) * 2.0**-32
+
+
+def second_half(codes: NDArray, coins: NDArray, borders: NDArray) -> NDArray:
+    """Return 1 for rows whose value is above the border of their cluster, 0 otherwise."""
+    return (coins > borders[codes]).astype(np.int64)
+
+
+# ---------------------------------------------------------------------- labels in blocks
+
+
+def check_labelled_blocks(X: Any, labels: Any) -> tuple[RowSource, RowVector, NDArray, NDArray]:
+    """Check the rows and labels of a dask collection in one pass.
+
+    Return the rows (with their mean computed in the same pass), the labels, the sorted distinct
+    labels, and the count of each.
+    """
+    table = as_table(X)
+    rows, vector = BlockRows(table), as_beside(table, labels, "labels")
+    # The pass subtracts the first guess, and infinity minus infinity would be NaN.
+    _require_finite(rows.first_guess())
+    try:
+        rows.prefetch(lambda: (table.ask(Squares()), rows.mean(), vector.distinct()))
+    except TypeError:
+        _check_order(vector)
+        raise
+    _require_finite(table.ask(Squares()))
+    names, sizes = vector.distinct()
+    if names.dtype.kind == "f" and not np.isfinite(names).all():
+        raise ValueError("labels must not contain NaN or infinity. Drop the unlabelled rows.")
+    if names.size > Distinct.most:
+        raise ValueError(
+            f"labels must have at most {Distinct.most} clusters for a dask collection. Give "
+            "labels with fewer clusters, or score a sample in memory."
+        )
+    return rows, vector, names, sizes
+
+
+def _require_finite(values: NDArray | float) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError(
+            "X contains NaN or infinity (or numbers whose squares overflow). Drop or fill such "
+            "rows, or scale X."
+        )
+
+
+def _check_order(labels: RowVector) -> None:
+    """Raise a clear error if labels cannot be sorted."""
+    try:
+        labels.distinct()
+    except TypeError as error:
+        raise TypeError(
+            f"labels must be of one type, got a mixture that cannot be sorted ({error}). Drop the "
+            "unlabelled rows, and convert all labels to strings or to integers."
+        ) from error
+
+
+def values_in_few_passes(
+    rows: RowSource, value: Callable[[Name], Value], names: Sequence[Name] | NDArray, size: int
+) -> list[Value]:
+    """Return a statistic of the rows for each name, in as few passes as possible.
+
+    `value` computes the statistic of a name by requests to `rows`. A pass computes only as many
+    statistics, of `size` bytes each, as the cache of a table holds; others would be computed
+    again, one by one.
+    """
+    step = max(MIN_PER_PASS, KEPT_BYTES // (2 * size))
+    found: list[Value] = []
+    for first in range(0, len(names), step):
+        some = names[first : first + step]
+        found += rows.in_one_pass(partial(_each, value, some))
+    return found
+
+
+def _each(value: Callable[[Name], Value], names: Sequence[Name] | NDArray) -> list[Value]:
+    return [value(name) for name in names]

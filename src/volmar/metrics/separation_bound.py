@@ -37,27 +37,6 @@ def separation_along(
     :math:`\kappa^2 = R^2 / (2 \max(r_1, r_2) (1 - R^2))` and
     :math:`p = \kappa^2 / (1 + \kappa^2)`. The value does not depend on the unit of the scores. For
     a symmetric unimodal density that is cut in its middle, it is at most 3/4.
-
-    Parameters
-    ----------
-    scores : array-like of shape (n,)
-        Scores of the rows.
-    sides : array-like of bool, of shape (n,)
-        Side of each row.
-    weights : array-like of shape (n,), optional
-        Sample weights. If None, all rows have weight 1.
-
-    Returns
-    -------
-    float
-        From 0 to 1; 0 if a side is empty or all scores are equal.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.metrics import separation_along
-    >>> separation_along(np.array([0.0, 1.0, 4.0, 5.0]), np.array([False, False, True, True]))
-    0.9411764705882353
     """
     scores = check_vector("scores", scores, may_be_empty=True)
     sides = check_vector("sides", sides, scores.size, may_be_empty=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from volmar._lazy import attach
 
 if TYPE_CHECKING:
-    from volmar.models.archive import ModelError as ModelError
+    from volmar.models.store import ModelError as ModelError
     from volmar.models.store import SavedModel as SavedModel
     from volmar.models.store import load_model as load_model
     from volmar.models.store import save_model as save_model

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from volmar.diagnostics import NumberComparison, compare_numbers
-from volmar.diagnostics.alluvium import alluvium
+from volmar.diagnostics.compare_numbers import alluvium
 from volmar.plots.display import COLOURS, MARKERS, hide_spines, new_figure
 
 # Half the width of a block; adjacent numbers of clusters have a distance of 1.

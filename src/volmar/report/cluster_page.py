@@ -13,56 +13,45 @@ from numpy.typing import NDArray
 
 from volmar._files import expanded_path, refuse_existing, write_atomically
 from volmar._version import __version__
-from volmar.report.categories import led_by_categories
-from volmar.report.certificate import certificate_of
-from volmar.report.column_profiles import all_columns
+from volmar.plots.display import shortened
+from volmar.report.drawings import bars, scatter
 from volmar.report.drivers import ClusterMoments, Drivers, cluster_moments, drivers
-from volmar.report.environment import page_environment
-from volmar.report.histogram import bars
-from volmar.report.new_rows import rows_to_label, strangers
-from volmar.report.number_comparison import numbers_side_by_side, silhouette_blocks
 from volmar.report.outcome import LEVEL, Evidence, Outcome
-from volmar.report.plane import scatter
-from volmar.report.profiles import profiles
-from volmar.report.splits import best_split, tree_lines
-from volmar.report.text import as_count, as_mean, as_number, as_percent, shortened, signed
-from volmar.report.verdict import STABLE, Verdict, agreement_of, in_words, verdict_of
+from volmar.report.sections import (
+    all_columns,
+    best_split,
+    numbers_side_by_side,
+    profiles,
+    silhouette_blocks,
+    strangers,
+    tree_lines,
+)
+from volmar.report.text import as_count, as_mean, as_number, as_percent, page_environment, signed
+from volmar.report.verdict import (
+    STABLE,
+    Verdict,
+    agreement_of,
+    certificate_of,
+    in_words,
+    led_by_categories,
+    verdict_of,
+)
 from volmar.solvers import Status
-
-__all__ = ["write_report"]
 
 # Okabe and Ito's blue and vermilion, then colours that are distinct from them. Each has a contrast
 # of at least 3 to its background. The first four are distinct with each of the three kinds of
 # colour blindness. Shapes distinguish all clusters a second time.
 LIGHT = ("#0072b2", "#d55e00", "#063c42", "#a63c74", "#b88600", "#4a2a82", "#2f9a95", "#858a92")
 DARK = ("#56a8e8", "#f2813a", "#a4eb9f", "#eebcf5", "#f0b400", "#8f74de", "#4f9a94", "#a4afb5")
-N_SHAPES = 8
 # The page warns of clusters with less than this share of the rows, and of fewer rows per column.
-SMALL_SHARE = 0.05
 FEW_ROWS = 5
-# Maximum number of columns in the table of means.
-N_MEANS = 6
 
 
 def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
     """Write the report of a run as one HTML file that needs no network.
 
-    The file contains a sample of at most 3,000 rows; counts and means are those of all rows. The
-    file is written completely or not at all.
-
-    Parameters
-    ----------
-    outcome : Outcome
-        The results of the run.
-    path : Path
-        File to write. Its folder is created if needed.
-    force : bool, default=False
-        Whether to overwrite an existing file.
-
-    Raises
-    ------
-    FileExistsError
-        If the file exists and `force` is False.
+    The file contains a sample of at most 3,000 rows; counts and means are those of all rows. It is
+    written completely or not at all, and an existing file is only replaced with `force`.
     """
     refuse_existing(path, force)
     environment = page_environment()
@@ -93,7 +82,7 @@ def _view(outcome: Outcome) -> dict[str, Any]:
                 "name": names[i],
                 "colour": i % len(LIGHT),
                 # Shapes shift by one each time the colours start over, so no pair repeats.
-                "shape": (i + i // len(LIGHT)) % N_SHAPES,
+                "shape": (i + i // len(LIGHT)) % 8,
                 "size": int(moments.sizes[i]),
                 "share": moments.sizes[i] / moments.sizes.sum(),
                 "bar": 100 * moments.sizes[i] / moments.sizes.max(),
@@ -112,7 +101,6 @@ def _view(outcome: Outcome) -> dict[str, Any]:
         "table": all_columns(outcome),
         "silhouette": silhouette_blocks(outcome),
         "numbers": numbers_side_by_side(outcome),
-        "rows_to_label": rows_to_label(outcome),
         "strangers": strangers(outcome),
         "means": _mean_table(outcome, moments) if k == 1 else None,
         "evidence": [_evidence(one) for one in outcome.evidence if one.kind != "join"],
@@ -160,7 +148,7 @@ def _cautions(outcome: Outcome, sizes: NDArray, verdict: Verdict) -> list[str]:
         found.append(f"Only {outcome.k} of {outcome.n_found} clusters {verb} any rows.")
     if outcome.k > 1:
         # With many clusters, a cluster is small below half of an equal share.
-        limit = min(SMALL_SHARE, 0.5 / outcome.k)
+        limit = min(0.05, 0.5 / outcome.k)
         small = np.flatnonzero(sizes < limit * n)
         if small.size:
             names = ", ".join(shortened(str(outcome.clusters[i])) for i in small)
@@ -215,7 +203,7 @@ def _driver_rows(outcome: Outcome, driving: Drivers | None) -> dict[str, Any] | 
 
 def _mean_table(outcome: Outcome, moments: ClusterMoments) -> dict[str, Any] | None:
     """Return the means of the columns with the largest variance, in the source's units."""
-    leading = np.argsort(-moments.deviation, kind="stable")[:N_MEANS]
+    leading = np.argsort(-moments.deviation, kind="stable")[:6]
     if leading.size == 0:
         return None
     means, spread = moments.means, moments.deviation

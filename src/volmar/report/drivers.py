@@ -11,24 +11,10 @@ from scipy import sparse
 
 from volmar.report.outcome import Outcome
 
-__all__ = [
-    "ClusterMoments",
-    "Drivers",
-    "cluster_moments",
-    "dense",
-    "drivers",
-    "linear_direction",
-    "sampled",
-]
-
-# Maximum number of features that are listed.
-N_DRIVERS = 15
-# Maximum number of rows and columns for permutation importance.
-MAX_PERMUTED_ROWS, MAX_PERMUTED_COLUMNS = 500, 40
-# Number of rows of a dense matrix that are centred at a time.
-CHUNK = 100_000
 # Maximum number of entries of a sparse matrix that is made dense.
 MAX_DENSE = 20_000_000
+# Number of rows of a dense matrix that are centred at a time.
+CHUNK = 100_000
 
 
 @dataclass(frozen=True)
@@ -126,7 +112,7 @@ def drivers(outcome: Outcome, moments: ClusterMoments) -> Drivers | None:
 
 
 def _largest(kind: str, values: NDArray, **more: int) -> Drivers:
-    order = np.argsort(-np.abs(values), kind="stable")[:N_DRIVERS]
+    order = np.argsort(-np.abs(values), kind="stable")[:15]
     order = order[values[order] != 0]
     return Drivers(kind, order, values[order], **more)
 
@@ -136,11 +122,11 @@ def _permuted(outcome: Outcome, moments: ClusterMoments) -> Drivers | None:
     if not hasattr(outcome.model, "predict"):
         return None
     n, d = outcome.X.shape
-    rows = sampled(n, min(MAX_PERMUTED_ROWS, MAX_DENSE // d), outcome.seed)
+    rows = sampled(n, min(500, MAX_DENSE // d), outcome.seed)
     if rows.size < 2:
         return None
     X = dense(outcome.X[rows])
-    tried = np.sort(np.argsort(-moments.between, kind="stable")[:MAX_PERMUTED_COLUMNS])
+    tried = np.sort(np.argsort(-moments.between, kind="stable")[:40])
     rng = np.random.default_rng(outcome.seed)
     shares = np.zeros(d)
     try:

@@ -6,51 +6,32 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.metrics import silhouette_score
 
 from volmar._clones import repeatable_rows
 from volmar._warn import collecting
 from volmar.diagnostics import (
     ClusterDescription,
-    LabelSuggestions,
     NumberComparison,
     compare_numbers,
     describe_clusters,
-    label_suggestions,
     label_test,
     stability,
 )
-from volmar.metrics import LabelScore, calinski_harabasz, separation_score
-from volmar.report.outcome import BestSplit, Evidence, Outcome
-from volmar.report.stages import StageTimes
-
-__all__ = ["best_split_of", "described", "judged", "quality_scores", "with_joins"]
-
-# Number of resamples for stability.
-N_RESAMPLES = 10
-# Numbers of rows, subsets and halvings for the test of which differences are real.
-N_AGAIN, N_SUBSETS, N_HALVINGS = 10_000, 8, 5
-# Number of rows that are suggested for labelling.
-N_SUGGESTED = 10
-# Maximum number of rows for the silhouette, which needs all pairs of rows.
-N_SILHOUETTE = 2000
+from volmar.metrics import LabelScore, label_free_scores
+from volmar.report.outcome import BestSplit, Evidence, Outcome, StageTimes
 
 
 def judged(outcome: Outcome, times: StageTimes) -> Outcome:
     """Return the outcome with scores, stability, a description and other numbers of clusters."""
     evidence, description, numbers = list(outcome.evidence), None, None
-    suggestions = None
     n = outcome.X.shape[0]
     with times.stage("judging"):
-        quality = quality_scores(outcome.X, outcome.labels)
+        quality = _quality(outcome)
     if outcome.k > 1:
         if n <= _most_repeated(outcome):
             with times.stage("resampling") as tell:
                 evidence += _stability(outcome, tell)
-            with times.stage("finding rows to label"):
-                suggestions = _suggestions(outcome)
         with times.stage("describing") as tell:
             description = described(outcome, tell)
     if outcome.clusterer is not None:
@@ -62,7 +43,6 @@ def judged(outcome: Outcome, times: StageTimes) -> Outcome:
         evidence=evidence,
         description=description,
         numbers=numbers,
-        suggestions=suggestions,
         seconds={**outcome.seconds, **times.seconds},
     )
 
@@ -86,25 +66,6 @@ def with_joins(outcome: Outcome, times: StageTimes) -> Outcome:
     return replace(outcome, joins=joins)
 
 
-def _suggestions(outcome: Outcome) -> LabelSuggestions | None:
-    """Return rows to label first, or None if halves of the rows cannot be clustered."""
-    if not hasattr(outcome.clusterer, "predict") or outcome.labels.dtype.kind not in "iu":
-        return None
-    try:
-        return label_suggestions(
-            outcome.X,
-            outcome.labels,
-            outcome.scores,
-            outcome.clusterer,
-            N_SUGGESTED,
-            y=outcome.seeds,
-            fit_rows=outcome.fit_rows,
-            random_state=outcome.seed,
-        )
-    except (ValueError, TypeError):
-        return None
-
-
 def _numbers(outcome: Outcome, tell: Any) -> NumberComparison | None:
     """Return the comparison of numbers of clusters, or None if it is not possible."""
     try:
@@ -119,46 +80,14 @@ def _numbers(outcome: Outcome, tell: Any) -> NumberComparison | None:
         return None
 
 
-def quality_scores(X: Any, labels: NDArray) -> list[LabelScore]:
-    """Return scores of a labelling that need no true labels; empty for one cluster."""
-    n, n_clusters = X.shape[0], np.unique(labels).size
-    if n_clusters < 2:
+def _quality(outcome: Outcome) -> list[LabelScore]:
+    """Return scores of the clusters that need no true labels; empty for one cluster."""
+    if outcome.k < 2:
         return []
+    shown = ("separation score", "silhouette", "Calinski-Harabasz")
     with collecting():
-        scores = [
-            LabelScore(
-                "separation score",
-                separation_score(X, labels),
-                "higher",
-                "worst-case probability that a row is on its cluster's side of the border; 1 is "
-                "perfect",
-            )
-        ]
-        if n_clusters < n:
-            scores += [
-                LabelScore(
-                    "silhouette",
-                    _silhouette(X, labels, min(n, N_SILHOUETTE)),
-                    "higher",
-                    "how much closer rows are to their own cluster than to the nearest other "
-                    "one; 1 is perfect; computed on at most 2,000 rows",
-                ),
-                LabelScore(
-                    "Calinski-Harabasz",
-                    calinski_harabasz(X, labels),
-                    "higher",
-                    "ratio of the variance between clusters to that within; higher is better, "
-                    "without an upper limit",
-                ),
-            ]
-    return scores
-
-
-def _silhouette(X: Any, labels: NDArray, size: int) -> float | None:
-    try:
-        return float(silhouette_score(X, labels, sample_size=size, random_state=0))
-    except ValueError:  # the sample has rows of a single cluster
-        return None
+        found = label_free_scores(outcome.X, outcome.labels, seed=outcome.seed)
+    return [one for one in found if one.name in shown]
 
 
 def _stability(outcome: Outcome, tell: Any) -> list[Evidence]:
@@ -167,7 +96,7 @@ def _stability(outcome: Outcome, tell: Any) -> list[Evidence]:
             result = stability(
                 outcome.fit_rows,
                 outcome.clusterer,
-                n_resamples=N_RESAMPLES,
+                n_resamples=10,
                 progress=tell,
                 random_state=outcome.seed,
             )
@@ -183,10 +112,10 @@ def described(outcome: Outcome, tell: Any = None) -> ClusterDescription:
         "model_input": outcome.fit_rows,
         "feature_names": outcome.column_names if in_own_units else outcome.feature_names,
         "ids": outcome.ids,
-        # All fits together use each row once for sign flips, and `N_HALVINGS` times for mirrors.
-        "max_rows": max(min(N_AGAIN, _most_repeated(outcome)), 2),
-        "n_subsets": N_SUBSETS,
-        "n_halvings": N_HALVINGS,
+        # All fits together use each row once for sign flips, and five times for mirrors.
+        "max_rows": max(min(10_000, _most_repeated(outcome)), 2),
+        "n_subsets": 8,
+        "n_halvings": 5,
         "progress": tell,
         "random_state": outcome.seed,
     }

@@ -1,7 +1,10 @@
-"""The results of a run that the report shows."""
+"""The results of a run that the report shows, and the times of its stages."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,13 +18,11 @@ if TYPE_CHECKING:
     from volmar.diagnostics import (
         ClusterDescription,
         ClusterNovelty,
-        LabelSuggestions,
         LabelTestResult,
         NumberComparison,
     )
     from volmar.metrics import LabelScore
 
-__all__ = ["LEVEL", "BestSplit", "Evidence", "Outcome", "too_few_rows"]
 
 # Level for p-values without a level of their own.
 LEVEL = 0.05
@@ -29,26 +30,15 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Evidence:
-    """A piece of evidence for or against a split.
+    """A piece of evidence for or against a split, as a value and as a sentence.
 
-    Attributes
-    ----------
-    kind : str
-        "p-value" (test of one group against more), "join" (test of the border between two sets of
-        clusters), "groups" (number of groups supported by the joins), "stability" (mean adjusted
-        Rand index of resamples), or any other name. Only these four affect the conclusion.
-    value : float or None
-        The value; None if there is none.
-    sentence : str
-        The finding in plain words.
-    minimum : float, default=0
-        Smallest p-value that the test can give. A p-value equal to it is an upper bound.
-    level : float, optional
-        Level of the test, shown next to the p-value. If None, 0.05.
-    clusters : tuple of tuples
-        Labels on the two sides of a join, or the labels in each of the groups.
-    disagreement : float, optional
-        Share of rows that fits to two halves of the rows put on different sides of a split in two.
+    Its kind is "p-value" (test of one group against more), "join" (test of the border between two
+    sets of clusters), "groups" (number of groups supported by the joins), "stability" (mean
+    adjusted Rand index of resamples), or any other name. Only these four affect the conclusion.
+    `minimum` is the smallest p-value that the test can give; a p-value equal to it is an upper
+    bound. `level` is that of the test, 0.05 if None. `clusters` are the labels on the two sides of
+    a join, or those in each of the groups. `disagreement` is the share of rows that fits to two
+    halves of the rows put on different sides of a split in two.
     """
 
     kind: str
@@ -82,16 +72,7 @@ def too_few_rows(n: int) -> Evidence:
 class BestSplit:
     """The best split in two of rows without evidence for more than one group.
 
-    Attributes
-    ----------
-    model : object
-        The fitted estimator.
-    labels : ndarray of shape (n,)
-        Cluster of each row of the outcome, 0 or 1.
-    scores : ndarray of shape (n,)
-        Decision scores of these rows.
-    command : str
-        Command that makes this split.
+    `labels` (0 or 1) and `scores` are those of the rows of the outcome; `command` makes the split.
     """
 
     model: Any
@@ -104,93 +85,23 @@ class BestSplit:
 class Outcome:
     """All results of a run: options, data, clusters and evidence.
 
-    Only `X` and `labels` are required. Sections of the page without data are left out.
+    Only `X` (rows that the method was fitted to, dense or CSR, without NaN) and `labels` are
+    required. Sections of the page without data are left out.
 
-    Attributes
-    ----------
-    title : str
-        Heading of the report.
-    command : str
-        Command that reproduces the run.
-    asked : dict of str to str
-        Options and their values, as text.
-    source : str
-        Name of the data source.
-    n_rows, n_columns : int
-        Shape of the source. `X` may have fewer rows (dropped rows, or a sample) and other columns.
-        By default the shape of `X`.
-    notes : list of str
-        Steps of the preparation, one sentence per step.
-    method : str
-        Name of the method; by default the class name of `model`.
-    parameters : dict
-        Parameters of the method.
-    seed : int
-        Random seed.
-    X : array of shape (n, d)
-        Rows that the method was fitted to, dense or CSR, without NaN.
-    feature_names : list of str
-        Names of the columns of `X`; x0, x1, ... by default.
-    ids : ndarray of shape (n,)
-        Ids of the rows of `X`; row numbers from 0 by default.
-    id_name : str
-        Name of the id column.
-    labels : ndarray of shape (n,)
-        Cluster of each row.
-    scores : ndarray of shape (n,) or (n, k)
-        `decision_function` of the rows; zeros by default.
-    model : object or None
-        The fitted estimator, or a pipeline that ends in one; None if there was no split.
-    clusterer : clusterer, optional
-        Unfitted, with the number of clusters that was found. It clusters rows again to measure
-        stability, to find real differences and to compare other numbers of clusters.
-    fit_rows : array of shape (n, d), optional
-        Rows that `clusterer` is fitted to; `X` by default.
-    n_found : int
-        Number of clusters that was requested or found; 1 if no split is supported. The page warns
-        if fewer clusters have rows. By default the number of clusters in `labels`.
-    evidence : list of Evidence
-        Evidence for and against the clusters.
-    quality : list of volmar.metrics.LabelScore
-        Scores that need no true labels.
-    warnings : list of str
-        Warnings of the run.
-    seconds : dict of str to float
-        Time by stage.
-    offsets, scales : ndarray of shape (d,), optional
-        Offsets and scales of a linear preparation: ``X * scales + offsets`` is in the units of the
-        source. If given, means are shown in these units.
-    description : ClusterDescription, optional
-        Differences between the clusters, from `volmar.diagnostics.describe_clusters`, preferably
-        in the columns of the source. If None, the page describes the columns of `X`.
-    best_split : BestSplit, optional
-        Best split in two, if all rows are in one cluster. The page shows it as not supported.
-    left_out : dict of str to str
-        Columns of the source that are not used, with the reason.
-    categorical : tuple of str, optional
-        Categorical columns of the source that are used. If None, they are taken from features
-        named "column=value".
-    category_features : dict of str to tuple of str
-        Features that combine several categorical columns, with the names of these columns.
-    columns : DataFrame, array or CSR array of n rows, optional
-        All columns of the source for the rows of `X`, used or not, in their original units. If
-        None, the page shows the columns of `X`.
-    column_names : list of str, optional
-        Names of `columns`; by default those of the DataFrame.
-    used : list of bool, optional
-        Whether each of `columns` was used for clustering; by default all were.
-    numbers : NumberComparison, optional
-        Other numbers of clusters, from `volmar.diagnostics.compare_numbers`.
-    joins : LabelTestResult, optional
-        Tests of the borders, from `volmar.evidence.label_test`; drawn by `save_pictures`.
-    novelty : ClusterNovelty, optional
-        Calibrated p-values of rows in the clusters, from `volmar.evidence.calibrate_novelty`.
-    outlying : ndarray of bool, shape (n,), optional
-        Rows that belong to no cluster whatever `X` is, from `PreparedTable`.
-    suggestions : LabelSuggestions, optional
-        Rows to label first, from `volmar.diagnostics.label_suggestions`.
-    seeds : ndarray of shape (n,), optional
-        Known labels, -1 for rows without one. Rows with a known label are not suggested.
+    `n_rows` and `n_columns` are the shape of the source; `X` may have fewer rows (dropped rows, or
+    a sample) and other columns. `scores` is the `decision_function` of the rows. `model` is the
+    fitted estimator, or a pipeline that ends in one, None if there was no split. `clusterer` is
+    unfitted, with the number of clusters that was found; it is fitted to `fit_rows` to measure
+    stability, to find real differences and to compare other numbers of clusters. The page warns if
+    fewer than `n_found` clusters have rows. ``X * scales + offsets`` is in the units of the
+    source.
+
+    `columns` are all columns of the source for the rows of `X`, used or not, in their original
+    units, with `column_names`, and `used` says which were used for clustering; `left_out` has the
+    reasons for the others. `categorical` are the categorical columns that are used; if None, they
+    are taken from features named "column=value". `category_features` are features made of several
+    categorical columns. `joins` are tests of the borders, drawn by `save_pictures`, and `outlying`
+    marks rows that belong to no cluster whatever `X` is.
     """
 
     title: str = "Clusters"
@@ -231,8 +142,6 @@ class Outcome:
     joins: LabelTestResult | None = None
     novelty: ClusterNovelty | None = None
     outlying: NDArray | None = None
-    suggestions: LabelSuggestions | None = None
-    seeds: NDArray | None = None
 
     def __post_init__(self) -> None:
         n, d = self.X.shape
@@ -250,63 +159,6 @@ class Outcome:
             given = getattr(self, name)
             if given is None or (isinstance(given, (int, str, list)) and not given):
                 object.__setattr__(self, name, value)
-        for name in ("ids", "labels", "scores"):
-            found = len(getattr(self, name))
-            if found != n:
-                raise ValueError(
-                    f"{name} must have one entry for each of the {n} rows of X, got {found}. Pass "
-                    "the entries of the clustered rows."
-                )
-        if len(self.feature_names) != d:
-            raise ValueError(
-                f"feature_names must name the {d} columns of X, got {len(self.feature_names)}."
-            )
-        for name in ("offsets", "scales"):
-            units = getattr(self, name)
-            if units is not None and np.shape(units) != (d,):
-                raise ValueError(
-                    f"{name} must have one entry per column of X, shape ({d},), got shape "
-                    f"{np.shape(units)}."
-                )
-        if self.description is not None and not set(self.description.clusters) <= set(
-            self.clusters.tolist()
-        ):
-            raise ValueError(
-                f"description has the clusters {self.description.clusters}, but labels has "
-                f"{self.clusters.tolist()}. Describe the same labels."
-            )
-        if self.best_split is not None and self.k > 1:
-            raise ValueError(
-                f"best_split is only for rows in one cluster, but labels has {self.k} clusters. "
-                "Leave it out."
-            )
-        self._check_columns(n)
-        if self.k > self.n_found:
-            raise ValueError(
-                f"n_found={self.n_found} is less than the {self.k} clusters in labels."
-            )
-
-    def _check_columns(self, n: int) -> None:
-        if self.numbers is not None and self.numbers.n_all != n:
-            raise ValueError(
-                f"numbers is a comparison for {self.numbers.n_all} rows, but X has {n} rows. Pass "
-                "a comparison for the same rows."
-            )
-        if self.columns is None:
-            return
-        rows, width = self.columns.shape
-        if rows != n:
-            raise ValueError(
-                f"columns must have {n} rows like X, got {rows}. Pass the columns of the "
-                "clustered rows."
-            )
-        for name in ("column_names", "used"):
-            given = getattr(self, name)
-            if given is not None and len(given) != width:
-                raise ValueError(
-                    f"{name} must have one entry for each of the {width} columns, got "
-                    f"{len(given)}."
-                )
 
     @property
     def estimator(self) -> Any:
@@ -316,8 +168,7 @@ class Outcome:
 
     def in_two(self) -> Outcome:
         """Return the outcome with the clusters of `best_split`."""
-        if self.best_split is None:
-            raise ValueError("the outcome has no best_split. Pass one for rows in one cluster.")
+        assert self.best_split is not None
         return replace(
             self,
             labels=self.best_split.labels,
@@ -328,8 +179,6 @@ class Outcome:
             best_split=None,
             joins=None,
             novelty=None,
-            suggestions=None,
-            seeds=None,
         )
 
     @property
@@ -360,3 +209,37 @@ class Outcome:
         if scores.shape[1] == 2:
             return scores[:, 1] - scores[:, 0]
         return np.diff(np.partition(scores, -2, axis=1)[:, -2:]).ravel()
+
+
+# ----------------------------------------------------------------------------- the stages of a run
+
+
+Progress = Callable[[str, int, int], None]
+
+
+class StageTimes:
+    """Seconds by stage, in the order of the stages.
+
+    `progress` is called as ``progress(stage, done, total)``: with (0, 0) when a stage begins, and
+    after each step if the steps are counted.
+    """
+
+    def __init__(self, progress: Progress | None = None):
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Callable[[int, int], None]]:
+        """Time a stage; the yielded function reports progress as (done, total)."""
+
+        def tell(done: int, total: int) -> None:
+            if self.progress is not None:
+                self.progress(name, done, total)
+
+        tell(0, 0)
+        start = time.perf_counter()
+        try:
+            yield tell
+        finally:
+            spent = time.perf_counter() - start
+            self.seconds[name] = self.seconds.get(name, 0.0) + spent

@@ -14,17 +14,12 @@ from volmar._files import expanded_path, printable, refuse_existing, write_atomi
 from volmar.base import SplitTree
 from volmar.diagnostics.silhouettes import silhouettes
 from volmar.plots.display import Display
-from volmar.report.column_profiles import profiles_of
+from volmar.report.drawings import MAX_POINTS
 from volmar.report.drivers import sampled
 from volmar.report.outcome import Outcome
-from volmar.report.plane import MAX_POINTS
-from volmar.report.profiles import description_of
-
-__all__ = ["save_pictures"]
+from volmar.report.sections import description_of, profiles_of
 
 FORMATS = ("png", "svg", "pdf")
-# Resolution, and maximum number of pixels of the longer side.
-DOTS_PER_INCH, MAX_PIXELS = 150.0, 8000.0
 # Maximum number of clusters in a legend.
 MAX_NAMED = 20
 # Sizes in inches, if they differ from those of the displays.
@@ -44,36 +39,8 @@ def save_pictures(
     splits), `silhouettes`, `columns` (distributions in each cluster), `effects` (differences
     between the clusters), `borders` (which clusters are separated) and `numbers` (other numbers of
     clusters), each with the suffix of a format. Plots without data are left out: a single cluster
-    has only `clusters` and `columns`.
-
-    Parameters
-    ----------
-    folder : str or Path
-        Folder to write to. It is created if needed.
-    outcome : Outcome
-        The results of the run.
-    formats : sequence of {"png", "svg", "pdf"}, default=("png", "svg")
-        Formats of each plot.
-    force : bool, default=False
-        Whether to overwrite existing files.
-
-    Returns
-    -------
-    list of Path
-        The files, in the order above. Each is written completely or not at all.
-
-    Raises
-    ------
-    FileExistsError
-        If a file exists and `force` is False. Nothing is written in this case.
-    ImportError
-        If matplotlib is not installed.
-
-    Examples
-    --------
-    >>> from volmar.report import save_pictures
-    >>> save_pictures("pictures", outcome)  # doctest: +SKIP
-    [PosixPath('pictures/clusters.png'), PosixPath('pictures/clusters.svg'), ...]
+    has only `clusters` and `columns`. Each file is written completely or not at all, and none if
+    one exists and `force` is False.
     """
     figure_class = _figure_class()
     wanted = _checked_formats(formats)
@@ -149,7 +116,8 @@ def _save(figure: Any, path: Path, suffix: str, force: bool) -> None:
     buffer = io.BytesIO()
     # Without a salt, ids of SVG elements are random.
     with matplotlib.rc_context({"svg.hashsalt": "volmar"}):
-        dots = min(DOTS_PER_INCH, MAX_PIXELS / max(figure.get_size_inches()))
+        # The longer side has at most 8,000 pixels.
+        dots = min(150.0, 8000.0 / max(figure.get_size_inches()))
         figure.savefig(buffer, format=suffix, dpi=dots, metadata=stamp)
     content = buffer.getvalue()
     if suffix == "svg":  # column names may have control characters, which XML forbids

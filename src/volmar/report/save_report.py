@@ -19,11 +19,8 @@ from volmar.report.cluster_page import write_report
 from volmar.report.drivers import dense
 from volmar.report.evidence import evidence_of
 from volmar.report.judging import judged
-from volmar.report.outcome import Outcome
-from volmar.report.stages import Progress, StageTimes
+from volmar.report.outcome import Outcome, Progress, StageTimes
 from volmar.tables import LoadedTable, as_pandas
-
-__all__ = ["save_report"]
 
 
 def save_report(

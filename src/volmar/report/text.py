@@ -1,12 +1,14 @@
-"""Formatting of numbers and names on the page."""
+"""Text on the page: formatting of numbers and names, and the environment of the templates."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from typing import Any
+
 import numpy as np
 
-from volmar.plots.display import shortened
-
-__all__ = ["as_count", "as_mean", "as_number", "as_percent", "listed", "shortened", "signed"]
+from volmar._files import printable
 
 
 def as_count(value: float) -> str:
@@ -57,3 +59,36 @@ def as_percent(share: float) -> str:
 def signed(value: float) -> str:
     """Return a number with two significant digits and its sign."""
     return ("+" if value > 0 else "") + as_number(value, 2, pad=True)
+
+
+# ----------------------------------------------------------- the environment of the page templates
+
+
+def page_environment() -> Any:
+    """Return the jinja environment of the templates; it escapes all values."""
+    try:
+        from jinja2 import Environment, PackageLoader
+    except ImportError as error:
+        raise ImportError(
+            "reports need jinja2, which is not installed: pip install 'volmar[cli]'"
+        ) from error
+    environment = Environment(
+        loader=PackageLoader("volmar.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    environment.filters["fingerprint"] = fingerprint
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """Return strings without control characters; trusted markup is unchanged."""
+    return printable(value, keep="\n\t") if type(value) is str else value
+
+
+def fingerprint(script: str) -> str:
+    """Return the Content-Security-Policy source that allows only this script to run."""
+    digest = hashlib.sha256(str(script).encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"

@@ -1,4 +1,4 @@
-"""The conclusion of the report: headline, lede and badge.
+"""The conclusions of the report in words: verdict, caveats and certificate.
 
 The badge shows the weakest of several criteria: the test of more than one group, the tests of the
 borders between clusters, stability, and whether the clusters only restate a categorical column.
@@ -6,27 +6,31 @@ borders between clusters, stability, and whether the clusters only restate a cat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.evidence.splits.split_test import UNSETTLED
-from volmar.evidence.wording import HINT, is_minimum, rounded_up
-from volmar.report.categories import Led
+from volmar.base.recursion import RecursiveResult
+from volmar.evidence import LabelJoin, LabelTestResult, SplitTestResult
+from volmar.evidence.label_test import named_pair
+from volmar.evidence.split_test import UNSETTLED
+from volmar.evidence.wording import HINT, is_minimum, p_value_text, rounded_up
+from volmar.plots.display import shortened
+from volmar.report.drivers import Drivers
 from volmar.report.outcome import LEVEL, Evidence, Outcome
-from volmar.report.text import as_count, as_number, listed, shortened
-
-__all__ = ["STABLE", "Verdict", "agreement_of", "in_words", "verdict_of"]
+from volmar.report.text import as_count, as_number, listed
+from volmar.solvers import Status
 
 # Clusters are called stable from this mean adjusted Rand index of resamples on.
 STABLE = 0.6
 # Clusters hardly change from this mean adjusted Rand index on.
 HARDLY_CHANGED = 0.9
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-# Maximum number of groups of clusters that the lede names, and of clusters named per group.
-MAX_GROUPS, MAX_OF_GROUP = 3, 8
+# Maximum number of groups of clusters that the lede names, and of clusters or borders in a list.
+MAX_GROUPS, MAX_LISTED = 3, 8
 # Word and tone of each level of the gauge.
 GRADES = (
     ("not tested", "neutral"),
@@ -35,8 +39,6 @@ GRADES = (
     ("strong", "good"),
     ("very strong", "good"),
 )
-# P-values above this one are printed as 1.
-ALL_BUT_ONE = 0.995
 MORE_ROWS = "A single group could show this by chance. More rows are needed to decide."
 CONVENIENT = (
     "Rows without any groups would often be divided like this. Treat the clusters as a convenient "
@@ -186,15 +188,7 @@ def _supported(
             detail += " (smallest possible p-value)"
     remarks.append("" if led is None else led.sentence)
     return Verdict(
-        headline,
-        lede,
-        tuple(filter(None, remarks)),
-        word,
-        tone,
-        grade,
-        detail,
-        title,
-        text,
+        headline, lede, tuple(filter(None, remarks)), word, tone, grade, detail, title, text
     )
 
 
@@ -306,7 +300,8 @@ def _unsupported(
     again = _found_again(outcome)
     count = f"{n_open} of {len(joins)} borders" if len(joins) > 1 else "the border"
     at_least = clearest.p_text
-    if n_open > 1 and (clearest.value or 0.0) < ALL_BUT_ONE:
+    # Larger p-values are printed as 1.
+    if n_open > 1 and (clearest.value or 0.0) < 0.995:
         at_least = clearest.p_text.replace("=", "≥")
     return Verdict(
         headline,
@@ -346,8 +341,8 @@ def _groups_text(outcome: Outcome, are: str) -> str:
 
 def _names(group: tuple[Any, ...]) -> str:
     names = [shortened(str(label), 30) for label in group]
-    if len(names) > MAX_OF_GROUP:
-        return f"{', '.join(names[:MAX_OF_GROUP])} and {len(names) - MAX_OF_GROUP} more"
+    if len(names) > MAX_LISTED:
+        return f"{', '.join(names[:MAX_LISTED])} and {len(names) - MAX_LISTED} more"
     return listed(names)
 
 
@@ -399,3 +394,284 @@ def _chance(test: Evidence) -> str:
     if is_minimum(p, test.minimum):
         return f"at most {as_number(100 * rounded_up(p), 2)} % of cases"
     return "nearly all cases" if p > 0.99 else f"about {as_number(100 * p, 2)} % of cases"
+
+
+# ------------------------------------------------------------------------- sentences on evidence
+
+
+def sentences_of(evidence: list[Evidence]) -> list[str]:
+    """Return the sentences of `evidence_of` to print; of the borders, only those without a gap."""
+    joins = [one for one in evidence if one.kind == "join"]
+    missing = [one for one in joins if not one.is_supported]
+    # A single join has no summary, and is listed itself.
+    listed = missing[:MAX_LISTED] if len(joins) > 1 else joins
+    lines = [one.sentence for one in evidence if one.kind != "join" or one in listed]
+    if len(missing) > MAX_LISTED:
+        lines.append(f"... and {len(missing) - MAX_LISTED} more borders without a gap.")
+    return lines
+
+
+def tree_sentence(worst: Any, n_splits: int) -> str:
+    """Return a sentence on splits that were confirmed when they were made."""
+    what = "The split" if n_splits == 1 else f"Each of {n_splits} splits"
+    largest = "" if n_splits == 1 or "=" not in worst.p_text else "largest "
+    return (
+        f"{what} was found on one half of the rows and confirmed on the other half, which was "
+        f"held out ({largest}{worst.p_text}, level {worst.level:.2g})."
+    )
+
+
+def merged_sentence(n_parts: int, n_clusters: int) -> str:
+    """Return a sentence on parts of the tree that were merged into clusters."""
+    which = "one cluster" if n_clusters == 1 else f"{n_clusters} clusters"
+    return f"{n_parts} parts of the tree were merged into {which}: there is no gap between them."
+
+
+def unsplit_sentence(model: Any) -> str:
+    """Return a sentence on a tree without a split."""
+    root = model.tree_.root
+    p, level = float(root.p_value), float(root.level)
+    p_text = p_value_text(p, root.p_minimum, level)
+    start = f"No evidence for more than one group ({p_text}):"
+    rest = "where one half of the rows would be split, the other half has no gap."
+    if p <= level:
+        start = f"There may be more than one group ({p_text}), but {type(model).__name__}"
+        rest = f"makes no split: {root.reason}."
+    elif root.has_way_around:
+        rest = "held-out rows have a gap, but other rows connect its two sides around it."
+    elif p <= HINT:
+        start = f"Not enough evidence for more than one group ({p_text}): held-out rows hint"
+        rest = "at a gap that one group could have by chance. More rows are needed to decide."
+    return f"{start} {rest}"
+
+
+def split_sentence(found: SplitTestResult, k: int) -> str:
+    """Return a sentence on the test of more than one group.
+
+    `k` is the number of clusters if all of them are separated, else 0.
+    """
+    if not (found.is_real and k > 2 and found.disagreement >= UNSETTLED):
+        return str(found)
+    p_text = p_value_text(found.p_value, found.p_minimum, found.alpha)
+    return (
+        f"There is more than one group ({p_text}): held-out rows have a gap where the other half "
+        "of the rows was split. The best split in two is uncertain (fits to the halves disagree "
+        f"about {100 * found.disagreement:.0f} % of the rows), but the {k} clusters do not depend "
+        "on it."
+    )
+
+
+def untested_sentence(clusters: Sequence[Any]) -> str:
+    """Return a sentence on clusters that are too small to test."""
+    names = ", ".join(str(label) for label in clusters[:MAX_LISTED])
+    names += ", ..." if len(clusters) > MAX_LISTED else ""
+    which = f"Cluster {names} is" if len(clusters) == 1 else f"Clusters {names} are"
+    return f"{which} too small to test: fewer than 20 rows."
+
+
+def groups_sentence(tested: LabelTestResult, *, is_asked: bool) -> str:
+    """Return a sentence on the number of groups among the clusters."""
+    k, n_real = len(tested.clusters), tested.n_real
+    n_given = k + len(tested.untested)
+    where = "that were requested" if is_asked else "that were found"
+    together = "both borders" if k == 3 else f"all {k - 1} borders"
+    level = f"level {tested.alpha:g} for {together} together"
+    if n_real == k:
+        worst = max(tested.tree, key=lambda join: join.p_value)
+        p_text = p_value_text(worst.p_value, worst.p_minimum)
+        largest = "largest " if "=" in p_text else ""
+        return (
+            f"All {k} {'' if k == n_given else 'tested '}clusters are separated from each other "
+            f"by a gap ({largest}{p_text}, {level})."
+        )
+    if n_real == 1 and all(join.p_value <= HINT for join in tested.tree):
+        return (
+            f"Not enough evidence for the {n_given} clusters {where}: held-out rows hint at gaps "
+            f"between them, but a single group could show such gaps by chance ({level})."
+        )
+    if n_real == 1:
+        return (
+            f"No evidence for the {n_given} clusters {where}: there is no gap at any border "
+            f"between them ({level})."
+        )
+    return (
+        f"Evidence for {n_real} of the {n_given} clusters {where}: several of them are parts "
+        f"of one group ({level})."
+    )
+
+
+def join_sentence(join: LabelJoin) -> str:
+    """Return a sentence on the border between two sets of clusters."""
+    names = named_pair(*join.tested)
+    if join.is_real:
+        return f"{names} are separated by a gap ({join.p_text})."
+    parts = "halves" if all(len(side) == 1 for side in join.tested) else "parts"
+    if join.p_value <= HINT:
+        return (
+            f"{names} may be {parts} of one group: not enough evidence for a gap between them "
+            f"({join.p_text})."
+        )
+    return f"{names} are {parts} of one group: no gap between them ({join.p_text})."
+
+
+# -------------------------------- check whether categorical columns dominate the clusters of a run
+
+
+# Categorical columns dominate if they have at least this share of the weight of all columns.
+LEADING = 0.5
+# Maximum number of columns that the sentence names.
+MAX_COLUMNS = 3
+
+
+@dataclass(frozen=True)
+class Led:
+    """Caveat about dominating categories; `is_one_column` if one column dominates them all."""
+
+    is_one_column: bool
+    sentence: str
+
+
+def led_by_categories(outcome: Outcome, driving: Drivers | None) -> Led | None:
+    """Return a caveat if categorical columns dominate the clusters, else None.
+
+    Categorical columns are those of `Outcome.categorical` and `Outcome.category_features`. If
+    neither is given, they are taken from features named "column=value".
+    """
+    of_feature = [_categories(str(name), outcome) for name in outcome.feature_names]
+    if outcome.k < 2 or not any(of_feature):
+        return None
+    if driving is not None and driving.values.size:
+        columns, share = _weights(of_feature, driving.features, np.abs(driving.values))
+        if share >= LEADING:
+            return _led(columns, "the clusters")
+    tree = getattr(outcome.estimator, "tree_", None)
+    if tree is None or outcome.model is not outcome.estimator:
+        return None
+    for node in tree.splits():
+        features = np.array([j for j, _ in node.leading], dtype=np.int64)
+        values = np.array([abs(value) for _, value in node.leading])
+        columns, share = _weights(of_feature, features, values)
+        if share >= LEADING:
+            return _led(columns, f"split {node.rank}", everything=False)
+    return None
+
+
+def _categories(name: str, outcome: Outcome) -> tuple[str, ...]:
+    """Return the categorical columns that a feature was made from."""
+    if name in outcome.category_features:
+        return tuple(outcome.category_features[name])
+    if outcome.categorical is None:
+        return (name.split("=", 1)[0],) if "=" in name else ()
+    return tuple(c for c in outcome.categorical if name == c or name.startswith(f"{c}="))[:1]
+
+
+def _weights(
+    of_feature: list[tuple[str, ...]], features: NDArray, values: NDArray
+) -> tuple[list[str], float]:
+    """Return the categorical columns by weight, and their share of the total weight."""
+    weight: dict[str, float] = {}
+    for j, value in zip(features.tolist(), values.tolist(), strict=True):
+        columns = of_feature[j] if j < len(of_feature) else ()
+        for column in columns:
+            weight[column] = weight.get(column, 0.0) + value / len(columns)
+    total = float(values.sum())
+    share = sum(weight.values()) / total if total > 0 else 0.0
+    return sorted(weight, key=lambda column: -weight[column]), share
+
+
+def _led(columns: list[str], what: str, *, everything: bool = True) -> Led:
+    names = [f"'{shortened(column, 40)}'" for column in columns[:MAX_COLUMNS]]
+    if len(columns) > MAX_COLUMNS:
+        names.append(f"{len(columns) - MAX_COLUMNS} more")
+    sentence = f"The categories of {listed(names)} dominate {what}"
+    sentence += (
+        ", which may only restate that column. Leave it out to see what the other columns show."
+        if len(columns) == 1
+        else ". These columns agree with each other. Leave them out to see what the others show."
+    )
+    return Led(len(columns) == 1 and everything, sentence)
+
+
+# -------------------------------------------------------- the solver's certificate of its solution
+
+
+# Names of residuals that count rows which would change their cluster.
+OF_MOVES = ("moves", "switched")
+
+
+def certificate_of(outcome: Outcome) -> dict[str, Any]:
+    """Return title, tone and text: what was checked, then what is not proved."""
+    result = getattr(outcome.estimator, "result_", None)
+    if outcome.k == 1 or result is None:
+        title = "No certificate"
+        text = f"{outcome.method} does not report how close its solution is to the optimum."
+        if outcome.k == 1:
+            title, text = "Nothing to solve", "All rows are in one cluster, so there is no border."
+        return {"title": title, "tone": "neutral", "text": text, "residuals": {}}
+    status = getattr(result, "status", None)
+    is_early, ended = False, "The solver finished normally."
+    if isinstance(status, Status) and not status.ok:
+        is_early, ended = True, f"The solver did not finish normally: {status.value}."
+    gap, objective = float(getattr(result, "gap", np.nan)), float(result.objective)
+    residuals = {name: float(value) for name, value in getattr(result, "residuals", {}).items()}
+    if np.isfinite(gap):
+        title, text = _bounded(gap, objective, is_for_labels=hasattr(result, "rho"))
+        tone = "fair" if is_early else "good"
+    else:
+        is_satisfied = bool(residuals) and all(r <= 0.01 for r in residuals.values())
+        checked = _checked(residuals, is_satisfied=is_satisfied)
+        # Without a bound there is no proof, even if all residuals are small.
+        title = "Conditions satisfied, optimum not proved" if is_satisfied else "Not proved"
+        tone = "neutral"
+        if is_early:
+            title, tone = "The solver did not finish normally", "weak"
+        text = f"{checked}{_without_bound(outcome, result)}"
+    return {
+        "title": title,
+        "tone": tone,
+        "text": text,
+        "status": ended,
+        "steps": getattr(result, "n_iter", 0),
+        "residuals": {name: as_number(value) for name, value in residuals.items()},
+    }
+
+
+def _bounded(gap: float, objective: float, *, is_for_labels: bool) -> tuple[str, str]:
+    for_labels = " for these labels" if is_for_labels else ""
+    within = _gap_text(gap, objective)
+    text = f"The solution is proved to be within {within} of the best possible{for_labels}. "
+    text += (
+        "Another division of the rows could still be better; no method can rule that out."
+        if for_labels
+        else "This is about the method's optimisation problem, not about true groups."
+    )
+    return f"Within {within} of the best possible{for_labels}", text
+
+
+def _checked(residuals: dict[str, float], *, is_satisfied: bool) -> str:
+    """Return a sentence on the checked conditions; empty if a residual is undefined."""
+    if not residuals or np.isnan(list(residuals.values())).any():
+        return ""
+    if set(residuals) <= set(OF_MOVES) and is_satisfied:
+        return "Checked: no row would change its cluster in a further step. "
+    value = as_number(max(residuals.values()), 2)
+    return f"Checked: the optimality conditions hold up to a residual of {value}. "
+
+
+def _without_bound(outcome: Outcome, result: Any) -> str:
+    if isinstance(result, RecursiveResult) and outcome.k > 2:
+        return (
+            "Splits are made one after the other, and no bound covers the whole sequence. Another "
+            "division of the rows could be better."
+        )
+    return (
+        "No bound on the best possible solution is available for this method. Another division "
+        "of the rows could be better."
+    )
+
+
+def _gap_text(gap: float, objective: float) -> str:
+    if objective == 0:
+        return as_number(gap)
+    share = 100 * gap / abs(objective)
+    return "0.01 %" if share < 0.01 else f"{as_number(share, 2)} %"

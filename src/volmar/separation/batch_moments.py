@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from volmar.rows import Moments, RowSource, Standardized
 from volmar.rows.standardized import standardized_columns
-from volmar.separation.bound import bound
-from volmar.separation.discriminants import discriminants_of
-from volmar.separation.gep import RegularizedCorrelation, SeparationResult
-from volmar.separation.relabelling import MultiwaySeparationResult
+from volmar.separation.discriminants import MultiwaySeparationResult, discriminants_of
+from volmar.separation.gep import RegularizedCorrelation, SeparationResult, bound
 
 
 class SummedRows(NamedTuple):
@@ -38,20 +36,7 @@ class BatchMoments:
 
     with :math:`\delta` the difference of the two means. No precision is lost if the rows are far
     from zero or drift. The state has (k + d) d numbers for any number of rows, and d² more for
-    two clusters.
-
-    Attributes
-    ----------
-    n_rows, n_batches : int
-        Number of rows and of batches so far.
-    weight : ndarray of shape (k,)
-        Weight of each cluster.
-    means : ndarray of shape (k, d)
-        Mean of each cluster.
-    second : ndarray of shape (d, d)
-        Second moments of all rows about their mean.
-    second_of_1 : ndarray of shape (d, d) or None
-        Second moments of the rows of cluster 1 about their mean, if there are two clusters.
+    two clusters (`second_of_1`, the second moments of cluster 1 about its mean).
     """
 
     n_rows: int

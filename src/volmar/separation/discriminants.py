@@ -1,17 +1,125 @@
-"""Linear discriminants of k clusters with a common covariance."""
+"""More than two clusters: competing linear discriminants, their starts and exchanges."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
+from scipy.linalg import lapack
+from scipy.optimize import linear_sum_assignment
+from sklearn.cluster import KMeans
 
-from volmar.rows import ClusterSums, Standardized, cluster_sums, sums_by_discriminants
-from volmar.separation.gep import RegularizedCorrelation
-from volmar.separation.relabelling import MultiwaySeparationResult, Step, relabel_until_settled
+from volmar._warn import quiet_fit
+from volmar.base.splitting import CellSplit
+from volmar.metrics import separation_along
+from volmar.rows import (
+    ClusterSums,
+    RowSpace,
+    Standardized,
+    cluster_sums,
+    drawn_rows,
+    own_scores,
+    sums_by_discriminants,
+)
+from volmar.rows.standardized import relative_scale
+from volmar.separation.gep import LARGEST_REG, RegularizedCorrelation, SeparationResult
+from volmar.separation.problem import SeparatingPlanes, SeparationRows
+from volmar.separation.race import has_one_unit
+from volmar.solvers import Result, Status
+
+# ------- fixed-point iteration for k clusters: directions from labels, and labels from directions
+
+
+@dataclass(frozen=True, repr=False)
+class MultiwaySeparationResult(Result):
+    r"""Clusters that are a fixed point of their linear discriminants.
+
+    `objective` is minus the separation :math:`tr((R + \lambda I)^{-1} B)` of the clusters, with B
+    the covariance of their means, and the residual "moves" the share of the rows that the last
+    step relabelled. `directions` (p, m) are in the standardised coordinates z.
+    """
+
+    _per_cluster: ClassVar = {"directions": 1, "offsets": 0}
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    directions: NDArray = field(default_factory=lambda: np.empty((0, 0)))
+    offsets: NDArray = field(default_factory=lambda: np.empty(0))
+
+
+class Step(NamedTuple):
+    """Directions and offsets fitted to labels, their objective `value`, and the new labels.
+
+    `weights` (k,) are the weights of the new clusters, `moves` is the share of relabelled rows,
+    and `key` is equal for equal labels.
+    """
+
+    directions: NDArray
+    offsets: NDArray
+    value: float
+    labels: Any
+    weights: NDArray
+    moves: float
+    key: bytes
+
+
+def relabel_until_settled(
+    step: Callable[[Any], Step],
+    labels: Any,
+    *,
+    min_weight: float | NDArray,
+    max_iter: int = 100,
+    tol: float = 1e-3,
+    keeps_best: bool = False,
+) -> MultiwaySeparationResult:
+    """Repeat `step` from nonempty clusters until it relabels at most a share `tol` of the rows.
+
+    This is a fixed-point iteration, not a descent. It also ends if labels recur, or before a step
+    that would leave a cluster with less than `min_weight` (one value, or one per cluster). The
+    labels of the last valid step are returned with the directions that give them. If no step is
+    valid, `history` is empty and the labels are those of the start. With `keeps_best`, a run that
+    does not converge returns the step with the largest value.
+    """
+    seen: set[bytes] = set()
+    history: list[float] = []
+    status, moves, n_iter = Status.MAX_ITER, 1.0, 0
+    kept: Step | None = None
+    best: Step | None = None
+    for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
+        taken = step(labels)
+        if (taken.weights < np.maximum(min_weight, np.finfo(float).tiny)).any():
+            status = Status.DEGENERATE
+            break
+        kept = taken
+        if keeps_best and (best is None or taken.value > best.value):
+            best = taken
+        history.append(-taken.value)
+        moves, labels = taken.moves, taken.labels
+        if moves <= tol:
+            status = Status.CONVERGED
+            break
+        if taken.key in seen:
+            status = Status.CYCLE
+            break
+        seen.add(taken.key)
+    if best is not None and not status.ok:
+        kept, labels, moves = best, best.labels, best.moves
+    return MultiwaySeparationResult(
+        objective=0.0 if kept is None else -kept.value,
+        residuals={"moves": moves},
+        status=status,
+        n_iter=n_iter,
+        history=tuple(history),
+        labels=labels,
+        directions=np.empty((0, 0)) if kept is None else kept.directions,
+        offsets=np.empty(0) if kept is None else kept.offsets,
+    )
+
+
+# ------------------------------------ linear discriminants of k clusters with a common covariance
 
 
 def shares_and_means(z: Standardized, found: ClusterSums) -> tuple[NDArray, NDArray]:
@@ -127,3 +235,428 @@ def _discriminants(
     inner = U.T @ image
     inside = np.eye(shares.size) - inner
     return linalg.solve(inside, image.T, assume_a="sym").T / roots, float(np.trace(inner))
+
+
+# ------------ exchanges of clusters: merge two and split another, if that improves the separation
+
+# Maximum number of rounds of exchanges, and steps of 2-means within each cluster per round.
+MAX_ROUNDS, MEANS_STEPS = 20, 8
+# Maximum number of times that clusters below the minimum size are replaced.
+MAX_REPAIRS = 5
+# Minimum decrease of the log determinant by an exchange; less may be due to the sample.
+MIN_GAIN = 1e-3
+
+
+def settle_clusters(
+    z: Standardized,
+    regularized: RegularizedCorrelation,
+    labels: NDArray,
+    k: int,
+    seed: int,
+    *,
+    min_weight: float,
+    **ends: Any,
+) -> MultiwaySeparationResult:
+    """Alternate discriminants and labels (`refine_from`), and replace clusters that are too small.
+
+    A step that would leave a cluster with less than `min_weight` ends the alternation. With many
+    clusters this nearly always happens, because k-means makes clusters of a few outlying rows.
+    Here the rows of such a cluster join the nearest one, another cluster is split instead, and the
+    alternation continues, at most `MAX_REPAIRS` times. `history` is empty if no step is valid.
+    """
+    rng = np.random.default_rng(seed)
+    ends["min_weight"] = min_weight
+    sums = cluster_sums(z.rows, labels, k)
+    best: MultiwaySeparationResult | None = None
+    for _ in range(MAX_REPAIRS + 1):
+        repaired = _without_small(z, regularized, sums, rng, min_weight)
+        if repaired is None:
+            break
+        result, sums = refine_from(z, regularized, repaired, **ends)
+        if best is None or result.history:
+            best = result
+        if result.status is not Status.DEGENERATE:
+            break
+        shares, means = shares_and_means(z, sums)
+        directions, offsets, _ = discriminants_of(regularized, shares, means)
+        sums = sums_by_discriminants(z.rows, z.of_rows(directions), offsets, sums.labels)
+    if best is None:
+        return MultiwaySeparationResult(objective=0.0, status=Status.DEGENERATE, labels=labels)
+    return best
+
+
+def _without_small(
+    z: Standardized,
+    regularized: RegularizedCorrelation,
+    sums: ClusterSums,
+    rng: np.random.Generator,
+    min_weight: float,
+) -> ClusterSums | None:
+    """Merge small clusters with the nearest, and split as many others; None if that fails."""
+    k = sums.weight.size
+    is_small = sums.weight < max(min_weight, np.finfo(float).tiny)
+    if not is_small.any():
+        return sums
+    small, large = np.flatnonzero(is_small), np.flatnonzero(~is_small)
+    if large.size < small.size:
+        return None
+    number = np.empty(k, dtype=np.int64)  # new number of each cluster among the large ones
+    number[large] = np.arange(large.size)
+    means = z.from_rows((sums.vectors / np.maximum(sums.weight, 1e-300)[:, None]).T)
+    image = regularized.solve(means[:, large])
+    square = np.einsum("pj,pj->j", means[:, large], image)
+    number[small] = np.argmin(square - 2.0 * means[:, small].T @ image, axis=1)
+    merged = cluster_sums(z.rows, number[sums.labels], large.size)
+    halves = split_clusters(z, regularized, merged, rng, min_weight)
+    chosen = np.argsort(-halves.gain, kind="stable")[: small.size]
+    if not (halves.gain[chosen] > 0.0).all():
+        return None
+    second = np.full(large.size, -1)
+    second[chosen] = small
+    other = second[merged.labels]
+    labels = np.where(halves.side & (other >= 0), other, large[merged.labels])
+    return cluster_sums(z.rows, labels, k)
+
+
+class Halves(NamedTuple):
+    r"""Two halves of every cluster: the side of each row, and the `gain` (k,) of each split.
+
+    The gain is :math:`g = r_a r_b / (r_a + r_b) \, \delta_{ab}^2`, with r the shares of the
+    halves and :math:`\delta^2` the squared distance of their means; 0 if a half is too small.
+    """
+
+    side: NDArray
+    gain: NDArray
+
+
+class Exchange(NamedTuple):
+    """Clusters `one` and `other` are merged; half of `split` gets the number of `other`."""
+
+    one: int
+    other: int
+    split: int
+
+
+def exchange_clusters(
+    z: Standardized,
+    regularized: RegularizedCorrelation,
+    start: MultiwaySeparationResult,
+    k: int,
+    seed: int,
+    *,
+    min_weight: float,
+    **ends: Any,
+) -> MultiwaySeparationResult:
+    r"""Merge pairs of clusters and split others, as long as the clusters become denser.
+
+    Each step of `refine_from` decreases :math:`\log |S + \lambda\Lambda|`, with S the covariance
+    within clusters. The logarithm is concave in S, so assigning rows to the nearest mean in the
+    metric :math:`(S + \lambda\Lambda)^{-1}` decreases it by at least the decrease of the trace in
+    that metric. These steps only move the borders of clusters. With many clusters they nearly
+    always end with some clusters that contain two groups and others that contain half a group.
+    Splitting a cluster or merging two changes S by a matrix of rank one, and the logarithm by
+
+    .. math:: \log(1 - g), \quad \log(1 + l), \qquad
+              g, l = \frac{r_a r_b}{r_a + r_b} \delta_{ab}^2,
+
+    with :math:`\delta_{ab}^2` the squared distance of the two means in the metric. All splits are
+    compared in :math:`O(n d)` for any k, and all merges in :math:`O(d k^2)`. Exchanges of
+    different clusters are tried together. If the determinant is not lower once the labels have
+    converged, the best quarter of them is tried, and so on. A round without success ends the
+    search. Returns `start` itself if nothing is exchanged.
+
+    `start` is a result of `refine_from` with the same `regularized`, `min_weight` and `ends`.
+    """
+    rng = np.random.default_rng(seed)
+    best, sums = start, cluster_sums(z.rows, start.labels, k)
+    volume = log_volume(regularized, *shares_and_means(z, sums))
+    limit = max(1, k // 2)
+    for _ in range(MAX_ROUNDS):
+        halves = split_clusters(z, regularized, sums, rng, min_weight)
+        chosen = _best_exchanges(z, regularized, sums, halves.gain, limit)
+        while chosen:
+            labels = _exchanged(best.labels, halves.side, chosen)
+            first = cluster_sums(z.rows, labels, k)
+            found, after = refine_from(z, regularized, first, min_weight=min_weight, **ends)
+            lower = log_volume(regularized, *shares_and_means(z, after))
+            if found.history and lower < volume - MIN_GAIN:
+                break
+            # If the exchanges of a round fail together, the best of them, this share, are tried
+            # next.
+            chosen = chosen[: int(0.25 * len(chosen)) or len(chosen) == 2]
+        if not chosen:
+            break
+        best, sums, volume, limit = found, after, lower, 2 * len(chosen)
+    return best
+
+
+def split_clusters(
+    z: Standardized,
+    regularized: RegularizedCorrelation,
+    sums: ClusterSums,
+    rng: np.random.Generator,
+    min_weight: float,
+) -> Halves:
+    """Split every cluster in two by 2-means in the common metric, with two passes per step.
+
+    The first halves are random. The difference of their means is a random direction with the
+    covariance of the cluster, so a cluster of two groups is likely to be cut between them.
+    """
+    labels, k = sums.labels, sums.weight.size
+    shares, means = shares_and_means(z, sums)
+    within = regularized.matrix - (means * shares) @ means.T
+    factor, info = lapack.dpotrf(within, lower=1)
+    side = rng.random(labels.size) < 0.5
+    gain, middle = np.zeros(k), means
+    for step in range(MEANS_STEPS + 1):
+        found = cluster_sums(z.rows, 2 * labels + side, 2 * k)
+        weight = found.weight.reshape(k, 2)
+        if info != 0 or not (weight > 0).any():
+            break
+        both = z.from_rows((found.vectors / np.maximum(found.weight, 1e-300)[:, None]).T)
+        below, above = both[:, ::2], both[:, 1::2]
+        difference = np.where((weight > 0).all(axis=1), above - below, 0.0)
+        W = lapack.dpotrs(factor, difference, lower=1)[0]
+        if step == MEANS_STEPS:
+            harmonic = weight.prod(axis=1) / weight.sum(axis=1) / z.rows.total_weight
+            gain = harmonic * np.einsum("pj,pj->j", difference, W)
+            gain[(weight < max(min_weight, np.finfo(float).tiny)).any(axis=1)] = 0.0
+            break
+        if step > 0:
+            middle = 0.5 * (below + above)
+        cuts = np.einsum("pj,pj->j", middle, W)
+        side = own_scores(z.rows, z.of_rows(W), labels) > cuts[labels]
+    return Halves(side, gain)
+
+
+def _best_exchanges(
+    z: Standardized,
+    regularized: RegularizedCorrelation,
+    sums: ClusterSums,
+    gain: NDArray,
+    limit: int,
+) -> list[Exchange]:
+    """Pair the best merges with the best splits: no cluster twice, at most `limit` pairs."""
+    k = gain.size
+    shares, means = shares_and_means(z, sums)
+    loss = squared_distances(regularized, shares, means)
+    loss *= shares[:, None] * shares / (shares[:, None] + shares)
+    one, other = np.triu_indices(k, 1)
+    order = np.argsort(loss[one, other], kind="stable")
+    lowered = -np.log1p(-np.minimum(gain, 1.0 - 1e-12))
+    best_first = np.argsort(-lowered, kind="stable").tolist()
+    taken = np.zeros(k, dtype=bool)
+    chosen: list[Exchange] = []
+    for i, j in zip(one[order].tolist(), other[order].tolist(), strict=True):
+        if len(chosen) == limit:
+            break
+        if taken[i] or taken[j]:
+            continue
+        split = next((s for s in best_first if not taken[s] and s not in (i, j)), None)
+        if split is None or lowered[split] - np.log1p(loss[i, j]) <= MIN_GAIN:
+            break
+        taken[[i, j, split]] = True
+        chosen.append(Exchange(i, j, split))
+    return chosen
+
+
+def _exchanged(labels: NDArray, side: NDArray, chosen: list[Exchange]) -> NDArray:
+    """Return the labels after exchanges of different clusters."""
+    new = labels.copy()
+    for one, other, split in chosen:
+        new[labels == other] = one
+        new[(labels == split) & side] = other
+    return new
+
+
+# ---------- more than two clusters: k-means starts, and leaves of a tree refined by discriminants
+
+# Number of clusters from which single starts matter less, because clusters are exchanged.
+MANY_CLUSTERS = 20
+# Sample size of the k-means starts, its minimum per cluster, and the number of runs of k-means
+# (one for many clusters).
+MEANS_ROWS, ROWS_PER_CLUSTER, MEANS_STARTS = 4000, 40, 3
+
+
+def k_means_labels(
+    X: Any, k: int, weights: NDArray | None, *, n_init: int, seed: int, chosen: Any = None
+) -> NDArray:
+    """Return the labels of k-means; with few distinct rows some clusters may be missing.
+
+    The centres are fitted to the `chosen` rows, or to all rows if None.
+    """
+    model = KMeans(k, n_init=n_init, random_state=seed)
+    if chosen is None:
+        return quiet_fit(model, X, weights).labels_  # the caller counts the clusters
+    few = None if weights is None else weights[chosen]
+    return quiet_fit(model, X[chosen], few).predict(X)
+
+
+def k_means_starts(rows: SeparationRows, k: int, seed: int) -> list[NDArray]:
+    """Return the labels of k-means on the rows as given, and on the standardised rows.
+
+    The centres are fitted to a sample. A start with fewer than k clusters is omitted, and so is
+    the second start if all features have the same scale.
+    """
+    z, weights = rows.z, rows.z.rows.weights
+    rng = np.random.default_rng(seed)
+    chosen = drawn_rows(z.rows.n_rows, weights, max(MEANS_ROWS, ROWS_PER_CLUSTER * k), rng)
+    seed = int(rng.integers(2**31 - 1))
+    n_init = MEANS_STARTS if k < MANY_CLUSTERS else 1
+    starts: list[NDArray] = []
+    for own_units in (True, False):
+        if starts and has_one_unit(z):
+            break
+        seen = rows.given if own_units else rows.scaled
+        labels = k_means_labels(seen, k, weights, n_init=n_init, seed=seed, chosen=chosen)
+        if np.count_nonzero(np.bincount(labels, weights, k)) == k:
+            starts.append(labels.astype(np.int64))
+    return starts
+
+
+class Refined(NamedTuple):
+    """Refined clusters, and whether they were regularised in the user's units.
+
+    See `regularized_by`.
+    """
+
+    result: MultiwaySeparationResult
+    in_own_units: bool = False
+
+
+def refine_leaves(
+    rows: SeparationRows,
+    reg: float,
+    starts: Sequence[NDArray],
+    k: int,
+    *,
+    keeps: bool,
+    seed: int | None = None,
+    **ends: Any,
+) -> Refined | None:
+    """Let all clusters compete for all rows by their discriminants; return the best result.
+
+    The first of `starts` are the leaves of a tree; clusters are numbered like them. Returns None
+    if no start has a valid step, or with `keeps` if a leaf would lose many of its rows: then the
+    leaves are the answer. With a `seed` the search is wider: discriminants are also regularised in
+    the user's units (`regularized_by`), clusters that become too small are replaced
+    (`settle_clusters`), and clusters of the best separated results are exchanged
+    (`exchange_clusters`).
+    """
+    z, leaves = rows.z, starts[0]
+    # Regularisation for comparing starts, as in `volmar.metrics.separation_score`.
+    judge = RegularizedCorrelation(z.correlation, 0.1)
+    ends["min_weight"] = rows.min_weight
+
+    def score(result: MultiwaySeparationResult) -> float:
+        return pooled_separation(z, judge, result.labels, k)
+
+    found: list[Refined] = []
+    for own in (False, True) if seed is not None and has_own_units(z) else (False,):
+        metric = regularized_by(z, reg, in_own_units=own)
+        for labels in starts:
+            if seed is None:
+                result = refine_clusters(z, metric, labels, k, **ends)
+            else:
+                result = settle_clusters(z, metric, labels, k, seed, **ends)
+            found += [Refined(result, own)] if result.history else []
+    if not found or (keeps and not _are_kept(leaves, found[0].result.labels, k)):
+        return None
+    ranked = sorted(((score(one.result), i) for i, one in enumerate(found)), reverse=True)
+    if seed is not None:
+        # Number of best separated results that are searched for exchanges of clusters.
+        for _, i in ranked[:3]:
+            result, own = found[i]
+            metric = regularized_by(z, reg, in_own_units=own)
+            other = exchange_clusters(z, metric, result, k, seed, **ends)
+            if other is not result:
+                found.append(Refined(other, own))
+                ranked.append((score(other), len(found) - 1))
+    # Ties go to the first result: the leaves come before other starts.
+    best = found[max(ranked, key=lambda one: (one[0], -one[1]))[1]]
+    matched = _matched(leaves, best.result.labels, z.rows.weights, k)
+    return best._replace(result=best.result.renumbered(matched))
+
+
+def has_own_units(z: Standardized) -> bool:
+    """Return whether the columns of z are features whose scales in the user's units differ."""
+    return not isinstance(z, RowSpace) and not has_one_unit(z)
+
+
+def regularized_by(
+    z: Standardized, reg: float, *, in_own_units: bool = False
+) -> RegularizedCorrelation:
+    r"""Return :math:`R + \lambda\Lambda` for discriminants, in z.
+
+    As in the paper, :math:`\Lambda` is the variance of each feature, the identity in z. With
+    `in_own_units` it is the mean of these variances v for all features, which in z is
+    :math:`\bar v / v_j`. Then columns with a common unit and a small variance are not magnified;
+    pixels or coordinates of an embedding may have one because they contain little information.
+    """
+    if not in_own_units:
+        return RegularizedCorrelation(z.correlation, reg)
+    variances = relative_scale(z.scale[z.kept]) ** 2
+    mean = float(variances.mean())
+    units = np.minimum(mean / np.maximum(variances, mean / LARGEST_REG), LARGEST_REG)
+    return RegularizedCorrelation(z.correlation, reg, units)
+
+
+def _are_kept(labels: NDArray, refined: NDArray, k: int) -> bool:
+    """Return whether each of k clusters keeps most of its rows and gains few others."""
+    both = np.bincount(labels[labels == refined], minlength=k)
+    larger = np.maximum(np.bincount(labels, minlength=k), np.bincount(refined, minlength=k))
+    # Minimum share of its rows that each cluster of "auto" must keep when clusters compete for
+    # rows.
+    return bool((both >= 0.8 * larger).all())
+
+
+def _matched(leaves: NDArray, labels: NDArray, weights: NDArray | None, k: int) -> NDArray:
+    """Match leaves of the tree to clusters so that they share the most rows in total."""
+    shared = np.bincount(leaves * k + labels, weights, minlength=k * k).reshape(k, k)
+    return linear_sum_assignment(shared, maximize=True)[1]
+
+
+def hyperplane_in_valley(z: Standardized, split: CellSplit, reg: float) -> SeparationResult:
+    """Convert a hyperplane in a valley of the density, not at the optimum of the bound.
+
+    The bound prefers clusters of equal size, and would move away from a small cluster.
+    """
+    normal = split.coef_[0]
+    w = z.direction(normal)
+    labels = split.labels_.astype(bool)
+    return SeparationResult(
+        objective=-separation_along(z.scores(w), labels, z.rows.weights),
+        labels=labels,
+        w=w,
+        threshold=-float(split.intercept_[0]) - float(normal @ z.mean),
+        reg=reg,
+    )
+
+
+def refine_on_all(
+    sampled: SeparationRows, rows: SeparationRows, reg: float, found: Refined, **ends: Any
+) -> tuple[MultiwaySeparationResult, ClusterSums]:
+    """Continue from discriminants of a sample with all rows: a pass to start, and one per step."""
+    best = found.result
+    coefficients = sampled.z.coefficients(best.directions)
+    offsets = best.offsets + (rows.z.mean - sampled.z.mean) @ coefficients
+    directions = rows.z.direction(coefficients)
+    start = sums_by_discriminants(rows.z.rows, rows.z.of_rows(directions), offsets, None)
+    own = found.in_own_units and has_own_units(rows.z)
+    matrix = regularized_by(rows.z, reg, in_own_units=own)
+    result, sums = refine_from(rows.z, matrix, start, min_weight=rows.min_weight, **ends)
+    if result.history:
+        return result, sums
+    # No valid step: return the discriminants of the sample, in z of all rows.
+    return replace(best, labels=start.labels, directions=directions, offsets=offsets), start
+
+
+class LargestDiscriminant:
+    """Assigns rows to the largest of k discriminants; a class, so that dask can pickle it."""
+
+    def __init__(self, planes: SeparatingPlanes):
+        self.planes = planes
+
+    def __call__(self, X: Any) -> NDArray:
+        """Return the clusters of dense or CSR rows."""
+        return np.argmax(self.planes(X), axis=1)

@@ -47,9 +47,6 @@ from volmar.rows import (
 from volmar.separation.gep import check_reg
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
-# Relative gap of kappa that counts as converged: a smaller gap leaves the predictions unchanged.
-WORST_GAP = 1e-6
-
 # ---------------------------------------------------------------------------------- problem
 
 
@@ -290,7 +287,9 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
             self.gamma_ = self.feature_map_.gamma
             rows = mapped_rows(self.feature_map_, X, sample_weight=weights)
             result, self._w, b = separate(evenly_scaled(rows), positive, float(self.reg))
-        if result.gap <= WORST_GAP * result.kappa and result.status is Status.MAX_ITER:
+        # Relative gap of kappa that counts as converged: a smaller gap leaves the predictions
+        # unchanged.
+        if result.gap <= 1e-6 * result.kappa and result.status is Status.MAX_ITER:
             result = replace(result, status=Status.CONVERGED)
         self.classes_ = classes
         self.intercept_ = np.array([b])

@@ -136,15 +136,13 @@ class SeparatingPlanes:
     """Hyperplanes in the coordinates of the data, or of the features of `feature_map`.
 
     The scores are ``((X - mean) @ coefficients - threshold) / unit``, with `coefficients` of shape
-    (d,) or (d, m). `pairs` (m, 2) are the two clusters that each direction separates; None if
-    there is a single direction, or one per cluster.
+    (d,) or (d, m).
     """
 
     mean: NDArray
     coefficients: NDArray
     threshold: Any
     unit: float = 1.0
-    pairs: NDArray | None = None
     feature_map: Any = None
 
     def __call__(self, X: Any) -> NDArray:
@@ -157,9 +155,7 @@ class SeparatingPlanes:
             scores = kind(X, offset=self.mean).scores(self.coefficients)
         scores = scores - np.asarray(self.threshold, dtype=scores.dtype)
         scores /= scores.dtype.type(self.unit)
-        if self.pairs is None:
-            return scores
-        return smallest_scores(scores, self.pairs, int(self.pairs.max()) + 1)
+        return scores
 
 
 def planes_of(rows: SeparationRows, w: NDArray, threshold: Any, **more: Any) -> SeparatingPlanes:
@@ -177,12 +173,3 @@ def check_features(X: Any) -> None:
             f"the kernel's values are too large or too small for {X.dtype}. Scale X, use other "
             "parameters of the kernel, or float64 rows."
         ) from error
-
-
-def smallest_scores(scores: NDArray, pairs: NDArray, k: int) -> NDArray:
-    """Return (n, k) the minimum score of each row and cluster against the other clusters."""
-    smallest = np.full((scores.shape[0], k), np.inf, dtype=scores.dtype)
-    for column, (one, other) in zip(scores.T, pairs, strict=True):
-        np.minimum(smallest[:, one], column, out=smallest[:, one])
-        np.minimum(smallest[:, other], -column, out=smallest[:, other])
-    return smallest

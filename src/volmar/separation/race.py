@@ -3,58 +3,462 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
+from scipy.special import expit
 
+from volmar._eigen import eigenpairs
 from volmar.base.recursion import PostponedSplitError
-from volmar.evidence.modes.valleys import valleys_at
+from volmar.evidence import column_resolutions, dithered
+from volmar.evidence.densities import valleys_at
 from volmar.metrics.separation_bound import probability
-from volmar.separation.bound import coarse_splits
-from volmar.separation.gep import RegularizedCorrelation, SeparationResult
+from volmar.rows import RowSpace, Standardized, drawn_by_weight, take_rows
+from volmar.rows.standardized import relative_scale
+from volmar.separation.gep import (
+    RegularizedCorrelation,
+    SeparationResult,
+    best_splits,
+    coarse_splits,
+)
 from volmar.separation.problem import SeparationRows
-from volmar.separation.starts import (
-    ROWS_PER_FEATURE,
-    StartRows,
-    Starts,
-    held_out_scores,
-    start_directions,
-    start_rows,
-)
-from volmar.separation.two_groups import (
-    both_sides,
-    mean_differences,
-    normal_group_directions,
-)
 
-# Minimum number of rows for halves; fewer rows both fit and rank the directions.
-MIN_ROWS = 16
+# --------------------- single columns as starts of the race, for data with more columns than rows
+
+# Values are clipped to this many standard deviations: a single outlier is not a second group.
+FAR = 3.0
+
+
+@dataclass(frozen=True)
+class WideColumns:
+    """The columns of some rows of a `RowSpace`, read one tile at a time.
+
+    `numbers` (m,) are the row numbers, and `resolutions` (p,) those of the standardised columns.
+    """
+
+    z: RowSpace
+    numbers: NDArray
+    resolutions: NDArray
+
+    def taken(self, mask: NDArray) -> WideColumns:
+        """Return the columns of the rows that `mask` selects."""
+        return replace(self, numbers=self.numbers[mask])
+
+    def candidates(
+        self, count: int, few: slice, rng: np.random.Generator
+    ) -> tuple[NDArray, NDArray, NDArray]:
+        """Return the `count` columns with the largest `bimodality` over the rows of `few`.
+
+        Returns their numbers (k,), their standardised values (m, k), and the dithered values of
+        the rows of `few`.
+        """
+        found: list[tuple[NDArray, NDArray, NDArray]] = []
+        for part, tile in self.z.Z.tiles(self.numbers[few]):
+            noisy = dithered(tile, self.resolutions[part], rng)
+            score = bimodality(noisy)
+            best = np.argsort(-score, kind="stable")[:count]
+            found.append((score[best], part.start + best, noisy[:, best]))
+        score, columns, noisy = (
+            np.concatenate(each, axis=-1) for each in zip(*found, strict=True)
+        )
+        best = np.argsort(-score, kind="stable")[:count]
+        return columns[best], self.z.Z.values(columns[best])[self.numbers], noisy[:, best]
+
+    def directions(self, columns: NDArray) -> NDArray:
+        """Return columns as directions in the coordinates T of the rows."""
+        return self.z.column_directions(columns)
+
+    def in_own_units(self) -> NDArray:
+        """Return the centred rows in the user's units, in a basis of their span."""
+        rows = self.z.own_units[self.numbers]
+        return rows - rows.mean(axis=0)
+
+    def between(self, labels: NDArray, few: slice) -> NDArray:
+        """Return the differences of the means of labels of the rows of `few`, in the user's units.
+
+        The result has one direction in T per column of labels.
+        """
+        share = labels.mean(axis=0)
+        v = np.zeros((self.z.rows.n_rows, labels.shape[1]))
+        weights = np.where(labels, 1.0 / share, -1.0 / (1.0 - share)) / len(labels)
+        np.add.at(v, self.numbers[few], weights)  # a row may occur several times in a sample
+        return self.z.own_units_direction(v)
+
+    def dithered(self, T: NDArray, rng: np.random.Generator) -> NDArray:
+        """Return rows of T with the noise of dithered columns.
+
+        The noise is a sum over many columns, so it is drawn from the normal distribution with the
+        same covariance V'CV, with C the variances of the uniform noise of the columns.
+        """
+        deviations = self.resolutions / np.sqrt(12.0)
+        if not deviations.any():
+            return T
+        covariance: Any = 0.0
+        for part, V in self.z.basis_tiles():
+            covariance = covariance + (V.T * deviations[part] ** 2) @ V
+        values, vectors = eigenpairs(covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        noise = rng.standard_normal((len(T), values.size)) @ root.T
+        return T + np.pad(noise, ((0, 0), (0, T.shape[1] - values.size)))
+
+
+def wide_columns(z: RowSpace, numbers: NDArray) -> WideColumns:
+    """Return the columns of some rows, with their resolutions."""
+    # Approximate number of rows for estimating the resolutions of columns.
+    few = numbers[:: max(1, numbers.size // 500)]
+    # The columns as given, because many have only a few distinct values.
+    parts = [column_resolutions(tile) for _, tile in z.Z.tiles(few, as_given=True)]
+    return WideColumns(z, numbers, np.concatenate(parts) / z.scale[z.kept])
+
+
+def bimodality(columns: NDArray) -> NDArray:
+    r"""Return Sarle's bimodality coefficient of each column, with outliers clipped.
+
+    It is :math:`(s^2 + 1) / k` with skewness s and kurtosis k: 1 for two points of any shares, 5/9
+    for a uniform density and 1/3 for a normal density.
+    """
+    Z = np.clip(columns, -FAR, FAR)
+    Z -= Z.mean(axis=0)
+    square = Z * Z
+    variance = square.mean(axis=0)
+    variance[variance <= 0] = np.inf  # constant columns do not have two groups
+    skewness2 = (np.einsum("ij,ij->j", square, Z) / len(Z)) ** 2 / variance**3
+    kurtosis = np.einsum("ij,ij->j", square, square) / len(Z) / variance**2
+    return np.where(kurtosis > 0, (skewness2 + 1.0) / np.maximum(kurtosis, 1.0), 0.0)
+
+
+# -------- two groups from many starts at once: 2-means, or normal groups with a common covariance
+
+# Maximum number of steps of 2-means, and the share of changed labels at which it ends.
+MAX_STEPS, SETTLED = 8, 0.002
+# Lower limits of the share of a group, and of the share of the variance within groups.
+MIN_SHARE, MIN_WITHIN = 1e-6, 1e-6
+LARGEST_LOGIT = 30.0
+# Number of steps of EM for all starts, and the number of starts that continue afterwards: those
+# with the largest explained variance.
+FIRST_STEPS, MAX_KEPT = 6, 8
+
+
+def two_means(Z: NDArray, masks: NDArray) -> NDArray:
+    r"""Return the labels with the smallest sum of squares after a few steps of k-means.
+
+    With the rows centred and the shares :math:`r_0 + r_1 = 1`, the means are :math:`\mu_1 = r_0 D`
+    and :math:`\mu_0 = -r_1 D` for :math:`D = \mu_1 - \mu_0`. A row is therefore nearer to
+    :math:`\mu_1` if :math:`z'D > (r_0 - r_1) |D|^2 / 2`. All starts, the columns of `masks`, are
+    updated together. The result has shape (n, 0) if every start has all rows on one side.
+    """
+    masks = masks[:, both_sides(masks)]
+    for _ in range(MAX_STEPS):
+        D, between, share = _means_of(Z, masks)
+        middle = (0.5 * (1.0 - 2.0 * share) * between).astype(Z.dtype)
+        nearer = middle < Z @ D.astype(Z.dtype, copy=False)
+        has_both = both_sides(nearer)
+        n_changed = np.count_nonzero(nearer != masks) if has_both.all() else masks.size
+        nearer = nearer if has_both.all() else nearer[:, has_both]
+        masks = nearer
+        if n_changed <= SETTLED * masks.size:
+            break
+    if masks.shape[1] == 0:
+        return masks
+    _, between, share = _means_of(Z, masks)
+    return masks[:, int(np.argmax(share * (1.0 - share) * between))]
+
+
+def _means_of(Z: NDArray, masks: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """Return the differences of the means, their squared lengths, and the masked shares."""
+    D, share = _differences_and_shares(Z, masks)
+    return D, np.einsum("ij,ij->j", D, D), share
+
+
+def both_sides(masks: NDArray) -> NDArray:
+    """Return a mask of the columns that have rows on both sides.
+
+    Counting by a product is several times as fast as a reduction of such narrow arrays.
+    """
+    sizes = np.ones(len(masks)) @ masks
+    return np.asarray((sizes > 0) & (sizes < len(masks)))
+
+
+def mean_differences(Z: NDArray, masks: NDArray) -> NDArray:
+    """Return the mean of the masked rows minus that of the others, per column of `masks`.
+
+    Masks may be memberships between 0 and 1.
+    """
+    return _differences_and_shares(Z, masks)[0]
+
+
+def _differences_and_shares(Z: NDArray, masks: NDArray) -> tuple[NDArray, NDArray]:
+    memberships = masks.astype(Z.dtype, copy=False)
+    ones = np.ones(len(Z), dtype=Z.dtype)
+    sizes = (ones @ memberships).astype(np.float64)
+    shares = sizes / len(Z)
+    sums = Z.T @ memberships - np.multiply.outer(ones @ Z, shares)
+    return sums / (sizes * (1.0 - shares)), shares
+
+
+def normal_group_directions(
+    Z: NDArray, regularized: RegularizedCorrelation, memberships: NDArray, n_steps: int
+) -> NDArray:
+    r"""Return the discriminants (p, m) of two normal groups after some steps of EM.
+
+    Hard labels tend to keep their direction: nearly every cut through the middle of noise is a
+    fixed point of the alternation. Soft `memberships` (n, m), the starts, do not. With the total
+    covariance R fixed, the parameters are the shares and the difference D of the means. The
+    discriminant is :math:`w = R^{-1} D`. With :math:`m = D'w`, the variance along it within the
+    groups is :math:`m (1 - r_0 r_1 m)`, and the logit of a row's membership is
+
+    .. math:: \frac{w'z - \tfrac12 (r_0 - r_1) m}{1 - r_0 r_1 m} + \log\frac{r_1}{r_0}.
+
+    A step takes a solve and two products with the centred rows Z for all starts together.
+    """
+    w = np.empty((Z.shape[1], memberships.shape[1]))
+    q = memberships.astype(Z.dtype)
+    for step in range(n_steps):
+        D, share = _differences_and_shares(Z, q)
+        share = np.clip(share, MIN_SHARE, 1.0 - MIN_SHARE)
+        w = regularized.solve(D)
+        explained = share * (1.0 - share) * np.einsum("ij,ij->j", D, w)
+        if step == FIRST_STEPS and w.shape[1] > MAX_KEPT:
+            kept = np.argsort(-explained, kind="stable")[:MAX_KEPT]
+            share, D, w, explained = share[kept], D[:, kept], w[:, kept], explained[kept]
+        if step == n_steps - 1:
+            break
+        within = np.maximum(1.0 - explained, MIN_WITHIN)
+        middle = 0.5 * (1.0 - 2.0 * share) * explained / (share * (1.0 - share))
+        constant = np.log(share / (1.0 - share)) - middle / within
+        q = Z @ (w / within).astype(Z.dtype)
+        q += constant.astype(Z.dtype)
+        np.clip(q, -LARGEST_LOGIT, LARGEST_LOGIT, out=q)
+        expit(q, out=q)
+    return w
+
+
+# ---------- start directions that need no labels, and scores of their separation on held-out rows
+
+# Rows per feature below which rows count as few.
+ROWS_PER_FEATURE = 10
+# Minimum and maximum number of rows to rank features and for a rough 2-means, and the number of
+# entries that sets it between these limits.
+MIN_ROWS, MAX_ROWS, MAX_ENTRIES = 125, 400, 16_000
+# Maximum number of features for exact principal directions.
+EXACT_UP_TO = 64
+# Number of starts of 2-means: sides of principal directions, and pairs of rows.
+N_PRINCIPAL, N_PAIRS = 3, 2
+
+
+class StartRows(NamedTuple):
+    """Centred rows for finding starts, in units of the features' standard deviations `scale`.
+
+    `dithered` are the same rows with noise of the width of each column's resolution. `scale` is in
+    the user's units divided by a power of two, and None if all are equal. With more columns than
+    rows, Z are the rows in a basis of their span, and `wide` gives access to the columns.
+    """
+
+    Z: NDArray
+    dithered: NDArray
+    scale: NDArray | None
+    wide: WideColumns | None = None
+
+    def variances(self, W: NDArray, some: slice = slice(None)) -> NDArray:
+        """Return w' diag(S) w for each column of W, S the covariance of the dithered features.
+
+        The slice `some` selects the rows for the estimate.
+        """
+        noisy = self.dithered[some]
+        if self.wide is None:
+            return noisy.var(axis=0) @ W**2
+        noise = 0.0 if self.dithered is self.Z else ((noisy - self.Z[some]) @ W).var(axis=0)
+        return (W**2).sum(axis=0) + noise
+
+    @property
+    def are_few(self) -> bool:
+        """Whether there are fewer than `ROWS_PER_FEATURE` rows per feature."""
+        return len(self.Z) < ROWS_PER_FEATURE * self.Z.shape[1]
+
+
+def start_rows(X: Any, z: Standardized, rng: np.random.Generator) -> tuple[StartRows, NDArray]:
+    """Return a sample of the rows for finding starts, drawn by weight, and its row numbers.
+
+    The sample is float32 if there are enough rows per feature: starts need no more precision.
+    """
+    n = z.rows.n_rows
+    chosen = drawn_by_weight(n, z.rows.weights, sample_size(n, z.kept.size), rng)
+    scale = None if has_one_unit(z) else relative_scale(z.scale[z.kept])
+    if isinstance(z, RowSpace):
+        wide = wide_columns(z, chosen)
+        Z = z.T[chosen]
+        return StartRows(Z, wide.dithered(Z, rng), scale, wide), chosen
+    # Weighted rows are drawn with replacement; without weights the sample may be all rows.
+    Z = z.transform(take_rows(X, chosen) if z.rows.weights is None else X[chosen])
+    if len(Z) >= 2 * ROWS_PER_FEATURE * Z.shape[1]:
+        Z = Z.astype(np.float32, copy=False)
+    noisy = dithered(Z, column_resolutions(Z), rng)
+    return StartRows(Z, noisy, scale), chosen
+
+
+def has_one_unit(z: Standardized) -> bool:
+    """Return whether the standard deviations of all features are (about) the same."""
+    scale = z.scale[z.kept]
+    # Maximum relative difference of the standard deviations of features with a common scale.
+    return bool(np.ptp(scale) <= 1e-3 * scale.max())
+
+
+class HeldOut(NamedTuple):
+    """Scores of k directions on held-out rows: `score` ranks them, -inf without an allowed cut.
+
+    `kappa2` is Theorem 2's bound on kappa^2, not regularised. `depth` is the relative depth of the
+    valley at the cut: one minus the density there over that of the lower of the adjacent modes.
+    """
+
+    score: NDArray
+    kappa2: NDArray
+    depth: NDArray
+
+
+def held_out_scores(projections: NDArray, min_share: float, ridge: NDArray | float) -> HeldOut:
+    r"""Score directions by the projections (n, k) of held-out rows.
+
+    The score is :math:`\kappa^2 \sqrt{v} + \kappa_\lambda^2 / 10`. Here v is the mass of the
+    valleys of the density beyond the random valleys of a flat density, and :math:`\kappa^2` and
+    :math:`\kappa_\lambda^2` are Theorem 2's bound of the best cut without and with the
+    regulariser, which adds `ridge` to the variance along each direction.
+
+    With r the share of the smaller side and :math:`\delta` the distance of the means in standard
+    deviations within the sides, :math:`\kappa^2 = r \delta^2 / 2`. A small cluster of 5 % of the
+    rows at a distance of 8 standard deviations has 1.6, less than the 1.75 of a cut through the
+    middle of a normal density. The valley distinguishes the two. Without a valley, the regularised
+    bound prefers splits on which many features agree.
+
+    The rows must be dithered. A column with two values has no variance within the sides, and would
+    otherwise win against every split on which many features agree.
+    """
+    ordered = np.sort(projections.T, axis=1).astype(np.float64, copy=False)
+    variances = ordered.var(axis=1)
+    variances = np.where(variances > 0, variances, np.inf)
+    thresholds, kappa2, regularized = best_splits(ordered, variances, min_share, ridge)
+    valleys = valleys_at(ordered, thresholds)
+    allowed = np.isfinite(kappa2)
+    # Mass of the valleys that samples of a flat density have at random. Simulated means are 0.001
+    # to 0.005 for 50 to 8,000 rows.
+    depth = np.sqrt(np.maximum(valleys.mass - 0.003, 0.0))
+    # Weight of the regularised bound, which decides if there is no valley.
+    score = np.where(allowed, kappa2, 0.0) * depth + 0.1 * regularized
+    return HeldOut(np.where(allowed, score, -np.inf), kappa2, valleys.depth)
+
+
+class Starts(NamedTuple):
+    """Directions (p, m) to start from; `stands_alone` marks possible answers without alternation.
+
+    These are continuous features, and the difference of the means of 2-means in the user's units.
+    A feature with ties has gaps between its values, which are not valleys between groups.
+    """
+
+    directions: NDArray
+    stands_alone: NDArray
+
+
+def sample_size(n_rows: int, n_features: int) -> int:
+    """Return the sample size of the race: 20 rows per feature up to an eighth, at least 4000."""
+    return min(n_rows, max(4000, min(20 * n_features, n_rows // 8)))
+
+
+def start_directions(
+    rows: StartRows,
+    regularized: RegularizedCorrelation,
+    n_starts: int,
+    rng: np.random.Generator,
+    min_share: float,
+) -> Starts:
+    """Return at most `n_starts` directions for the race.
+
+    A quarter are the single features that show two groups best, and half are leading principal
+    directions. Others are discriminants of 2-means on the standardised rows and, if the scales of
+    the features differ, on the rows in the user's units, there also the difference of the means
+    itself. The rest are random directions (R + reg I)^-1 g, as random labels would give.
+    """
+    p = rows.Z.shape[1]
+    quarter = max(1, n_starts // 4)
+    n_few = int(np.clip(MAX_ENTRIES // p, MIN_ROWS, MAX_ROWS))
+    few = slice(None, None, max(1, len(rows.Z) // n_few))
+    values, noisy = rows.Z, rows.dithered[few]
+    if rows.wide is not None:
+        # With more columns than rows, number of candidate columns per selected column.
+        columns, values, noisy = rows.wide.candidates(16 * quarter, few, rng)
+    alone = held_out_scores(noisy, min_share, regularized.reg * noisy.var(axis=0)).score
+    best = np.argsort(-alone, kind="stable")[:quarter]
+    features = np.eye(p)[:, best] if rows.wide is None else rows.wide.directions(columns[best])
+    ordered = np.sort(values[:, best], axis=0)
+    # Share of adjacent sorted values that must differ in a continuous feature; float32 has ties.
+    is_continuous = (ordered[1:] > ordered[:-1]).mean(axis=0) > 0.99
+    principal = _leading(regularized.correlation, min(p, 2 * quarter), rng)
+    Z = rows.Z[few]
+    means = regularized.solve(mean_differences(Z, _means_labels(Z, principal, rng)))
+    if rows.scale is not None:
+        if rows.wide is None:
+            given = Z * rows.scale.astype(Z.dtype)
+        else:
+            given = rows.wide.in_own_units()[few]
+        n_leading = min(given.shape[1], N_PRINCIPAL)
+        leading = _leading(given.T @ given / len(given), n_leading, rng)
+        labels = _means_labels(given, leading, rng)
+        if rows.wide is None:
+            between = (mean_differences(given, labels).T * rows.scale).T
+        else:
+            between = rows.wide.between(labels, few)
+        means = np.hstack([means, regularized.solve(mean_differences(Z, labels)), between])
+    n_random = max(0, n_starts - features.shape[1] - principal.shape[1] - means.shape[1])
+    random = regularized.solve(rng.standard_normal((p, n_random)))
+    directions = np.hstack([means, features, principal, random])
+    stands_alone = np.zeros(directions.shape[1], dtype=bool)
+    stands_alone[means.shape[1] : means.shape[1] + best.size] = is_continuous
+    stands_alone[: means.shape[1]] = rows.scale is not None
+    limit = max(n_starts, 1)
+    return Starts(directions[:, :limit], stands_alone[:limit])
+
+
+def _means_labels(Z: NDArray, directions: NDArray, rng: np.random.Generator) -> NDArray:
+    """Return the labels of 2-means as a column; no column if all rows are equal."""
+    Z = Z - Z.mean(axis=0)
+    one, other = Z[rng.integers(0, len(Z), (2, N_PAIRS))]
+    between = np.hstack([directions[:, :N_PRINCIPAL], (one - other).T])
+    middle = np.zeros(between.shape[1])
+    middle[-N_PAIRS:] = 0.5 * ((one**2).sum(axis=1) - (other**2).sum(axis=1))
+    labels = two_means(Z, Z @ between.astype(Z.dtype, copy=False) > middle)
+    return labels if labels.ndim == 2 else labels[:, None]
+
+
+def _leading(correlation: NDArray, k: int, rng: np.random.Generator) -> NDArray:
+    """Return k leading eigenvectors, approximate for many features, since they are only starts.
+
+    Their signs are arbitrary: they do not change the two sides of a cut.
+    """
+    p = correlation.shape[0]
+    if p <= EXACT_UP_TO:
+        return np.linalg.eigh(correlation)[1][:, ::-1][:, :k]
+    basis = rng.standard_normal((p, 2 * k))
+    for _ in range(4):
+        basis = linalg.qr(correlation @ basis, mode="economic")[0]
+    vectors = eigenpairs(basis.T @ correlation @ basis)[1][:, -k:]
+    return basis @ vectors[:, ::-1]
+
+
+# ---------- the race of starts: directions fitted to one half of a sample and ranked on the other
+
 # First, this number of alternations of all starts on this number of rows of the half (more if
 # there are many features), ranked on as many rows. Then the number of best directions that go on,
 # and their number of alternations on all rows of the half.
 FIRST_ROUNDS, FIRST_ROWS, N_KEPT, MORE_ROUNDS = 2, 800, 4, 4
-# Factor by which an unchanged start must be better. Splits on which many features agree are
-# preferred to a split of one feature.
-AS_IT_IS = 3.0
 # Depth of the valley at the cut from which the race ends at once, without the other half.
 CLEAR = 0.5
-# Without such a valley, and with enough rows per feature: regularisation and steps of EM, which
-# alternations with `SMALL_REG` follow.
-EM_REG, EM_STEPS = 0.03, 20
 # The regularisations to choose from if none is given, and the factor by which the smaller one must
 # be better, because it also fits more noise.
 REG, SMALL_REG, HANDICAP = 1.0, 0.1, 1.5
-# A run has lost the split of its start if its direction has less than this share of the score,
-KEPT = 0.5
-# unless the projections on the two directions have at least this correlation.
-SAME = 0.99
 # Largest likely ratio of the final score of the race to the score after its first half.
 MAX_GAIN = 10.0
-# Minimum regularisation, because the correlation matrix of half of the rows may be singular.
-MIN_REG = 1e-3
 
 
 class Winner(NamedTuple):
@@ -108,7 +512,8 @@ def race(
     `hurdle`. With `n_halves=1` directions are fitted to one half only, in half of the time.
     """
     rng = np.random.default_rng(seed)
-    first = REG if reg is None else max(reg, MIN_REG)
+    # Minimum regularisation, because the correlation matrix of half of the rows may be singular.
+    first = REG if reg is None else max(reg, 1e-3)
     halves, found = [], []
     for learn, judge in _halves(rows, rng, numbers)[:n_halves]:
         correlation = np.asarray(learn.Z.T @ learn.Z, dtype=np.float64) / len(learn.Z)
@@ -170,9 +575,7 @@ def separation_by_race(
         if not is_lost(sample, R, result.w, looser.w, share) and is_deeper(sample, looser, result):
             result = looser
     return replace(
-        result,
-        held_out_bound=probability(max(winner.kappa2, 0.0)),
-        held_out_score=winner.score,
+        result, held_out_bound=probability(max(winner.kappa2, 0.0)), held_out_score=winner.score
     )
 
 
@@ -187,11 +590,13 @@ def is_lost(
     """
     W = np.column_stack([start, end])
     products = W.T @ (correlation @ W)
-    if products[0, 1] ** 2 >= SAME**2 * products[0, 0] * products[1, 1]:
+    # Directions with highly correlated projections are the same split.
+    if products[0, 1] ** 2 >= 0.99**2 * products[0, 0] * products[1, 1]:
         return False
     ridge = REG * rows.variances(W)
     score = held_out_scores(rows.dithered @ W.astype(rows.Z.dtype), min_share, ridge).score
-    return bool(score[1] < KEPT * score[0])
+    # The split of the start is lost if its direction has most of its score no longer.
+    return bool(score[1] < 0.5 * score[0])
 
 
 def is_deeper(rows: StartRows, one: SeparationResult, other: SeparationResult) -> bool:
@@ -207,7 +612,8 @@ def _halves(
 ) -> list[tuple[StartRows, StartRows]]:
     """Return pairs of rows to fit and rows to rank directions, each in random order."""
     n = len(rows.Z)
-    if n < MIN_ROWS:
+    # Minimum number of rows for halves; fewer rows both fit and rank the directions.
+    if n < 16:
         return [(rows, rows)]
     if numbers is None:
         order = rng.permutation(n)
@@ -255,7 +661,9 @@ def _as_they_are(half: _Half, reg: float, min_share: float) -> Winner | None:
     """
     alone = half.starts.directions[:, half.starts.stands_alone]
     best, _ = _ranked(half, alone, reg, min_share)
-    return None if best is None else best._replace(score=best.score / AS_IT_IS)
+    # Factor by which an unchanged start must be better. Splits on which many features agree are
+    # preferred to a split of one feature.
+    return None if best is None else best._replace(score=best.score / 3.0)
 
 
 def _alternated(
@@ -296,10 +704,11 @@ def _best_masks(
 
 
 def _normal_groups(half: _Half, rng: np.random.Generator) -> NDArray:
-    regularized = RegularizedCorrelation(half.regularized.correlation, EM_REG)
+    # A small regularisation and 20 steps of EM; alternations with `SMALL_REG` follow.
+    regularized = RegularizedCorrelation(half.regularized.correlation, 0.03)
     Z = half.rows.Z
     starts = half.starts.directions
     white = regularized.whitened(rng.standard_normal(starts.shape))
     sides = Z @ np.hstack([starts, white]).astype(Z.dtype) > 0
     sides = sides[:, both_sides(sides)]
-    return normal_group_directions(Z, regularized, sides, EM_STEPS)
+    return normal_group_directions(Z, regularized, sides, 20)

@@ -14,15 +14,12 @@ if TYPE_CHECKING:
     from volmar.solvers.elliptope_triangles import (
         solve_elliptope_triangles as solve_elliptope_triangles,
     )
-    from volmar.solvers.hyperplane_density import HyperplaneDensity as HyperplaneDensity
     from volmar.solvers.minimax_probability import (
         MinimaxProbabilityResult as MinimaxProbabilityResult,
     )
     from volmar.solvers.minimax_probability import (
         solve_minimax_probability as solve_minimax_probability,
     )
-    from volmar.solvers.minimum_density import MinimumDensityResult as MinimumDensityResult
-    from volmar.solvers.minimum_density import minimum_density as minimum_density
     from volmar.solvers.packing_sdp import PackingResult as PackingResult
     from volmar.solvers.packing_sdp import solve_packing_sdp as solve_packing_sdp
     from volmar.solvers.result import Result as Result

@@ -39,6 +39,9 @@ class Status(Enum):
         """Whether the status is CONVERGED."""
         return self is Status.CONVERGED
 
+    def __reduce__(self) -> tuple[type[Status], tuple[str]]:
+        return Status, (self.value,)  # model files cannot hold the attributes of a member
+
 
 @dataclass(frozen=True)
 class Certificate:

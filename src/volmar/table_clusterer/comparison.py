@@ -16,10 +16,8 @@ from volmar._clones import MOST_FITTED
 from volmar._warn import collecting
 from volmar.metrics import LabelScore, label_free_scores
 from volmar.report.drivers import sampled
-from volmar.report.stages import Progress
+from volmar.report.outcome import Progress
 from volmar.table_clusterer.names import clusterer_names, find_name, new_clusterer
-
-__all__ = ["DEFAULT_METHODS", "Comparison", "MethodRun", "compare_methods", "spelled"]
 
 # One method of each family, and k-means as the usual baseline.
 DEFAULT_METHODS = ("MSPC", "CPMMC", "SoftLabelMVC", "KMeans")
@@ -28,21 +26,10 @@ _PIECE = 20_000  # number of rows that are predicted at once
 
 @dataclass(frozen=True)
 class MethodRun:
-    """The clusters of one method.
+    """The clusters of one method, numbered so that most rows agree with the first method.
 
-    Attributes
-    ----------
-    method : str
-        Name of the method.
-    labels : ndarray of int, shape (n,)
-        Cluster of each row. Clusters are numbered to agree with those of the first method on as
-        many rows as possible.
-    seconds : float
-        Time in seconds of the fit, and of the prediction of rows that were not fitted.
-    scores : list of LabelScore
-        Label-free scores. Empty if the method found a single cluster.
-    n_fitted : int
-        Number of rows that were fitted. The others were predicted.
+    `seconds` are those of the fit and of the prediction of rows that were not fitted. `scores` is
+    empty if the method found a single cluster.
     """
 
     method: str
@@ -248,7 +235,7 @@ def _by_evidence(
     Without evidence the number is 2 and nothing is returned, because MSPC with 2 clusters is
     another fit.
     """
-    from volmar.evidence.splits.split_test import FEWEST_ROWS
+    from volmar.evidence.split_test import FEWEST_ROWS
 
     found.n_clusters = 2
     if X.shape[0] < FEWEST_ROWS:

@@ -3,47 +3,45 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClusterMixin
+from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from volmar._checks import check_random_state
+from volmar._checks import check_random_state, shown
+from volmar._files import refuse_input
+from volmar._input import known_values
+from volmar._version import __version__
 from volmar._warn import collecting, warn_user
 from volmar.base import Clusterer
+from volmar.base.blocks import RefusedBlocksError
+from volmar.base.prediction import check_reject, rejected, warn_of_few_rows
+from volmar.diagnostics.drift_summary import CategoryCounts, DriftSummary
+from volmar.evidence import ClusterNovelty, calibrate_novelty
 from volmar.guidance.seeds import names_of_clusters
 from volmar.report.evidence import evidence_of
-from volmar.report.outcome import Evidence
-from volmar.report.stages import Progress, StageTimes
-from volmar.table_clusterer.confidence import confidence_of, score_slopes, warn_of_empty
-from volmar.table_clusterer.drift import TableDrift
-from volmar.table_clusterer.fitting import (
-    fit_to_blocks,
-    fit_to_rows,
-    is_guided,
-    names_note,
-    number_found,
-)
-from volmar.table_clusterer.known import KnownColumns, known_columns
+from volmar.report.outcome import Evidence, Outcome, Progress, StageTimes
 from volmar.table_clusterer.names import new_clusterer
-from volmar.table_clusterer.rejection import TableRejection, spread
-from volmar.table_clusterer.reports import TableReports
-from volmar.tables import Preparation, PreparedTable, as_pandas
-from volmar.tables.columns import check_table, table_tags
+from volmar.tables import LoadedTable, Preparation, PreparedTable, TableError, as_pandas
+from volmar.tables.columns import as_columns, check_table, table_tags
 
+# Modules for pages, pictures and files are imported when needed, because a fit needs none.
 if TYPE_CHECKING:
     from numpy.random import RandomState
 
-__all__ = ["TableClusterer"]
+    from volmar.diagnostics import ClusterDescription, DriftReport
 
 # Kept by a fitted estimator for `describe` and `report`, and not saved to files.
-_OF_THE_DATA = ("_table", "_prepared", "_seeds")
+_OF_THE_DATA = ("_table", "_prepared")
 
 
-class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
+class TableClusterer(ClusterMixin, BaseEstimator):
     """Prepare the columns of a table, cluster its rows, and describe the clusters.
 
     It combines `volmar.tables.Preparation` and a clusterer. The command ``volmar cluster`` does
@@ -242,27 +240,14 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
     ) -> Self:
         """Cluster prepared rows, for example a sample of a table in blocks.
 
-        Parameters
-        ----------
-        rows : PreparedTable
-            The prepared rows, in memory.
-        preparation : Preparation
-            The fitted preparation, which will also prepare new tables.
-        table : DataFrame or LoadedTable, default=None
-            The table from which the rows were prepared. Reports describe the clusters by its
-            columns.
-        blocks : PreparedTable, default=None
-            All rows, as returned by `volmar.tables.prepare_blocks`. A clusterer that accepts dask
-            arrays is fitted to them, and `is_fitted_to_blocks_` is True. Others are fitted to
-            `rows`. Tests, labels and reports always use `rows`.
-        progress : callable, default=None
-            As for `fit`.
+        The fitted `preparation` will also prepare new tables. Reports describe the clusters by the
+        columns of `table`, from which the rows were prepared. `blocks` are all rows, as returned
+        by `volmar.tables.prepare_blocks`: a clusterer that accepts dask arrays is fitted to them,
+        and `is_fitted_to_blocks_` is True; others are fitted to `rows`. Tests, labels and reports
+        always use `rows`.
 
-        Returns
-        -------
-        self : TableClusterer
-            The fitted estimator. `labels_` has one entry per row of the table if `rows.kept` is
-            given, and one per prepared row otherwise.
+        `labels_` has one entry per row of the table if `rows.kept` is given, and one per prepared
+        row otherwise.
         """
         if self.seeds is not None or self.must_link is not None:
             raise ValueError(
@@ -327,7 +312,6 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         self.warnings_ = list(dict.fromkeys(texts))
         self.seconds_ = times.seconds
         self._table, self._prepared, self._fit_seed = table, rows, seed
-        self._seeds = guide.get("y")
         self._label(np.asarray(labels))
         self.drift_summary_ = self._summary(rows, np.asarray(labels), table)
         self._calibrate(rows.X, np.asarray(labels), seed)
@@ -412,6 +396,75 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
 
     # ---------------------------------------------------------------------- new rows
 
+    def predict(self, data: Any, reject: float | None = None) -> NDArray[np.int64]:
+        """Assign the rows of a table to the clusters.
+
+        Parameters
+        ----------
+        data : DataFrame, pyarrow Table, array, sparse array, str or path
+            A table with the columns in `preparation_.used_`, in any order.
+        reject : float, default=None
+            Rows whose `novelty_score` is at most this value, such as 0.01, get the label -1. This
+            is about that share of the rows from the same source, and all rows that are as far from
+            the clusters. If None, no rows are rejected.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Cluster of each row. It is -1 for rejected rows, and for rows that are left out because
+            of missing values.
+        """
+        rows = self._new_rows(data)
+        labels = np.asarray(self.model_.predict(rows.X)).astype(np.int64)
+        if reject is not None:
+            check_rejection(self, reject)
+            labels = rejected(labels, self.novelty_prepared(rows, labels), reject)
+        return spread(labels, rows.kept, -1).astype(np.int64)
+
+    def novelty_score(self, data: Any) -> NDArray[np.float64]:
+        """Return the p-value of each row in its cluster. It is low for rows far from all clusters.
+
+        Parameters
+        ----------
+        data : DataFrame, pyarrow Table, array, sparse array, str or path
+            A table with the columns in `preparation_.used_`.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            P-values. Among new rows from the source of the fitted table, at most about a share
+            alpha has a p-value of at most alpha. NaN for rows that are left out because of missing
+            values. The smallest possible value in each cluster is ``novelty_.min_p_values``.
+
+        Notes
+        -----
+        P-values are computed from the prepared rows. A row without any values has the smallest
+        p-value of all clusters. So has a row with an infinite value, or with ``scale="auto"`` an
+        outlier in any column (more than ten times as far from the median as nearly all other
+        values): the cluster is found from its other values, but the row is not an ordinary one.
+        """
+        rows = self._new_rows(data)
+        labels = np.asarray(self.model_.predict(rows.X)).astype(np.int64)
+        return spread(self.novelty_prepared(rows, labels), rows.kept, np.nan)
+
+    def novelty_prepared(self, rows: PreparedTable, labels: NDArray) -> NDArray[np.float64]:
+        """Return the p-values, as `novelty_score`, of prepared rows in given clusters."""
+        novelty = self._calibrated()
+        return novelty.p_values(rows.X, labels, rows.outlying)
+
+    def _calibrate(self, X: Any, labels: NDArray, seed: int) -> None:
+        k = max(self.n_clusters_, int(labels.max(initial=0)) + 1)
+        self.novelty_ = calibrate_novelty(X, labels, n_clusters=k, random_state=seed)
+
+    def _calibrated(self) -> ClusterNovelty:
+        check_is_fitted(self)
+        if not hasattr(self, "novelty_"):
+            raise ValueError(
+                "This TableClusterer was saved by an older version of volmar, without the "
+                "p-values that reject and novelty_score need. Fit and save it again."
+            )
+        return self.novelty_
+
     def decision_function(self, data: Any) -> NDArray[np.float64]:
         """Return the scores of the rows of a table, from the decision function of the clusterer.
 
@@ -450,21 +503,9 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         return spread(self.label_prepared(rows.X)[2], rows.kept, np.nan)
 
     def label_prepared(self, X: Any) -> tuple[NDArray[np.int64], NDArray, NDArray[np.float64]]:
-        """Return the labels, scores and confidences of prepared rows.
+        """Return the labels, scores and confidences of rows prepared by `preparation_`.
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            Rows prepared by `preparation_`, for example from a block of a table.
-
-        Returns
-        -------
-        labels : ndarray of shape (n,)
-            Cluster of each row.
-        scores : ndarray of shape (n,) or (n, n_clusters)
-            Scores. NaN if the clusterer has no decision function.
-        confidence : ndarray of shape (n,)
-            Confidence of each row, as returned by `confidence`.
+        Scores are NaN if the clusterer has no decision function.
         """
         labels = np.asarray(self.model_.predict(X)).astype(np.int64)
         scores = self._scores_of(X)
@@ -490,13 +531,611 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
             )
         return self._prepared
 
+    # ---------------------------------------------------------------------- drift
+
+    def drift(self, data: Any, *, alpha: float = 0.05) -> DriftReport:
+        """Test whether a new table differs from the fitted one.
+
+        The shares of clusters, distances of rows from cluster centres, and columns are compared.
+        Numeric columns are compared as prepared for the clusterer (after logs, filling in and
+        scaling), categorical columns by the counts of their values. The fitted table itself is not
+        needed, because the fit stores a summary, `drift_summary_`.
+
+        Parameters
+        ----------
+        data : DataFrame, pyarrow Table, array, sparse array, str or path
+            A table with the columns in `preparation_.used_`, in any order.
+        alpha : float, default=0.05
+            Level of the tests: a table from the same source is reported as changed with at most
+            about this probability.
+
+        Returns
+        -------
+        volmar.diagnostics.DriftReport
+            The differences and their p-values.
+        """
+        from volmar.diagnostics import drift  # a fit needs no tests
+
+        return drift(self, data, alpha=alpha)
+
+    def summarize_drift(self, data: Any, reference: DriftSummary | None = None) -> DriftSummary:
+        """Summarise a table for a comparison. Summaries of blocks of a table can be joined.
+
+        `reference` is the summary with which the new one will be compared, such as
+        `drift_summary_`. If it is None, the new summary is the reference of a comparison.
+        """
+        check_is_fitted(self)
+        table = check_table(self, as_pandas(data), reset=False)
+        rows = self.preparation_.prepare(table)
+        labels = np.asarray(self.model_.predict(rows.X))
+        return self._summary(rows, labels, table, reference)
+
+    def _summary(
+        self,
+        rows: PreparedTable,
+        labels: NDArray,
+        table: Any,
+        reference: DriftSummary | None = None,
+    ) -> DriftSummary:
+        """Return the summary of prepared rows in clusters, and of their table."""
+        names = self.preparation_.feature_names_
+        k = self.n_clusters_ if reference is None else reference.counts.size
+        k = max(k, int(labels.max(initial=0)) + 1) if reference is None else k
+        found = DriftSummary.of_rows(rows.X, labels, k, names, reference=reference)
+        kept = rows.kept
+        n_left_out = 0 if kept is None else int(np.count_nonzero(~np.asarray(kept)))
+        categories: dict[str, CategoryCounts] = {}
+        missing: dict[str, int] = {}
+        if table is not None:
+            known = {} if reference is None else reference.categories
+            categories, missing = _values_of(self.preparation_, table, known)
+        return replace(found, n_left_out=n_left_out, categories=categories, missing=missing)
+
+    # ---------------------------------------------------------------------- reports
+
+    def describe(self, data: Any = None) -> ClusterDescription:
+        """Describe how the clusters differ, in the columns of the table and their units.
+
+        Parameters
+        ----------
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, default=None
+            The table that was clustered. It is needed only if the estimator was loaded from a file
+            or a pickle, which does not hold the table.
+
+        Returns
+        -------
+        volmar.diagnostics.ClusterDescription
+            The description. It prints as one sentence per cluster.
+        """
+        from volmar.report.judging import described
+
+        return described(self._outcome(data))
+
+    def outcome(
+        self,
+        data: Any = None,
+        *,
+        title: str | None = None,
+        command: str | None = None,
+        command_for_two: str | None = None,
+        asked: dict[str, str] | None = None,
+        progress: Progress | None = None,
+    ) -> Outcome:
+        """Return the content of a report.
+
+        `command` and `command_for_two` reproduce the clusters and find two clusters; if None, they
+        are Python code. `asked` are the options as shown in the report, by default the parameters.
+        The other arguments are those of `report`.
+        """
+        from volmar.report.judging import best_split_of, judged
+
+        found = self._outcome(data)
+        times = StageTimes(progress)
+        if self.n_clusters == "auto" and self.n_clusters_ == 1 and self.evidence_:
+            two = command_for_two or f"{clone(self).set_params(n_clusters=2)!r}.fit(table)"
+            found = replace(found, best_split=best_split_of(found, times, two))
+        given: dict[str, Any] = {"title": title, "command": command, "asked": asked}
+        found = replace(found, **{key: one for key, one in given.items() if one is not None})
+        return judged(found, times)
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        data: Any = None,
+        *,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write a report of the clusters as a self-contained HTML page.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to write.
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, default=None
+            As for `describe`.
+        force : bool, default=False
+            Whether an existing file may be replaced.
+        progress : callable, default=None
+            As for `fit`.
+        """
+        from volmar.report import save_report
+
+        self._refuse_input(path, data)
+        save_report(path, self, data, force=force, progress=progress)
+
+    def pictures(
+        self,
+        folder: str | os.PathLike[str],
+        data: Any = None,
+        *,
+        formats: Sequence[str] = ("png", "svg"),
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> list[Path]:
+        """Write the pictures of the report as image files (requires matplotlib).
+
+        Parameters
+        ----------
+        folder : str or path-like
+            Folder for the files. It is created if it does not exist.
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, default=None
+            As for `describe`.
+        formats : sequence of {"png", "svg", "pdf"}, default=("png", "svg")
+            Formats in which each picture is written.
+        force : bool, default=False
+            Whether existing files may be replaced.
+        progress : callable, default=None
+            As for `fit`.
+
+        Returns
+        -------
+        list of Path
+            The written files.
+        """
+        from volmar.report import save_pictures
+        from volmar.report.judging import with_joins
+
+        self._refuse_input(folder, data)
+        outcome = with_joins(self.outcome(data, progress=progress), StageTimes(progress))
+        return save_pictures(Path(folder), outcome, formats=formats, force=force)
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Save the fitted estimator to a file, without the table; `load` loads it.
+
+        The file holds what new rows need, see `volmar.save_model`.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to write, usually with the suffix ``.volmar``.
+        force : bool, default=False
+            Whether an existing file may be replaced.
+        """
+        from volmar.models import save_model
+
+        self._refuse_input(path)
+        save_model(path, self, force=force)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Load an estimator that was saved by `save`.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to read.
+        """
+        from volmar.models import ModelError, load_model
+
+        model = load_model(path).model
+        if not isinstance(model, cls):
+            raise ModelError(
+                f"{path} holds a {type(model).__name__}, not a {cls.__name__}. Use load_model."
+            )
+        return model
+
+    def _refuse_input(self, path: str | os.PathLike[str], data: Any = None) -> None:
+        """Raise `ValueError` if writing to `path` would replace the table that was read."""
+        read = getattr(getattr(self, "_table", None), "path", None)
+        refuse_input(path, [one for one in (read, data) if isinstance(one, (str, os.PathLike))])
+
+    def summary(self) -> dict[str, Any]:
+        """Return the result as plain values, ready for `json.dumps`.
+
+        Returns
+        -------
+        dict
+            Cluster sizes, evidence with p-values and levels, columns and their kinds, notes,
+            warnings, parameters, times and the version of volmar.
+        """
+        from volmar.diagnostics.drift import plain
+
+        check_is_fitted(self)
+        if not hasattr(self, "labels_"):
+            raise AttributeError(
+                "summary() counts the rows of the fit, which a model file does not hold. Call it "
+                "before the model is saved."
+            )
+        used = self.labels_[self.labels_ >= 0]
+        prepared = self.preparation_
+        return plain(
+            {
+                "volmar": __version__,
+                "method": type(self.model_).__name__,
+                "parameters": self.get_params(deep=False),
+                "n_rows": self.labels_.size,
+                "n_rows_used": used.size,
+                "n_clusters": self.n_clusters_,
+                "sizes": np.bincount(used, minlength=self.n_clusters_),
+                "evidence": [vars(one) for one in self.evidence_],
+                "splits": _splits(getattr(self.model_, "tree_", None)),
+                "columns": prepared.kinds_,
+                "left_out": prepared.left_out_,
+                "features": prepared.feature_names_,
+                "notes": self.notes_,
+                "warnings": self.warnings_,
+                "seconds": self.seconds_,
+            }
+        )
+
+    def _outcome(self, data: Any) -> Outcome:
+        """Return the content of a report that is known without further tests."""
+        rows = self._rows(data)
+        table = self._table if data is None else check_table(self, data, reset=False)
+        if data is None:
+            labels = self.labels_ if rows.kept is None else self.labels_[rows.kept]
+        else:
+            labels = np.asarray(self.model_.predict(rows.X))
+        columns = names = used = None
+        if table is not None:
+            from volmar.tables import source_columns
+
+            columns, names = source_columns(table, self.preparation_, rows.kept, every=True)
+            used = [name in set(self.preparation_.used_) for name in names]
+        name = table.name if isinstance(table, LoadedTable) else "the table"
+        params = self.get_params(deep=False)
+        prepared, is_split = self.preparation_, self.n_clusters_ > 1
+        return Outcome(
+            title=f"Clusters of {name}",
+            command=f"{self!r}.fit(table)",
+            asked={key: repr(value) for key, value in params.items()},
+            source=name,
+            n_rows=len(labels) if rows.kept is None else len(rows.kept),
+            n_columns=self.n_features_in_,
+            notes=self.notes_,
+            parameters=self.model_.get_params(deep=False) if is_split else {},
+            method=type(self.model_).__name__,
+            seed=self._fit_seed,
+            X=rows.X,
+            feature_names=list(rows.feature_names),
+            ids=rows.ids,
+            id_name=rows.id_name,
+            labels=labels,
+            scores=self._scores_of(rows.X),
+            model=self.model_ if is_split else None,
+            clusterer=self._new_clusterer(self._fit_seed, self.n_clusters_),
+            fit_rows=rows.dithered(self._fit_seed),
+            n_found=self.n_clusters_,
+            evidence=self.evidence_,
+            warnings=self.warnings_,
+            seconds=self.seconds_,
+            offsets=prepared.offsets_,
+            scales=prepared.scales_,
+            columns=columns,
+            column_names=names,
+            used=used,
+            left_out=dict(prepared.left_out_),
+            categorical=tuple(prepared.texts_),
+            category_features=prepared.category_features_,
+            novelty=getattr(self, "novelty_", None),
+            outlying=rows.outlying,
+        )
+
     # ---------------------------------------------------------------------- scikit-learn
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the table, so that a pickle or file holds only the model."""
         state: dict[str, Any] = dict(super().__getstate__())
+        if "slopes_" in state:  # a file has no pairs as keys
+            state["slopes_"] = list(state["slopes_"].items())
         return {name: value for name, value in state.items() if name not in _OF_THE_DATA}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        slopes = {"slopes_": dict(state["slopes_"])} if "slopes_" in state else {}
+        super().__setstate__(state | slopes)
 
     def __sklearn_tags__(self) -> Any:
         """Return the tags of scikit-learn: which input is accepted."""
         return table_tags(super().__sklearn_tags__(), self.missing)
+
+
+# ------------------------------------------------------------------------------ fitting
+
+
+def fit_to_blocks(model: Any, X: Any, tell: Callable[[int, int], None]) -> bool:
+    """Fit a clusterer to a dask array. Return False if it does not accept one."""
+    if not isinstance(model, Clusterer):
+        return False
+    try:
+        fit_to_rows(model, X, tell)
+    except RefusedBlocksError:
+        return False
+    return True
+
+
+def fit_to_rows(model: Any, X: Any, tell: Callable[[int, int], None], **known: NDArray) -> None:
+    """Fit a clusterer. Clusterers of volmar report their progress to `tell`."""
+    if not isinstance(model, Clusterer):
+        model.fit(X)
+        return
+    model._tell = tell
+    try:
+        model.fit(X, **known)
+    finally:
+        del model._tell
+
+
+def is_guided(model: Any, known: dict[str, NDArray]) -> bool:
+    """Return whether labels, links or a maximum size constrain the rows of the fit."""
+    return bool(known) or getattr(model, "max_cluster_size", None) is not None
+
+
+def number_found(model: Any, labels: NDArray, wanted: int | str) -> int:
+    """Return the number of clusters that were found or requested."""
+    if hasattr(model, "classes_") and isinstance(model, Clusterer):
+        return len(model.classes_)
+    if not isinstance(wanted, str):
+        return int(wanted)
+    return model.tree_.n_leaves if hasattr(model, "tree_") else int(np.max(labels)) + 1
+
+
+def names_note(clusterer: Any) -> list[str]:
+    """Return a note with the names of the clusters, for reports that show numbers."""
+    names = getattr(clusterer, "cluster_names_", ())
+    listed = ", ".join(f"{number} is {name!r}" for number, name in enumerate(names))
+    return [f"clusters have the names in column {clusterer.seeds!r}: {listed}"] if names else []
+
+
+# ------------------------------------------------------------ columns of known labels and groups
+
+
+class KnownColumns(NamedTuple):
+    """Class of each row (-1 if unknown), names of the classes, and group of each row."""
+
+    seeds: NDArray | None = None
+    names: tuple[str, ...] = ()
+    groups: NDArray | None = None
+
+    def of_rows(self, kept: NDArray | None, column: str | None) -> dict[str, NDArray]:
+        """Return the arguments of `fit` for the kept rows, given the name of the seeds column.
+
+        An error is raised if no row of a class, or no row without a label, is kept. The names
+        would otherwise belong to other clusters.
+        """
+        if kept is not None and self.seeds is not None:
+            numbers = np.unique(self.seeds)
+            gone = numbers[~np.isin(numbers, self.seeds[kept])]
+            if gone.size:
+                lost = " or ".join(shown(self.names[number]) for number in gone if number >= 0)
+                raise TableError(
+                    f"Column {shown(column)}, given in seeds=: all rows "
+                    f"{f'with the label {lost}' if lost else 'without a label'} have missing "
+                    "values and are dropped. Use missing='impute', or label other rows."
+                )
+        given = {"y": self.seeds, "must_link": self.groups}
+        return {
+            name: value if kept is None else value[kept]
+            for name, value in given.items()
+            if value is not None
+        }
+
+
+def known_columns(table: Any, seeds: str | None, must_link: str | None) -> KnownColumns:
+    """Read the columns of classes and groups. `known_values` decides which fields are unknown."""
+    numbers = groups = None
+    names: tuple[str, ...] = ()
+    if seeds is not None:
+        numbers, names = _codes(table, seeds, "seeds=")
+        if not names:
+            raise TableError(
+                f"Column {shown(seeds)}, given in seeds=, has no labels: all rows are empty or "
+                "-1. Label some rows, or leave out seeds."
+            )
+        if (numbers >= 0).all():
+            raise TableError(
+                f"Column {shown(seeds)}, given in seeds=, has a label in every row, so no rows "
+                "are left to cluster. Leave the labels of unknown rows empty."
+            )
+    if must_link is not None:
+        groups = _codes(table, must_link, "must_link=")[0]
+    return KnownColumns(numbers, names, groups)
+
+
+def _codes(table: Any, column: str, argument: str) -> tuple[NDArray, tuple[str, ...]]:
+    """Return the number of each row's value, -1 if unknown, and the known values as text."""
+    columns = as_columns(table)
+    (place,) = columns.find([column], argument)
+    codes, words = columns.categories(place)
+    try:
+        known = known_values(columns.values(place), f"Column {shown(column)}", codes.size)[1]
+    except ValueError as error:
+        raise TableError(f"{error}") from error
+    known &= codes >= 0
+    used, numbers = np.unique(codes[known], return_inverse=True)
+    found = np.full(codes.size, -1)
+    found[known] = numbers
+    return found, tuple(words[code] for code in used)
+
+
+# ------------------------------------------------------------------------------ confidence
+
+
+# Maximum number of values to which the mixture is fitted: evenly spaced quantiles of the scores.
+N_VALUES = 2000
+# Share of the scores that is clipped at each end: one outlier would widen both distributions.
+TRIMMED = 0.005
+
+
+def score_slopes(scores: NDArray, labels: NDArray) -> dict[tuple[int, int], float]:
+    r"""Return the slope of the logit for each pair of neighbouring clusters.
+
+    For the rows of two clusters, the difference t of the two scores is modelled as a mixture of
+    two normal distributions with a common variance, fitted by maximum likelihood (EM, which starts
+    from the clusters). The log-odds are then linear in t with slope
+    :math:`(\mu_a - \mu_b) / \sigma^2`.
+
+    The smaller number of a pair comes first. A pair is left out if no row has its best and
+    second-best scores in these two clusters.
+    """
+    matrix = _columns(scores)
+    labels = np.asarray(labels)
+    if matrix.shape[1] < 2 or np.unique(labels).size < 2:
+        return {}
+    pairs = np.sort(np.column_stack([labels, _next_best(matrix, labels)]), axis=1)
+    slopes = {}
+    for a, b in np.unique(pairs, axis=0):
+        rows = np.flatnonzero((labels == a) | (labels == b))
+        slopes[int(a), int(b)] = _slope(matrix[rows, b] - matrix[rows, a], labels[rows] == b)
+    return slopes
+
+
+def confidence_of(
+    scores: NDArray, labels: NDArray, slopes: dict[tuple[int, int], float]
+) -> NDArray[np.float64]:
+    """Return the confidence of each row, from 0.5 (on the border between clusters) to 1.
+
+    It is the logistic function of the slope times the difference between the scores of the row's
+    cluster and the next best one. With a single cluster it is 1.
+    """
+    matrix = _columns(scores)
+    labels = np.asarray(labels)
+    if not slopes:
+        return np.ones(len(labels))
+    other = _next_best(matrix, labels)
+    rows = np.arange(len(labels))
+    lead = np.maximum(matrix[rows, labels] - matrix[rows, other], 0.0)
+    # A pair without a fitted slope gets the smallest slope, which gives the lowest confidence.
+    table = np.full((matrix.shape[1],) * 2, min(slopes.values()))
+    for (a, b), slope in slopes.items():
+        table[a, b] = table[b, a] = slope
+    return 1.0 / (1.0 + np.exp(-np.minimum(table[labels, other] * lead, 700.0)))
+
+
+def _columns(scores: NDArray) -> NDArray:
+    """Return one column per cluster. A single score per row is that of the second of two."""
+    scores = np.asarray(scores, dtype=np.float64)
+    return scores if scores.ndim == 2 else np.column_stack([np.zeros(len(scores)), scores])
+
+
+def _next_best(matrix: NDArray, labels: NDArray) -> NDArray[np.intp]:
+    others = matrix.copy()
+    others[np.arange(len(labels)), labels] = -np.inf
+    return np.argmax(others, axis=1)
+
+
+def _slope(t: NDArray, is_second: NDArray) -> float:
+    """Return the slope of the logit of the second group in t, 0 if there is only one group."""
+    if np.ptp(t) == 0 or is_second.all() or not is_second.any():
+        return 0.0
+    order = np.argsort(t, kind="stable")
+    if len(t) > N_VALUES:
+        order = order[np.linspace(0, len(t) - 1, N_VALUES).astype(np.intp)]
+    second = is_second[order].astype(np.float64)
+    values = t[order]
+    low, high = np.quantile(values, [TRIMMED, 1 - TRIMMED])
+    values = np.clip(values, low, high)
+    unit = float(values.std()) or 1.0
+    values = values / unit
+    slope = 0.0
+    for _ in range(200):
+        share = np.clip(second.mean(), 1e-6, 1 - 1e-6)
+        upper = second @ values / (share * len(values))
+        lower = (1 - second) @ values / ((1 - share) * len(values))
+        variance = np.mean(second * (values - upper) ** 2 + (1 - second) * (values - lower) ** 2)
+        # Limit the slope: the variance of two groups of equal values would be 0.
+        variance = max(float(variance), 1e-4)
+        before, slope = slope, float(upper - lower) / variance
+        logit = np.log(share / (1 - share)) + slope * (values - (upper + lower) / 2)
+        second = 1.0 / (1.0 + np.exp(-np.clip(logit, -700.0, 700.0)))
+        if abs(slope - before) <= 1e-4 * abs(slope):
+            break
+    return max(slope, 0.0) / unit
+
+
+def warn_of_empty(model: Any, labels: NDArray) -> None:
+    """Warn about clusters that were fitted to dithered rows and have no row of the table."""
+    wanted = model.get_params(deep=False)["n_clusters"]
+    n_clusters = model.tree_.n_leaves if isinstance(wanted, str) else int(wanted)
+    if empty := sorted(set(range(n_clusters)) - set(labels.tolist())):
+        warn_user(
+            f"Cluster {', '.join(map(str, empty))} of {n_clusters} has no rows. The clusters were "
+            "fitted to rows with added noise, and many rows have equal values. Lower n_clusters."
+        )
+
+
+# ------------------------------------------------------------------------------ new rows
+
+
+def check_rejection(model: Any, reject: float) -> None:
+    """Check the level and that the model has p-values, and warn if the level is too low."""
+    check_reject(reject)
+    novelty = getattr(model, "novelty_", None)
+    if novelty is None:
+        raise ValueError(
+            f"reject={reject:g} needs p-values, and this {type(model).__name__} was saved without "
+            "them. Save it again after TableClusterer.fit (volmar cluster --save), or after "
+            "fit_novelty."
+        )
+    warn_of_few_rows(novelty, reject)
+
+
+def spread(values: NDArray, kept: NDArray | None, missing: float) -> NDArray:
+    """Return values of all rows from those of the kept rows, with `missing` for the others."""
+    if kept is None or kept.all():
+        return values
+    out = np.full((len(kept), *values.shape[1:]), missing, dtype=values.dtype)
+    out[kept] = values
+    return out
+
+
+def _values_of(
+    preparation: Preparation, table: Any, known: dict[str, CategoryCounts]
+) -> tuple[dict[str, CategoryCounts], dict[str, int]]:
+    """Return the counts of categories, and of missing values in numeric columns."""
+    columns = as_columns(table)
+    missing: dict[str, int] = {}
+    place = {name: j for j, name in enumerate(columns.names)}
+    if not columns.is_sparse:
+        names = [name for name in preparation.numbers_ if name in place]
+        counts = columns.n_missing([place[name] for name in names])
+        missing = {name: n for name, n in zip(names, counts, strict=True) if n}
+    categories = {}
+    if columns.is_frame:
+        counted_kinds = ("categorical", "boolean")
+        wanted = [name for name, kind in preparation.kinds_.items() if kind in counted_kinds]
+        for name in dict.fromkeys([*preparation.texts_, *wanted]):
+            if name in place:
+                before = known[name].counts if name in known else None
+                counted = columns.categories(place[name])
+                categories[name] = CategoryCounts.of_codes(*counted, before)
+    return categories, missing
+
+
+# ------------------------------------------------------------------------------ summary
+
+
+def _splits(tree: Any) -> list[dict[str, Any]]:
+    """Return the splits of a tree, in the order in which they were found."""
+    if tree is None:
+        return []
+    return [
+        {
+            "n_rows": node.n_rows,
+            "sides": [child.n_rows for child in node.children],
+            "p_value": node.p_value,
+            "level": node.level,
+            "separation": node.probability,
+        }
+        for node in tree.splits()
+    ]

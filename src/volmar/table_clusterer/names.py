@@ -10,17 +10,9 @@ from sklearn.base import clone
 
 import volmar
 
-__all__ = ["clusterer_names", "find_name", "new_clusterer"]
-
 
 def clusterer_names() -> list[str]:
-    """Return the names of the clusterers in volmar.
-
-    Returns
-    -------
-    list of str
-        Class names, such as "MSPC".
-    """
+    """Return the names of the clusterers in volmar."""
     return list(volmar.CLUSTERERS)
 
 

@@ -613,7 +613,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         return self._is_tied
 
     def _scores(self, X: Any) -> NDArray:
-        return np.asarray(self._fitted.graph.row_weights(X) @ self.field_)
+        return np.asarray(self._row_weights(X) @ self.field_)
 
     def _check_parameters(self) -> None:
         check_parameters(self)
@@ -705,6 +705,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         self, problem: TwoWayProblem | MultiwayProblem, result: VolumeResult | MultiwayVolumeResult
     ) -> None:
         self._fitted = self._problem_of_labels(problem, result.labels)
+        self._row_weights = self._fitted.graph.row_weights
         self._is_tied = None
         self.h_ = result.h
         self.field_ = result.field

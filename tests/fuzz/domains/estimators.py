@@ -20,7 +20,7 @@ from fuzz.script import Script
 #: notes of each class).
 KEEP_LABELS = {
     *("CPMMC", "KernelCPMMC", "SKMMC", "MultivariateMMC", "IterSVR", "LGMMC"),
-    *("MSPC", "KernelKMeans", "DiscriminativeKMeans", "LDAKMeans", "MinimumDensityHyperplane"),
+    *("MSPC", "KernelKMeans", "DiscriminativeKMeans", "LDAKMeans"),
 }
 #: Difference of scores, relative to the largest, that counts as rounding (float32: 7 digits).
 ROUNDING = 1e-5

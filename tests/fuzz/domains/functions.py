@@ -143,7 +143,6 @@ ARGUMENTS = {
     "min_cluster_size": ("2", "5", "20", "0", "1"),
     "noise_label": ("-1", "'a'", "None"),
     "progress": ("None", "lambda done, total: None", "3"),
-    "test": ("'humps'", "'dip'", "'x'"),
     "max_rows": ("1", "2", "20", "1000"),
     "feature_names": ("None", "[f'f{i}' for i in range(p)]", "['a', 'b']", "3"),
     "used": ("None", "[True] * p", "[False]"),
@@ -169,7 +168,6 @@ FUNCTIONS = {
     "metrics.agreement_scores": "labels_true labels_pred",
     "metrics.balanced_clustering_error": "labels_true labels_pred sample_weight",
     "metrics.calinski_harabasz": "X labels",
-    "metrics.class_power": "h Q random_state",
     "metrics.clustering_error": "labels_true labels_pred sample_weight",
     "metrics.imbalance": "labels",
     "metrics.label_free_scores": "X labels seed",
@@ -186,8 +184,6 @@ FUNCTIONS = {
     "metrics.volume": "h Q",
     "evidence.column_resolutions": "X",
     "evidence.combine_p_values": "p_values share",
-    "evidence.dip_statistic": "x",
-    "evidence.dip_test": "x",
     "evidence.has_way_around": "X scores",
     "evidence.hump_test": "x rng n_draws",
     "evidence.label_test": (
@@ -203,7 +199,6 @@ FUNCTIONS = {
         "ids progress random_state"
     ),
     "diagnostics.error_bound": "Q reg eta h mu revealed labels n_revealed delta rho",
-    "diagnostics.probe_accuracy": "X labels probe max_rows random_state",
     "diagnostics.stability": "X estimator n_resamples share progress random_state",
     "diagnostics.stability_report": "Q tol max_rows_for_si max_work",
     "datasets.load": "name n_samples scale missing",

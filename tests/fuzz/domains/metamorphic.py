@@ -36,7 +36,6 @@ BALANCED = {
         "HardLabelMVC",
         "IterSVR",
         "LGMMC",
-        "MinimumDensityHyperplane",
         "MultivariateMMC",
     ),
     *("SDPMMC", "SKMMC", "SMIC"),
@@ -58,7 +57,6 @@ ALWAYS = {"SMIC": "affinity='gaussian'"}
 EXEMPT = {
     ("auto", "rows doubled"): "tests on held-out rows assume that rows are independent",
     ("auto", "rows repeated"): "the same",
-    ("MinimumDensityHyperplane", "a column twice"): "the density across x - x is not defined",
     **{
         (name, change): "gamma='scale' counts differences between means of columns"
         for name in clusterer_names()

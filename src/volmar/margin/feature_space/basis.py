@@ -38,7 +38,7 @@ MAX_MISSES = 3
 BLOCK, KERNEL_BLOCK = 16, 2**22
 
 
-@dataclass(slots=True)
+@dataclass
 class Projection:
     """The orthogonal projection of a vector onto the span of a basis that may still grow.
 

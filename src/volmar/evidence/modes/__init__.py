@@ -1,1 +1,0 @@
-"""Tests for one mode against more in a one-dimensional sample."""

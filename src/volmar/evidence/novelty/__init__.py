@@ -1,1 +1,0 @@
-"""Detection of rows that belong to no cluster, by calibrated distances within clusters."""

@@ -1,1 +1,0 @@
-"""Candidate splits of rows in two, and their tests on held-out rows."""
