@@ -31,9 +31,9 @@ LARGEST_REG = 1e15
 # ---- shared by both methods
 
 
-def varying(X: Any, weights: NDArray | None = None) -> Standardized:
+def varying(X: NDArray) -> Standardized:
     """Return X standardised; raise an error if all rows are equal."""
-    z = standardized(as_rows(X, sample_weight=weights))
+    z = standardized(as_rows(X))
     _refuse_equal(z.kept)
     return z
 
