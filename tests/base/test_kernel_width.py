@@ -9,13 +9,13 @@ from sklearn.base import clone
 from sklearn.datasets import make_circles, make_moons
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar import LGMMC, SKMMC, IterSVR, KernelCPMMC
+from volmar import SKMMC, KernelCPMMC
 from volmar.base.kernel_width import MAX_HALVINGS, TIE, Fitted, first_good
 from volmar.metrics import clustering_error
 from volmar.models import load_model, save_model
 from volmar.rows import scale_gamma
 
-METHODS = [KernelCPMMC, SKMMC, LGMMC, IterSVR]
+METHODS = [KernelCPMMC, SKMMC]
 
 
 def fixed(method):

@@ -16,8 +16,8 @@ CLUSTERERS = [
     for name in volmar.__all__
     if name != "__version__" and issubclass(getattr(volmar, name), Clusterer)
 ]
-# Its labels are balanced, so rows of the larger group change clusters.
-BALANCED = ("HardLabelMVC",)
+# Their labels are balanced, so rows of the larger group change clusters.
+BALANCED = ("HardLabelMVC", "IterSVR")
 SIZES = {2: (22, 38), 3: (16, 21, 35)}
 
 

@@ -65,9 +65,8 @@ GOOD = {
         *("{-3:3}", "{-3:3}", "1e-160", "1e4"),
     ),
     "init": (
-        *("'auto'", "'k-means'", "'k-means++'", "'random'", "'spectral'", "'principal'"),
+        *("'auto'", "'k-means'", "'k-means++'", "'random'", "'principal'"),
         *(
-            "'kernel k-means'",
             "np.arange(n) % 2",
             "np.arange(n) % k",
             "np.array(list('ab') * n)[:n]",
@@ -106,7 +105,6 @@ GOOD = {
     "solver": ("'gep'", "'mpm'", "'eig'"),
     "threshold": ("None", "'adaptive'", "'fixed'"),
     "tol": ("1e-3", "1e-6", "0.5", "{-12:0}"),
-    "triangle": ("True", "False"),
 }
 #: For any parameter: wrong types, wrong ranges, near misses.
 BAD = (

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from volmar._warn import warn_user
 from volmar.base.validation import check_choice, check_count, check_flag, check_number
 from volmar.solvers import Status
-from volmar.solvers.elliptope_rounding import (
+from volmar.solvers.elliptope import (
     SPREAD,
     Rounded,
     RoundedResult,

@@ -70,12 +70,11 @@ CLASSES = {
     "volmar.margin": (
         "cpmmc.CPMMC engine.descent.MarginResult feature_space.basis.BasisExpansion "
         "feature_space.basis.BasisHyperplane feature_space.basis.Projection "
-        "feature_space.kernel.KernelHyperplane feature_space.linear.FeatureHyperplane "
-        "feature_space.linear.LinearHyperplane feature_space.printed_basis.SparseVector "
-        "gmmc.GMMC gmmc.GMMCResult iter_svr.IterSVR kernel_cpmmc.KernelCPMMC lgmmc.LGMMC "
-        "multivariate_mmc.MultivariateMMC relaxations.iter_svr_solver.IterSVRResult "
-        "relaxations.lgmmc_solver.LabelGenerationResult sdp_mmc.SDPMMC sdp_mmc.SDPMMCResult "
-        "skmmc.SKMMC"
+        "feature_space.basis.SparseVector feature_space.kernel.KernelHyperplane "
+        "feature_space.linear.FeatureHyperplane feature_space.linear.LinearHyperplane gmmc.GMMC "
+        "gmmc.GMMCResult iter_svr.IterSVR iter_svr.IterSVRResult kernel_cpmmc.KernelCPMMC "
+        "lgmmc.LGMMC lgmmc.LabelGenerationResult multivariate_mmc.MultivariateMMC "
+        "sdp_mmc.SDPMMC sdp_mmc.SDPMMCResult skmmc.SKMMC"
     ),
     "volmar.operators": "protocol.EigenPairs",
     "volmar.report": "outcome.Evidence",

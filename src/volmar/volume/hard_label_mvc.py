@@ -22,9 +22,8 @@ from volmar.graphs.graph import Graph, build_graph
 from volmar.operators import SPDOperator
 from volmar.solvers import ElliptopeResult, solve_elliptope_barrier, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
+from volmar.solvers.elliptope import ElliptopeProblem, RoundedResult
 from volmar.solvers.elliptope_barrier import MAX_ROWS
-from volmar.solvers.elliptope_problem import ElliptopeProblem
-from volmar.solvers.elliptope_rounding import RoundedResult
 
 # Above this size the extreme eigenvalues of Q are computed by the Lanczos method.
 DENSE_UP_TO = 500
