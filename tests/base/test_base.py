@@ -123,7 +123,7 @@ class ParameterRecorder(Recorder):
     "model",
     [
         volmar.CPMMC(init=volmar.MSPC(random_state=0), random_state=0),
-        volmar.KernelKMeans(3, gamma="auto", random_state=0),
+        volmar.KernelCPMMC(3, gamma="auto", random_state=0),
         volmar.SKMMC(gamma="auto", random_state=0),  # fits again with the chosen width
     ],
     ids=["init", "adopted width", "width"],

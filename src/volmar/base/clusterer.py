@@ -840,7 +840,7 @@ def warm_start(model: Any, X: Any, sample_weight: Any) -> Iterator[None]:
     to match those of the model.
     """
     init = getattr(model, "init", None)
-    if not is_model(init):
+    if not is_model(init) or not model._supports_auto:
         yield
         return
     previous = Previous(init, *_old_labels(model, init, X, sample_weight))

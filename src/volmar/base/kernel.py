@@ -19,7 +19,7 @@ from volmar._warn import UserMessage, collecting, warn_user
 from volmar.base.outcome import fit_steps, status_message
 from volmar.base.validation import check_count, check_number
 from volmar.graphs.copies import distinct_rows
-from volmar.graphs.cut_graph import CutGraph
+from volmar.graphs.density_scaling import CutGraph
 from volmar.rows import Kernel, as_rows, counted_rows, drawn_rows, scale_gamma, take_rows
 from volmar.rows.kernel import shifted
 

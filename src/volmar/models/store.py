@@ -47,26 +47,25 @@ CLASSES = {
         "recursion.RecursiveResult tree.SplitTree"
     ),
     "volmar.baselines": (
-        "discriminative_kmeans.DiscriminativeKMeans "
-        "discriminative_kmeans.DiscriminativeKMeansResult kernel_kmeans.KernelKMeans "
-        "kernel_kmeans.KernelKMeansResult lda_kmeans.LDAKMeans lda_kmeans.LDAKMeansResult "
-        "normalized_cut.CutResult normalized_cut.NormalizedCut "
-        "normalized_spectral_clustering.NormalizedSpectralClustering "
-        "normalized_spectral_clustering.SpectralResult smic.SMIC smic.SMICResult"
+        "kernel_kmeans.KernelKMeans kernel_kmeans.KernelKMeansResult "
+        "projected_kmeans.DiscriminativeKMeans projected_kmeans.DiscriminativeKMeansResult "
+        "projected_kmeans.LDAKMeans projected_kmeans.LDAKMeansResult smic.SMIC smic.SMICResult "
+        "spectral.CutResult spectral.NormalizedCut spectral.NormalizedSpectralClustering "
+        "spectral.SpectralResult"
     ),
     "volmar.diagnostics": "drift_summary.CategoryCounts drift_summary.DriftSummary",
     "volmar.evidence": (
         "novelty.ClusterNovelty novelty.ClusterScatter novelty.Sketch pairs.LinearCells"
     ),
     "volmar.graphs": (
-        "copies.Copies cosine_knn.CosineKNNExtension cosine_knn.CosineKNNSimilarity "
-        "density_scaling.DensityScalingExtension density_scaling.DensityScalingSimilarity "
-        "density_scaling.LocalScales gaussian.GaussianExtension gaussian.GaussianSimilarity "
-        "graph.Graph graph.SpectralGraph local_scaling.LocalScalingExtension "
-        "local_scaling.LocalScalingSimilarity nearest_neighbors.NearestNeighborsExtension "
-        "nearest_neighbors.NearestNeighborsSimilarity neighbor_backends.CellBackend "
-        "neighbor_backends.ExactBackend neighbor_backends.FaissBackend "
-        "neighbor_backends.PyNNDescentBackend neighbors.NeighborSearch"
+        "copies.Copies density_scaling.DensityScalingExtension "
+        "density_scaling.DensityScalingSimilarity density_scaling.LocalScales graph.Graph "
+        "graph.SpectralGraph neighbors.CellBackend neighbors.ExactBackend "
+        "neighbors.FaissBackend neighbors.NeighborSearch neighbors.PyNNDescentBackend "
+        "similarities.CosineKNNExtension similarities.CosineKNNSimilarity "
+        "similarities.GaussianExtension similarities.GaussianSimilarity "
+        "similarities.LocalScalingExtension similarities.LocalScalingSimilarity "
+        "similarities.NearestNeighborsExtension similarities.NearestNeighborsSimilarity"
     ),
     "volmar.margin": (
         "cpmmc.CPMMC engine.descent.MarginResult feature_space.basis.BasisExpansion "
@@ -92,8 +91,9 @@ CLASSES = {
         "kinds.ColumnKind prepare.Preparation"
     ),
     "volmar.volume": (
-        "avr.AVRResult hard_label_mvc.HardLabelMVC hard_label_mvc.HardLabelResult "
+        "hard_label_mvc.HardLabelMVC hard_label_mvc.HardLabelResult "
         "multiway.MultiwayVolumeResult soft_label_mvc.SoftLabelMVC two_way.VolumeResult "
+        "volume_regularized_classifier.AVRResult "
         "volume_regularized_classifier.VolumeRegularizedClassifier"
     ),
     # scikit-learn: these only compute with arrays, and call nothing by name.
