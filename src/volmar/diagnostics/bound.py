@@ -24,6 +24,8 @@ from volmar.volume.problem import signs
 
 # Constant for sampling without replacement, about 5.05 (El-Yaniv and Pechyony 2009).
 C0 = float(np.sqrt(32 * np.log(4 * np.e) / 3))
+# Maximum number of rows for which the eigenvalues of a fitted model's Q are computed.
+FULL_SPECTRUM = 3000
 # Maximum of the arguments, and reciprocal of the minimum width, so that squares do not overflow.
 HIGHEST = 1e100
 
@@ -437,7 +439,7 @@ def _from_model(model: SoftLabelMVC) -> tuple[NDArray, int, float]:
     a = problem.reg * problem.operator.matvec(g) - eta * g
     a = a - a.mean() if on_plane else a
     gaps = np.zeros(1)
-    if n <= 3000:
+    if n <= FULL_SPECTRUM:
         values = _eigenvalues(dense_symmetric(problem.operator), on_plane)
         gaps = problem.reg * values - eta
     return h, n, _lemma_18(n, gaps, float(np.linalg.norm(a)), float(g @ a), abs(offset))
