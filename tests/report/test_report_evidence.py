@@ -157,6 +157,9 @@ def test_what_cannot_be_tested_is_said():
     (only,) = evidence_of(MSPC(2), X, (X[:, 0] > 3) + 0, n_clusters=2)
     assert only.value is None
     assert only.sentence == "60 rows are too few to test a split."
+    # The splits of a tree were tested, on fewer rows.
+    tree = MSPC("auto", random_state=0).fit(X)
+    assert evidence_of(tree, X, tree.labels_, n_clusters="auto")[0].value is not None
     X = groups(120, TWO)
     labels = (X[:, 0] > 3) + 0
     assert evidence_of(MSPC(1), X, np.zeros(120, int), n_clusters=1) == []

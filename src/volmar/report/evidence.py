@@ -13,7 +13,8 @@ from scipy import sparse
 from volmar._checks import check_random_state
 from volmar._clones import refuse_pairwise, silent_clone
 from volmar.evidence import LabelTestResult, label_test, split_test
-from volmar.evidence.held_out import FEWEST_ROWS
+from volmar.evidence.held_out import FEWEST_ROWS as FEWEST_OF_TREE
+from volmar.evidence.split_test import FEWEST_ROWS
 from volmar.report.outcome import LEVEL, Evidence
 from volmar.report.verdict import (
     groups_sentence,
@@ -66,10 +67,12 @@ def evidence_of(
         )
     if isinstance(n_clusters, Integral) and n_clusters < 2:
         return []
+    # A tree is tested on fewer rows than a given number of clusters.
+    is_tested = tree is not None and n >= FEWEST_OF_TREE and np.isfinite(tree.root.p_value)
+    if n_clusters == "auto" and is_tested:
+        return _from_tree(estimator)
     if n < FEWEST_ROWS:
         return [Evidence("p-value", None, f"{n} rows are too few to test a split.")]
-    if n_clusters == "auto" and tree is not None and np.isfinite(tree.root.p_value):
-        return _from_tree(estimator)
     try:
         if estimator is not None:
             refuse_pairwise(estimator)
