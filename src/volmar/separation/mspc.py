@@ -450,16 +450,15 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
     ) -> None:
         z = rows.z
         found = describe_split(z, rows.with_reg(result.reg), result, sides)
+        unit, self.side_probability_, self.msp_, self.msp_lower_bound_ = found
         self._state_loss(z)
         self.reg_ = result.reg
-        self.msp_, self.msp_lower_bound_ = found.msp, found.msp_lower_bound
-        self.side_probability_ = found.side_probability
         self.min_cluster_weight_ = rows.min_weight
-        self._planes = planes_of(rows, result.w, result.threshold, unit=found.unit)
+        self._planes = planes_of(rows, result.w, result.threshold, unit=unit)
         if rows.feature_map is None:
-            coefficients = self._planes.coefficients / found.unit
+            coefficients = self._planes.coefficients / unit
             self.coef_ = coefficients[None, :]
-            offset = coefficients @ z.mean + result.threshold / found.unit
+            offset = coefficients @ z.mean + result.threshold / unit
             self.intercept_ = np.array([-offset])
 
     # ------------------------------------------------------------------ fitted
@@ -473,14 +472,11 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         remedy = "Use a smaller min_cluster_size or n_clusters"
         return f"{what}. The labels before that step are kept. {remedy}"
 
-    def _publish(self, rows: SeparationRows, result: MultiwaySeparationResult) -> None:
-        self._publish_clusters(rows, result, rows.reg)
-
-    def _publish_clusters(
-        self, rows: SeparationRows, result: MultiwaySeparationResult, reg: float
+    def _publish(
+        self, rows: SeparationRows, result: MultiwaySeparationResult, reg: float | None = None
     ) -> None:
         self._state_loss(rows.z)
-        self.reg_ = reg
+        self.reg_ = rows.reg if reg is None else reg
         self.min_cluster_weight_ = rows.min_weight
         self._planes = planes_of(rows, result.directions, -result.offsets)
         if rows.feature_map is None:
@@ -562,7 +558,7 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
                 order = self._cluster_order(best.labels, weights, k)
         self.tree_.relabel(np.argsort(order))
         best = best.renumbered(order)
-        self._publish_clusters(rows, best, reg)
+        self._publish(rows, best, reg)
         if sample.is_whole and not is_in_memory(X):
             labels = of_rows(X, LargestDiscriminant(self._planes), np.int64)
             best = replace(best, labels=labels)
@@ -580,11 +576,11 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         """Fit a sample with known labels, and continue from there with all rows."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         names, numbers = seeds
-        sample = seeded_sample(X, weights, numbers, names.size, seed)
+        rows_of_sample, own, known = seeded_sample(X, weights, numbers, names.size, seed)
         few = silent_clone(self).set_params(random_state=seed)
         few.n_features_in_ = X.shape[1]
-        guide = Guide(0, sample.seeds, weights=sample.weights)
-        once = few._fit_guided(sample.X, sample.weights, names, guide)
+        guide = Guide(0, known, weights=own)
+        once = few._fit_guided(rows_of_sample, own, names, guide)
         classes = few.classes_
         if classes.size < 2:
             self._take_over(few)
@@ -883,5 +879,5 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
             self._publish_sides(rows, result, moments.sides(z))
         else:
             self.result_ = clusters_from_moments(moments, z, reg)
-            self._publish_clusters(rows, self.result_, reg)
+            self._publish(rows, self.result_, reg)
         self.batch_moments_, self.n_samples_seen_ = moments, moments.n_rows
