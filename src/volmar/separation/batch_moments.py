@@ -22,7 +22,7 @@ class SummedRows(NamedTuple):
     center: NDArray
 
     def mean(self) -> NDArray:
-        """Return the weighted mean of the rows."""
+        """Return the mean of the rows."""
         return self.center
 
 
@@ -135,13 +135,8 @@ def clusters_from_moments(
     regularized = RegularizedCorrelation(z.correlation, reg)
     shares = moments.weight / moments.total_weight
     directions, offsets, separation = discriminants_of(regularized, shares, means)
-    return MultiwaySeparationResult(
-        objective=-separation,
-        n_iter=moments.n_batches,
-        history=(-separation,),
-        directions=directions,
-        offsets=offsets,
-    )
+    result = {"objective": -separation, "n_iter": moments.n_batches, "history": (-separation,)}
+    return MultiwaySeparationResult(**result, directions=directions, offsets=offsets)
 
 
 def hyperplane_from_moments(
