@@ -153,7 +153,7 @@ def _site_packages():
 def test_filters_of_warnings_are_left_to_the_user():
     """Before Python 3.14 filters are shared by all threads; see `volmar._warn`."""
     # A command is its own process. The dates are read without filters soon.
-    allowed = {"cli/app.py", "cli/cluster.py", "cli/demo_methods.py"}
+    allowed = {"cli/app.py", "cli/cluster.py", "cli/demo.py"}
     package = Path(volmar.__file__).parent
     words = r"warnings\.(catch_warnings|simplefilter|filterwarnings|resetwarnings|showwarning)\b"
     found = {

@@ -11,18 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-__all__ = [
-    "expanded_path",
-    "input_at",
-    "open_atomically",
-    "printable",
-    "real_path",
-    "refuse_existing",
-    "refuse_input",
-    "remove_parts",
-    "write_atomically",
-]
-
 AnyPath = str | os.PathLike[str]
 _Input = TypeVar("_Input", bound=AnyPath)
 
@@ -81,20 +69,11 @@ def write_atomically(
     force: bool = False,
     error: type[Exception] | None = None,
 ) -> None:
-    """Write a file completely or not at all.
+    """Write a file completely or not at all; text as UTF-8.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file. Symbolic links are followed. Pipes and devices are written to directly. The mode
-        of a replaced file is kept.
-    content : bytes or str
-        The content. Text is written as UTF-8.
-    force : bool, default=False
-        Whether an existing file may be replaced. Pipes and character devices are always written.
-    error : type of exception, default=None
-        Exception to raise in place of an `OSError`, with the same message. If None, the `OSError`
-        is raised.
+    Symbolic links are followed. Pipes and devices are written to directly. The mode of a replaced
+    file is kept. With `force`, an existing file may be replaced. `error` is the type of the
+    exception that is raised in place of an `OSError`, with the same message.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     with open_atomically(path, force=force, error=error) as file:

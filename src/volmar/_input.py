@@ -14,21 +14,8 @@ from sklearn.utils.validation import check_array, validate_data
 
 from volmar._checks import check_magnitude, shown
 
-__all__ = [
-    "FLOATS",
-    "check_labelled_rows",
-    "check_matrix",
-    "check_rows",
-    "checking",
-    "kind_of_classes",
-    "known_values",
-    "refuse_masked",
-]
-
 #: Supported dtypes; others are converted to the first.
 FLOATS = [np.float64, np.float32]
-# Maximum length of a message of scikit-learn that is passed on.
-_MAX_LENGTH = 600
 # Prefixes of NumPy's messages about values that are not numbers. They do not name the argument.
 _NOT_NUMBERS = (
     "could not convert",
@@ -121,9 +108,6 @@ def known_values(values: Any, name: str, n_samples: int) -> tuple[NDArray, NDArr
     Unknown are -1 (also as text), None, NaN, NaT, pandas.NA, blank text and masked entries. A
     value for which this cannot be decided is refused.
 
-    Examples
-    --------
-    >>> from volmar._input import known_values
     >>> known_values(["a", -1, None, "", "b"], "y", 5)[1].tolist()
     [True, False, False, False, True]
     """
@@ -211,8 +195,8 @@ def checking(X: Any, name: str) -> Iterator[None]:
                 f"Rename the columns, or pass an array, such as {name}.to_numpy()."
             ) from error
         kind, text = TypeError if isinstance(error, TypeError) else ValueError, str(error)
-        if len(text) > _MAX_LENGTH:  # it contains the whole of X
-            text = f"{text[: _MAX_LENGTH // 2]} ... {text[-_MAX_LENGTH // 2 :]}"
+        if len(text) > 600:  # it contains the whole of X
+            text = f"{text[:300]} ... {text[-300:]}"
         if text.startswith(_NOT_NUMBERS):
             raise kind(
                 f"{name} must be a table of real numbers: {text.splitlines()[0]}. Use "
@@ -252,14 +236,14 @@ def _prepared(
         check_magnitude(X, name=name, may_be_small=may_be_small)
     if not sparse.issparse(X):
         return X
-    X = _with_short_indices(X)
+    X = with_short_indices(X)
     if not X.has_canonical_format:  # scikit-learn's kernels would sort it in place
         X = X.copy()
         X.sum_duplicates()
     return X
 
 
-def _with_short_indices(X: Any) -> Any:
+def with_short_indices(X: Any) -> Any:
     """Return a CSR matrix with 32-bit indices if they fit, sharing its values.
 
     Matrix products and readers of svmlight files return 64-bit indices, which scikit-learn's

@@ -11,12 +11,6 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-__all__ = ["ARRAY_KINDS", "read_array"]
-
-# Booleans, numbers, dates and strings; no objects and no records.
-ARRAY_KINDS = frozenset("biufcSUmM")
-_LAST_CODE_POINT = 0x10FFFF
-
 
 def read_array(file: Any, size: int) -> NDArray:
     """Return the array of a file or zip member of `size` bytes.
@@ -38,7 +32,8 @@ def read_array(file: Any, size: int) -> NDArray:
     except Exception as error:  # from Python's tokenizer and compiler, which NumPy uses
         detail = " ".join(str(error).split())[:100]
         raise ValueError(f"a header that cannot be read ({detail})") from error
-    if dtype.kind not in ARRAY_KINDS or dtype.hasobject or dtype.itemsize == 0:
+    # Booleans, numbers, dates and strings; no objects and no records.
+    if dtype.kind not in "biufcSUmM" or dtype.hasobject or dtype.itemsize == 0:
         raise ValueError(f"values of type {dtype!s:.40}")
     n_values = math.prod(shape)
     # Check before anything is allocated: the header may be wrong.
@@ -75,5 +70,5 @@ def _check_values(values: NDArray) -> None:
         raise ValueError("has boolean values that are neither true nor false")
     if values.dtype.kind == "U":
         points = values.view(np.dtype(np.uint32).newbyteorder(values.dtype.byteorder))
-        if points.max() > _LAST_CODE_POINT:
+        if points.max() > 0x10FFFF:
             raise ValueError("has characters outside of Unicode")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from volmar.cli.as_options import as_options
+from volmar.cli.console import as_options
 
 
 @pytest.mark.parametrize(

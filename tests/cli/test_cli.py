@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from contextlib import contextmanager
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -98,10 +97,9 @@ def test_stages_are_numbered_with_an_estimate(monkeypatch):
     shown = []
 
     class Task:
-        fields: ClassVar = {"last_step": 10.0}
         total, completed, elapsed = 4, 1, 12.0
 
-    assert str(console._TimeLeft().render(Task())) == "about 28 s left"
+    assert str(console._TimeLeft().render(Task())) == "about 36 s left"
     Task.completed = 4
     assert str(console._TimeLeft().render(Task())) == ""
     Task.total = None

@@ -7,8 +7,7 @@ import pytest
 from helpers.cli import invoke, read
 
 from volmar import MSPC, TableClusterer
-from volmar.cli.cluster import command_for_two
-from volmar.cli.methods import make_method, parse_settings
+from volmar.cli.cluster import command_for_two, make_method, parse_settings
 from volmar.datasets import make_blobs, make_two_moons
 from volmar.report import evidence_of
 from volmar.table_clusterer import clusterer_names

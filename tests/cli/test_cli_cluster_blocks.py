@@ -8,7 +8,7 @@ import pytest
 from helpers.cli import invoke, read
 from sklearn.metrics import adjusted_rand_score
 
-from volmar.cli import cluster_blocks
+from volmar.cli import cluster
 from volmar.datasets import make_blobs
 from volmar.metrics import clustering_error
 from volmar.models import load_model
@@ -85,7 +85,7 @@ def test_more_than_two_clusters_of_a_folder(tmp_path, k, method):
 
 def test_a_method_that_needs_all_rows_is_fitted_to_the_sample(tmp_path, monkeypatch):
     pytest.importorskip("dask")
-    monkeypatch.setattr(cluster_blocks, "SAMPLE", 300)
+    monkeypatch.setattr(cluster, "SAMPLE", 300)
     X, y = five_groups(900)
     folder, out = parts(tmp_path, X), tmp_path / "labels.csv"
     result = invoke("cluster", folder, "-k", 5, "--method", "SoftLabelMVC", "-o", out)
@@ -98,7 +98,7 @@ def test_a_method_that_needs_all_rows_is_fitted_to_the_sample(tmp_path, monkeypa
 @pytest.mark.slow
 def test_a_report_on_blocks_says_which_rows_it_shows(tmp_path, monkeypatch):
     pytest.importorskip("dask")
-    monkeypatch.setattr(cluster_blocks, "SAMPLE", 400)
+    monkeypatch.setattr(cluster, "SAMPLE", 400)
     X, _ = five_groups(1200)
     page = tmp_path / "r.html"
     result = invoke("cluster", parts(tmp_path, X), "-k", 5, "--report", page)
@@ -133,7 +133,7 @@ def test_rows_of_a_folder_with_their_clusters(tmp_path):
 def test_blocks_that_do_not_fit_are_read_again_in_each_pass(tmp_path, monkeypatch):
     pytest.importorskip("dask")
     X, y = five_groups(900)
-    monkeypatch.setattr(cluster_blocks, "available_memory", lambda: 1000)
+    monkeypatch.setattr(cluster, "available_memory", lambda: 1000)
     out = tmp_path / "labels.csv"
     result = invoke("cluster", parts(tmp_path, X), "-k", 5, "-o", out)
     assert result.exit_code == 0, result.output
@@ -150,7 +150,7 @@ def test_an_interrupted_run_leaves_no_half_file(tmp_path, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cluster_blocks, "_ids", stop)
+    monkeypatch.setattr(cluster, "_ids", stop)
     result = invoke("cluster", parts(tmp_path, X), "-k", 5, "-o", out)
     assert result.exit_code != 0
     assert not out.exists()

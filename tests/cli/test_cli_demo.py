@@ -9,9 +9,7 @@ from helpers.cli import invoke
 from sklearn.metrics import adjusted_rand_score
 
 from volmar import TableClusterer
-from volmar.cli import demo_methods
-from volmar.cli.demo import FILES
-from volmar.cli.demo_table import GROUPS, make_customers
+from volmar.cli.demo import FILES, GROUPS, METHODS, SHAPES, _numbered_as, make_customers
 from volmar.models import load_model
 
 
@@ -98,17 +96,17 @@ def test_the_table_is_like_a_users():
 
 
 def test_noise_is_one_cluster_for_auto_only():
-    draw, k = demo_methods.SHAPES["noise"]
+    draw, k = SHAPES["noise"]
     X = draw(np.random.default_rng(0))
-    found = {name: make(k, 0).fit(X).labels_.max() for name, make in demo_methods.METHODS.items()}
+    found = {name: make(k, 0).fit(X).labels_.max() for name, make in METHODS.items()}
     assert found['MSPC("auto")'] == 0
     assert found["KMeans"] == found["MSPC"] == 1
 
 
 def test_colours_are_matched_and_noise_is_left():
     first, labels = np.array([0, 0, 1, 1]), np.array([1, 1, 0, -1])
-    assert demo_methods._numbered_as(first, labels).tolist() == [0, 0, 1, -1]
-    assert demo_methods._numbered_as(first, np.full(4, -1)).tolist() == [-1] * 4
+    assert _numbered_as(first, labels).tolist() == [0, 0, 1, -1]
+    assert _numbered_as(first, np.full(4, -1)).tolist() == [-1] * 4
 
 
 def test_demo_refuses_what_it_cannot_do(tmp_path):

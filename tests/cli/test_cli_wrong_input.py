@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from volmar import MSPC
-from volmar.cli.methods import parse_settings
+from volmar.cli.cluster import parse_settings
 from volmar.datasets import make_blobs
 from volmar.models import save_model
 

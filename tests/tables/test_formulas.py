@@ -12,7 +12,7 @@ from volmar.tables import (
     write_labels,
     write_rows,
 )
-from volmar.tables.formulas import neutral
+from volmar.tables.write import neutral
 
 pandas = pytest.importorskip("pandas")
 

@@ -373,7 +373,7 @@ class TestCategories:
 
     def test_scores_are_correspondence_analysis(self):
         """Return the eigenvalues of the moments of the indicators, from their definition."""
-        from volmar.tables.agreement import _Block, _eigen
+        from volmar.tables.features import _Block, _eigen
 
         frame, _ = latent_classes(300, 4, 0)
         codes = [pd.factorize(frame[name], sort=True)[0] for name in frame]
@@ -386,7 +386,7 @@ class TestCategories:
 
     def test_more_values_than_rows(self):
         """With few rows, the eigenvectors are those of the moments, too."""
-        from volmar.tables.agreement import _Block, _eigen
+        from volmar.tables.features import _Block, _eigen
 
         frame, _ = latent_classes(60, 40, 0)
         blocks = [

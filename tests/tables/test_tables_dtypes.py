@@ -20,7 +20,7 @@ from volmar.tables import (
     read_folder,
 )
 from volmar.tables.columns import as_columns
-from volmar.tables.numbers import as_numbers
+from volmar.tables.kinds import as_numbers
 
 
 @pytest.mark.parametrize(

@@ -127,10 +127,10 @@ class TestNumpyFiles:
             file, {"descr": "<f8", "fortran_order": False, "shape": (2**40, 2**10)}
         )
         (tmp_path / "a.npy").write_bytes(file.getvalue() + bytes(64))
-        refused(tmp_path / "a.npy", "does not fit")
+        refused(tmp_path / "a.npy", "a.npy", "allocate")
         with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
             archive.writestr("X.npy", file.getvalue() + bytes(64))
-        refused(tmp_path / "a.npz", "does not fit")
+        refused(tmp_path / "a.npz", "a.npz", "allocate")
 
     def test_a_member_that_is_larger_than_the_memory(self, tmp_path, monkeypatch):
         np.savez_compressed(tmp_path / "a.npz", X=np.zeros((1000, 100)))

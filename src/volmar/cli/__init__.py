@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from io import TextIOWrapper
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the command line, or exit with the name of a library that must be installed."""

@@ -1,43 +1,105 @@
-"""The commands and their options. Each command is implemented in the file of its name."""
+"""The commands and their options."""
 
 from __future__ import annotations
 
+import platform
 import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from enum import StrEnum
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 from typer.core import TyperGroup
 
 from volmar._files import printable
 from volmar._memory import explained_memory
 from volmar._version import __version__
-from volmar.cli.as_options import as_options
-from volmar.cli.options import (
-    FLAG,
-    Columns,
-    Drop,
-    Force,
-    Id,
-    Kinds,
-    MaxSize,
-    MinSize,
-    Missing,
-    MissingOption,
-    MustLink,
-    Number,
-    RawIds,
-    Scale,
-    ScaleOption,
-    Seed,
-    Seeds,
-    Source,
-)
+from volmar.cli.console import as_options, screen
 from volmar.cli.signals import exit_code
+
+_opt = typer.Option
+File = Path | None
+Names = list[str] | None
+Scale = StrEnum("Scale", ["none", "standard", "minmax", "auto"])
+Missing = StrEnum("Missing", ["error", "drop", "impute", "indicator"])
+
+# Metavar of a flag, which takes no value: the help shows nothing in its place.
+FLAG = " "
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="CSV, TSV, Parquet, Excel, JSON, NPY, NPZ or svmlight file, a folder of Parquet or "
+        "CSV files, or a built-in name (digits-3v8).",
+    ),
+]
+Columns = Annotated[
+    Names, _opt("--columns", help="Columns to use, separated by commas; can be repeated.")
+]
+Drop = Annotated[
+    Names, _opt("--drop", help="Columns to leave out, separated by commas; can be repeated.")
+]
+Id = Annotated[str | None, _opt("--id", help="Column with the ids of the rows.")]
+Kinds = Annotated[
+    Names,
+    _opt(
+        "--kind",
+        metavar="NAME=KIND",
+        help="Kind of a column: numeric, ordinal, categorical, boolean, date, text, id or "
+        "ignore; can be repeated.",
+    ),
+]
+ScaleOption = Annotated[Scale, _opt("--scale", help="How to scale the columns.")]
+MissingOption = Annotated[Missing, _opt("--missing", help="How to handle missing values.")]
+Force = Annotated[bool, _opt("--force", metavar=FLAG, help="Overwrite existing files.")]
+RawIds = Annotated[
+    bool,
+    _opt(
+        "--raw-ids",
+        metavar=FLAG,
+        help="Write ids and texts unchanged. By default, an apostrophe protects those that a "
+        "spreadsheet would run as formulas.",
+    ),
+]
+Seed = Annotated[int, _opt("--seed", min=0, max=2**32 - 1, help="Random seed.")]
+Number = Annotated[
+    str, _opt("--n-clusters", "-k", help="Number of clusters, or auto to find it by tests.")
+]
+Seeds = Annotated[
+    str | None,
+    _opt(
+        "--seeds",
+        metavar="COLUMN",
+        help="Column with known labels of some rows; empty for all others.",
+    ),
+]
+MustLink = Annotated[
+    str | None,
+    _opt(
+        "--must-link",
+        metavar="COLUMN",
+        help="Column of ids; rows with the same id stay in one cluster.",
+    ),
+]
+MinSize = Annotated[
+    str | None,
+    _opt("--min-size", metavar="SIZE", help="Minimum cluster size: rows, or share of all rows."),
+]
+MaxSize = Annotated[
+    str | None,
+    _opt("--max-size", metavar="SIZE", help="Maximum cluster size: rows, or share of all rows."),
+]
+
+
+# ---------------------------------------------------------------------- commands
+
 
 # Base class of typer's usage errors; typer exports only its subclasses.
 _BAD_USAGE: Any = typer.BadParameter.__base__
@@ -114,13 +176,11 @@ def _options(
     context: typer.Context,
     version: Annotated[
         bool,
-        typer.Option(
+        _opt(
             "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error.")
-    ] = False,
+    debug: Annotated[bool, _opt("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     del version  # handled by its callback
     context.obj = {"debug": debug}
@@ -166,7 +226,7 @@ def _lines_of_warnings(debug: bool) -> Iterator[None]:
         say(f"warning: {' '.join(text.split())}")
 
 
-def _kinds(given: list[str] | None) -> dict[str, str]:
+def _kinds(given: Names) -> dict[str, str]:
     """Return the kinds of columns from NAME=KIND options; a name may contain ``=``."""
     from volmar.cli.console import UsageError
 
@@ -179,16 +239,16 @@ def _kinds(given: list[str] | None) -> dict[str, str]:
     return kinds
 
 
-def _listed(given: list[str] | None) -> list[str]:
+def _listed(given: Names) -> list[str]:
     """Return the names from repeated options, each of which may list several with commas."""
     return [name.strip() for text in given or () for name in text.split(",") if name.strip()]
 
 
 def _preparation(
-    columns: list[str] | None,
-    drop: list[str] | None,
+    columns: Names,
+    drop: Names,
     id_column: str | None,
-    kinds: list[str] | None,
+    kinds: Names,
     scale: Scale,
     missing: Missing,
 ) -> dict[str, Any]:
@@ -207,15 +267,14 @@ def _preparation(
 def cluster(
     context: typer.Context,
     source: Source,
-    method: Annotated[str, typer.Option("--method", "-m", help="Name of the clusterer.")] = "MSPC",
+    method: Annotated[str, _opt("--method", "-m", help="Name of the clusterer.")] = "MSPC",
     n_clusters: Number = "auto",
     split_anyway: Annotated[
-        bool,
-        typer.Option("--split-anyway", metavar=FLAG, help="Split in two even without evidence."),
+        bool, _opt("--split-anyway", metavar=FLAG, help="Split in two even without evidence.")
     ] = False,
     alpha: Annotated[
         float | None,
-        typer.Option(
+        _opt(
             "--alpha",
             metavar="LEVEL",
             help="Significance level of -k auto: probability that a single group is split "
@@ -223,8 +282,7 @@ def cluster(
         ),
     ] = None,
     max_clusters: Annotated[
-        int | None,
-        typer.Option("--max-clusters", min=1, help="Maximum number of clusters for -k auto."),
+        int | None, _opt("--max-clusters", min=1, help="Maximum number of clusters for -k auto.")
     ] = None,
     seeds: Seeds = None,
     must_link: MustLink = None,
@@ -237,39 +295,35 @@ def cluster(
     scale: ScaleOption = Scale.auto,
     missing: MissingOption = Missing.impute,
     settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="Parameter of the method; can be repeated."
-        ),
+        Names,
+        _opt("--set", metavar="NAME=VALUE", help="Parameter of the method; can be repeated."),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
+        File,
+        _opt(
             "--out", "-o", help="File for labels, scores and confidences (.csv, .tsv, .parquet)."
         ),
     ] = None,
     append: Annotated[
         bool,
-        typer.Option(
+        _opt(
             "--append",
             metavar=FLAG,
             help="Write the table itself to -o, with an added column 'cluster'.",
         ),
     ] = False,
     report: Annotated[
-        Path | None, typer.Option("--report", help="HTML report that explains the clusters.")
+        File, _opt("--report", help="HTML report that explains the clusters.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option("--save", help="File for the model, used by volmar predict.")
+        File, _opt("--save", help="File for the model, used by volmar predict.")
     ] = None,
     pictures: Annotated[
-        Path | None, typer.Option("--pictures", help="Folder for all plots, as PNG and SVG.")
+        File, _opt("--pictures", help="Folder for all plots, as PNG and SVG.")
     ] = None,
-    summary: Annotated[
-        Path | None, typer.Option("--json", help="JSON file for the results.")
-    ] = None,
+    summary: Annotated[File, _opt("--json", help="JSON file for the results.")] = None,
     scheduler: Annotated[
-        str | None, typer.Option("--scheduler", help="Address of a dask scheduler.")
+        str | None, _opt("--scheduler", help="Address of a dask scheduler.")
     ] = None,
     raw_ids: RawIds = False,
     seed: Seed = 0,
@@ -286,8 +340,14 @@ def cluster(
     are kept in memory if they need at most a quarter of it.
     """
     with _clean("cluster", context):
-        from volmar.cli.cluster import ClusterFiles, cluster_file
-        from volmar.cli.methods import make_method, parse_number, parse_settings, parse_size
+        from volmar.cli.cluster import (
+            ClusterFiles,
+            cluster_file,
+            make_method,
+            parse_number,
+            parse_settings,
+            parse_size,
+        )
         from volmar.table_clusterer import TableClusterer
 
         clusterer = TableClusterer(
@@ -319,11 +379,11 @@ def predict(
     source: Source,
     id_column: Id = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File for labels (.csv, .tsv, .parquet).")
+        File, _opt("--out", "-o", help="File for labels (.csv, .tsv, .parquet).")
     ] = None,
     reject: Annotated[
         float | None,
-        typer.Option(
+        _opt(
             "--reject",
             metavar="LEVEL",
             help="Give the label -1 to rows that belong to no cluster, with a p-value of at most "
@@ -357,12 +417,8 @@ def score(
     new: Annotated[
         str | None, typer.Argument(help="New table to compare with the table of the model.")
     ] = None,
-    labels: Annotated[
-        Path | None, typer.Option("--labels", help="Table of labels to score.")
-    ] = None,
-    truth: Annotated[
-        Path | None, typer.Option("--truth", help="Table of true classes to compare with.")
-    ] = None,
+    labels: Annotated[File, _opt("--labels", help="Table of labels to score.")] = None,
+    truth: Annotated[File, _opt("--truth", help="Table of true classes to compare with.")] = None,
     columns: Columns = None,
     drop: Drop = None,
     id_column: Id = None,
@@ -372,13 +428,13 @@ def score(
     seed: Seed = 0,
     test: Annotated[
         bool,
-        typer.Option(
+        _opt(
             "--test/--no-test",
             help="Test which clusters are separated and which should be merged. The label -1 is "
             "noise.",
         ),
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print JSON.")] = False,
+    as_json: Annotated[bool, _opt("--json", metavar=FLAG, help="Print JSON.")] = False,
 ) -> None:
     """Score a labelling, with or without true classes, and test which clusters are real.
 
@@ -388,7 +444,7 @@ def score(
     """
     with _clean("score", context):
         if new is not None:
-            from volmar.cli.drift import drift_file
+            from volmar.cli.score import drift_file
 
             _refuse_options(context, "MODEL NEW", {"source", "new", "as_json"})
             drift_file(source, new, as_json=as_json)
@@ -426,7 +482,7 @@ def compare(
     context: typer.Context,
     source: Source,
     methods: Annotated[
-        list[str] | None, typer.Option("--method", "-m", help="Method to run; can be repeated.")
+        Names, _opt("--method", "-m", help="Method to run; can be repeated.")
     ] = None,
     n_clusters: Number = "auto",
     columns: Columns = None,
@@ -436,17 +492,15 @@ def compare(
     scale: ScaleOption = Scale.auto,
     missing: MissingOption = Missing.impute,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="File for labels, with a column per method (.csv, .tsv, .parquet).",
+        File,
+        _opt(
+            "--out", "-o", help="File for labels, with a column per method (.csv, .tsv, .parquet)."
         ),
     ] = None,
     raw_ids: RawIds = False,
     seed: Seed = 0,
     force: Force = False,
-    as_json: Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print JSON.")] = False,
+    as_json: Annotated[bool, _opt("--json", metavar=FLAG, help="Print JSON.")] = False,
 ) -> None:
     """Compare several methods: scores without true labels, agreement, time."""
     with _clean("compare", context):
@@ -469,20 +523,14 @@ def compare(
 def info(context: typer.Context) -> None:
     """Show versions and installed extras."""
     with _clean("info", context):
-        from volmar.cli.info import show_info
-
         show_info()
 
 
 @app.command()
 def demo(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(help="Folder to write into.", file_okay=False)] = Path(
-        "demo"
-    ),
-    n_samples: Annotated[
-        int, typer.Option(min=20, max=5000, help="Number of rows of the table.")
-    ] = 600,
+    out: Annotated[Path, _opt(help="Folder to write into.", file_okay=False)] = Path("demo"),
+    n_samples: Annotated[int, _opt(min=20, max=5000, help="Number of rows of the table.")] = 600,
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
@@ -496,3 +544,45 @@ def demo(
         from volmar.cli.demo import run_demo
 
         run_demo(out, n_samples=n_samples, seed=seed, force=force)
+
+
+# ---------------------------------------------------------------------- info
+
+
+# Distribution names of the libraries of each extra.
+EXTRAS = {
+    "cli": ("typer", "rich", "jinja2"),
+    "plot": ("matplotlib",),
+    "io": ("pandas", "pyarrow"),
+    "dask": ("dask", "distributed"),
+    "large": ("faiss-cpu",),
+}
+ALWAYS = ("numpy", "scipy", "scikit-learn", "joblib", "daqp")
+
+
+def show_info() -> None:
+    """Print the versions of volmar, Python and the libraries, and the missing extras."""
+    from volmar.datasets import data_folder
+
+    table = Table(box=None, show_header=False)
+    table.add_row("volmar", __version__)
+    table.add_row("Python", f"{platform.python_version()} on {platform.system()}")
+    for name in ALWAYS:
+        table.add_row(name, _version(name) or "missing")
+    for extra, names in EXTRAS.items():
+        found = {name: _version(name) for name in names}
+        text = ", ".join(f"{name} {version}" for name, version in found.items() if version)
+        missing = [name for name, version in found.items() if version is None]
+        if missing:
+            text += f"{'; ' if text else ''}missing {', '.join(missing)}"
+            text += f" (pip install 'volmar[{extra}]')"
+        table.add_row(f"extra {extra}", text)
+    table.add_row("papers' data", "found" if data_folder() else "not found (VOLMAR_DATA)")
+    screen().print(table)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,13 +1,15 @@
-"""``volmar cluster``: cluster a table, print the evidence, and write files.
-
-`volmar.TableClusterer` does the computation. This module prints and writes its results.
-"""
+"""``volmar cluster``: cluster a table or a folder, print the evidence, and write files."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import shlex
+import sys
+import time
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,46 +18,115 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar._files import printable, write_atomically
-from volmar.cli.as_options import as_options
+from volmar._files import printable, real_path, write_atomically
+from volmar._memory import available_memory
 from volmar.cli.console import (
     Stages,
     UsageError,
+    as_options,
     refuse_files,
     say,
     screen,
     sizes_text,
     written,
 )
-from volmar.cli.methods import DEFAULT
-from volmar.cli.rows import name_columns
+from volmar.cli.rows import SAMPLE, name_columns
+from volmar.table_clusterer.names import new_clusterer
 
 if TYPE_CHECKING:
     from volmar.report import Outcome
     from volmar.table_clusterer import TableClusterer
 
-__all__ = [
-    "ClusterFiles",
-    "cluster_file",
-    "command_for_two",
-    "fitted",
-    "named",
-    "outcome_of",
-    "write_cluster_labels",
-]
+
+# ---------------------------------------------------------------------- options
+
+
+# MSPC does not depend on the units of the columns, and its time is linear in the rows.
+DEFAULT = "MSPC"
+
+
+def parse_number(text: str, minimum: int) -> int | str:
+    """Return --n-clusters as an int of at least `minimum`, or "auto"."""
+    if text == "auto":
+        return text
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if count < minimum:
+        raise UsageError(
+            f"--n-clusters must be a whole number of at least {minimum}, or auto, got {text!r}."
+        )
+    return count
+
+
+def parse_size(option: str, text: str | None) -> float | None:
+    """Return a cluster size: a whole number of rows, or a share between 0 and 1."""
+    if text is None:
+        return None
+    try:
+        size = float(text)
+    except ValueError:
+        size = 0.0
+    if 1.0 <= size < 2.0**53 and size == int(size) and "." not in text:
+        return int(size)
+    if not 0.0 < size < 1.0:
+        raise UsageError(
+            f"{option} takes a whole number of rows, or a share between 0 and 1, got {text!r}."
+        )
+    return size
+
+
+def parse_settings(given: Sequence[str]) -> dict[str, Any]:
+    """Return settings from NAME=VALUE; values are JSON, true, false, none, or else text."""
+    settings: dict[str, Any] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not name.strip():
+            raise UsageError(f"--set takes NAME=VALUE, such as C=2, got {text!r}.")
+        if name.strip() in ("n_clusters", "random_state"):
+            option = {"n_clusters": "--n-clusters", "random_state": "--seed"}[name.strip()]
+            raise UsageError(f"--set cannot change {name.strip()}, got {text!r}. Use {option}.")
+        settings[name.strip()] = _value(value.strip())
+    return settings
+
+
+def _value(text: str) -> Any:
+    words = {"none": None, "true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    except RecursionError:
+        raise UsageError(f"--set {text[:20]}...: brackets are nested too deeply.") from None
+    return tuple(value) if isinstance(value, list) else value
+
+
+def make_method(name: str, n_clusters: Any, seed: int, settings: dict[str, Any]) -> Any:
+    """Return a new clusterer of the given class name, with the given settings."""
+    estimator = new_clusterer(name, "--method ", n_clusters=n_clusters, random_state=seed)
+    known = estimator.get_params()
+    for setting in settings:
+        if setting not in known:
+            near = difflib.get_close_matches(setting, known, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise UsageError(
+                f"--set {setting}: {name} has no such parameter.{hint} Its parameters are "
+                f"{', '.join(sorted(known))}."
+            )
+    return estimator.set_params(**settings)
+
+
+# ---------------------------------------------------------------------- commands
+
 
 # Parameters that the report lists if they are given.
-GIVEN = (
-    "alpha",
-    "max_clusters",
-    "seeds",
-    "must_link",
-    "min_cluster_size",
-    "max_cluster_size",
-)
+GIVEN = ("alpha", "max_clusters", "seeds", "must_link", "min_cluster_size", "max_cluster_size")
 
 STAGES = ("reading", "preparing", "looking for groups", "testing")
-STAGES_OF_REPORT = (*("judging", "resampling", "describing", "comparing numbers"),)
+STAGES_OF_REPORT = ("judging", "resampling", "describing", "comparing numbers")
 
 
 @dataclass(frozen=True)
@@ -144,8 +215,6 @@ def cluster_file(
     files.check(source)
     try:
         if scheduler or is_folder_of_tables(source):
-            from volmar.cli.cluster_blocks import cluster_blocks
-
             cluster_blocks(source, clusterer, files, split_anyway, scheduler, command)
         else:
             _cluster(source, clusterer, files, split_anyway, command)
@@ -248,11 +317,7 @@ def named(clusterer: Any, labels: NDArray) -> NDArray:
 
 
 def print_found(
-    source: str,
-    clusterer: TableClusterer,
-    heading: str,
-    sizes: NDArray,
-    files: ClusterFiles,
+    source: str, clusterer: TableClusterer, heading: str, sizes: NDArray, files: ClusterFiles
 ) -> None:
     """Print the evidence, the sizes of the clusters, and warnings."""
     from volmar.report import sentences_of
@@ -335,3 +400,194 @@ def command_for_two(source: str, clusterer: TableClusterer) -> str:
     for name, value in _settings(clusterer).items():
         words += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
     return shlex.join(words)
+
+
+# ---------------------------------------------------------------------- folders
+
+
+def cluster_blocks(
+    source: str,
+    clusterer: TableClusterer,
+    files: ClusterFiles,
+    split_anyway: bool,
+    scheduler: str | None,
+    command: str,
+) -> None:
+    """Fit to all rows in passes, test on a sample, and write labels block by block."""
+    from volmar.distributed import LostBlocksError, report_passes
+    from volmar.tables import (
+        LoadedTable,
+        is_folder_of_tables,
+        prepare_blocks,
+        prepare_sample,
+        read_folder,
+        sample_rows,
+    )
+
+    if not is_folder_of_tables(source):
+        raise UsageError(
+            f"--scheduler takes a folder of Parquet or CSV files, got {source!r}. Leave "
+            "--scheduler out for a single file."
+        )
+    if clusterer.seeds is not None or clusterer.must_link is not None:
+        option = "--seeds" if clusterer.seeds is not None else "--must-link"
+        raise UsageError(
+            f"{option} needs the rows in memory, and {source!r} is read block by block. Give a "
+            "single file, or a sample of the rows."
+        )
+    stages = Stages([*files.stages(), "labelling"])
+    with _client(scheduler):
+        with stages.stage("reading") as tell:
+            frame = read_folder(source)
+            name_columns(clusterer, frame)
+            preparation = clusterer._new_preparation()
+            drawn = sample_rows(frame, SAMPLE, random_state=clusterer._seed(), progress=tell)
+        with stages.stage("preparing"):
+            rows = prepare_blocks(frame, preparation, sample=drawn)
+            n, d = rows.X.shape
+            sample = prepare_sample(drawn, preparation, notes=rows.notes)
+            table = LoadedTable(Path(source).name, drawn.frame)
+        for note in rows.notes:
+            say(f"note: {note}")
+        held, passes = _held(rows, clusterer._seed()), _PassProgress()
+        try:
+            with report_passes(passes):
+                # To all rows if the method supports blocks, else to the sample.
+                fitted(
+                    clusterer,
+                    lambda progress: clusterer.fit_prepared(
+                        sample, preparation, table=table, blocks=held, progress=progress
+                    ),
+                    stages,
+                    split_anyway,
+                )
+        except LostBlocksError as error:
+            raise UsageError(str(error)) from error
+        if passes.n_passes:
+            say(f"{passes.n_passes} passes over {n} rows.")
+        with stages.stage("labelling") as tell:
+            sizes = _label_blocks(files, clusterer, rows, frame, tell)
+    n_drawn = len(sample.ids)
+    if n > n_drawn and not clusterer.is_fitted_to_blocks_:
+        name = type(clusterer.model_).__name__
+        say(
+            f"{name} cannot be fitted in blocks. It was fitted to {n_drawn} rows drawn at random, "
+            "and the other rows were predicted."
+        )
+    elif n > n_drawn and clusterer.n_clusters != "auto":
+        say(f"The clusters were fitted to all rows. Tests used {n_drawn} rows drawn at random.")
+    name = printable(real_path(source).name)
+    heading = f"{name}: {n} rows, {d} column{'s' if d > 1 else ''} in blocks"
+    print_found(source, clusterer, heading, sizes, files)
+    files.keep(clusterer, n_rows=n, n_rows_used=n, sizes=sizes.tolist())
+    if files.is_explained:
+        outcome = outcome_of(source, clusterer, stages, command)
+        notes = [*outcome.notes, f"This page shows {n_drawn} of {n} rows, drawn at random."]
+        title = f"Clusters of {name}"
+        outcome = replace(outcome, title=title, source=name, n_rows=n, notes=notes)
+        files.explain(outcome, stages)
+
+
+@contextmanager
+def _client(address: str | None) -> Iterator[None]:
+    if address is None:
+        yield
+        return
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout="10s")
+    except (OSError, ValueError, TimeoutError) as error:
+        raise UsageError(
+            f"--scheduler {address!r} does not answer ({error}). Check the address."
+        ) from error
+    with client:
+        yield
+
+
+def _held(rows: Any, seed: int) -> Any:
+    """Return the rows with their blocks in memory, if they need at most a quarter of it."""
+    free = _memory_of_workers() or available_memory()
+    if rows.X.nbytes > 0.25 * free:
+        say(
+            f"The prepared rows take {rows.X.nbytes / 2**30:.1f} GiB of the "
+            f"{free / 2**30:.1f} GiB of memory. The files are read again in each pass."
+        )
+        return rows
+    return replace(rows, X=rows.dithered(seed).persist(), noise=None)
+
+
+def _memory_of_workers() -> int:
+    """Return the total memory limit of connected dask workers, 0 if there is none."""
+    distributed = sys.modules.get("distributed")
+    try:
+        client = None if distributed is None else distributed.get_client()
+    except ValueError:
+        return 0
+    if client is None:
+        return 0
+    return sum(one["memory_limit"] or 0 for one in client.scheduler_info()["workers"].values())
+
+
+class _PassProgress:
+    """Counts passes, and prints a line about one of them every two seconds."""
+
+    def __init__(self) -> None:
+        self.n_passes = 0
+        self._last = time.monotonic()
+
+    def __call__(self, report: Any) -> None:
+        """Count a pass, and print a line if the last one is old enough."""
+        self.n_passes += 1
+        if time.monotonic() - self._last >= 2.0:
+            self._last = time.monotonic()
+            say(f"pass {self.n_passes}: {report.n_rows} rows, {report.seconds:.1f} s")
+
+
+def _label_blocks(
+    files: ClusterFiles, clusterer: TableClusterer, rows: Any, frame: Any, tell: Any
+) -> NDArray[np.int64]:
+    """Label the rows block by block, write -o if it is given, and return cluster sizes.
+
+    With --append, the blocks of the table are read and prepared again, and written with labels.
+    """
+    from volmar.tables import LoadedTable, open_labels, open_rows
+    from volmar.tables.folder import computed
+    from volmar.tables.write import free_name
+
+    counts = np.zeros(clusterer.n_clusters_, dtype=np.int64)
+    parts = list(frame.to_delayed()) if files.append else list(rows.X.to_delayed().ravel())
+    options = {"force": files.force, "raw_ids": files.raw_ids}
+    file: Any = nullcontext()
+    if files.out is not None and files.append:
+        file = open_rows(files.out, name=free_name("cluster", frame.columns), **options)
+    elif files.out is not None:
+        file = open_labels(files.out, rows.id_name, confidence=True, **options)
+    before = 0
+    with file as write:
+        for i, part in enumerate(parts):
+            block = computed([part])[0]
+            if len(block) and files.append:
+                found = clusterer.preparation_.prepare(LoadedTable("a block of the folder", block))
+                labels = clusterer.label_prepared(found.X)[0]
+                write(block, labels, found.kept)
+                counts += np.bincount(labels, minlength=counts.size)
+            elif len(block):
+                labels, scores, confidence = clusterer.label_prepared(block)
+                if write is not None:
+                    write(_ids(rows.ids, i, before, len(block)), labels, scores, confidence)
+                counts += np.bincount(labels, minlength=counts.size)
+                before += len(block)
+            tell(i + 1, len(parts))
+    if files.out is not None:
+        files.done(files.out)
+    return counts
+
+
+def _ids(ids: Any, block: int, before: int, size: int) -> Any:
+    """Return the ids of a block: from the id column, or row numbers over all files."""
+    if ids is None:
+        return np.arange(before, before + size)
+    if isinstance(ids, np.ndarray):
+        return ids[before : before + size]
+    return ids.blocks[block].compute()

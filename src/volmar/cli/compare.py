@@ -10,22 +10,12 @@ from typing import Any
 from rich.table import Table
 
 from volmar._files import printable
-from volmar.cli.console import (
-    Screen,
-    Stages,
-    UsageError,
-    narrow_table,
-    refuse_files,
-    say,
-    written,
-)
-from volmar.cli.methods import parse_number
+from volmar.cli.cluster import parse_number
+from volmar.cli.console import Screen, Stages, UsageError, narrow_table, refuse_files, say, written
 from volmar.cli.rows import TableRows, read_rows
 from volmar.cli.score import score_text
 from volmar.table_clusterer import Comparison, compare_methods
 from volmar.table_clusterer.comparison import DEFAULT_METHODS, spelled
-
-__all__ = ["compare_file", "print_comparison"]
 
 
 def compare_file(

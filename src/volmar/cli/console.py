@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from numpy.typing import NDArray
 from rich import box
@@ -27,20 +27,27 @@ from rich.table import Table
 from rich.text import Text
 
 from volmar._files import input_at, printable, real_path, refuse_existing
-from volmar.cli.as_options import as_options
 
-__all__ = [
-    "Screen",
-    "Stages",
-    "UsageError",
-    "counted",
-    "narrow_table",
-    "refuse_files",
-    "say",
-    "screen",
-    "sizes_text",
-    "written",
-]
+_OPTIONS = {
+    "seeds": "--seeds",
+    "must_link": "--must-link",
+    "columns": "--columns",
+    "drop": "--drop",
+    "id_column": "--id",
+    "kinds": "--kind",
+    "missing": "--missing",
+    "scale": "--scale",
+}
+
+
+def as_options(text: str) -> str:
+    """Return a message with options in place of arguments: ``--missing drop``, for example."""
+    text = re.sub(r"\bkinds=\{'([^']*)': '(\w+)'\}", r"--kind \1=\2", text)
+    text = re.sub(r"\b(missing|scale)='(\w+)'", r"--\1 \2", text)
+    text = re.sub(r"\b(min|max)_cluster_size=", r"--\1-size ", text)
+    text = re.sub(r"\breject(?:=| (?=must be ))", "--reject ", text)
+    text = text.replace("force=True", "--force")
+    return re.sub(rf"\b({'|'.join(_OPTIONS)})=(?!\w)", lambda found: _OPTIONS[found[1]], text)
 
 
 class UsageError(ValueError):
@@ -242,9 +249,7 @@ class _TimeLeft(ProgressColumn):
         """Return the remaining time as text, empty if unknown or below one second."""
         if not task.total or not task.completed or task.elapsed is None:
             return Text("")
-        # Measured from the last step, so that the time decreases between steps.
-        last = task.fields.get("last_step", task.elapsed)
-        left = last * (task.total - task.completed) / task.completed - (task.elapsed - last)
+        left = task.elapsed * (task.total - task.completed) / task.completed
         return Text(f"about {_time_text(left)} left" if left >= 1 else "")
 
 
@@ -256,30 +261,19 @@ def _time_text(seconds: float) -> str:
 
 @contextmanager
 def counted(name: str) -> Iterator[Callable[..., None]]:
-    """Show a line of progress; the yielded function takes (done, total).
-
-    An optional third argument replaces the text of the line.
-    """
+    """Show a line of progress; the yielded function takes (done, total)."""
     console = _notes()
     if not console.is_terminal or console.is_dumb_terminal:
         yield _quiet
         return
-    columns: list[Any] = [
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        _TimeLeft(),
-    ]
+    text, bar = TextColumn("{task.description}"), BarColumn()
+    columns = (SpinnerColumn(), text, bar, TimeElapsedColumn(), _TimeLeft())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(name, total=None)
 
-        def tell(done: int, wanted: int, following: str | None = None) -> None:
-            progress.update(task, completed=done, total=wanted or None, description=following)
-
-        yield tell
+        yield lambda done, total: progress.update(task, completed=done, total=total or None)
 
 
-def _quiet(done: int, wanted: int, following: str | None = None) -> None:
+def _quiet(done: int, total: int) -> None:
     """Ignore progress: stderr is not a terminal."""
-    del done, wanted, following
+    del done, total

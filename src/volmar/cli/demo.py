@@ -2,28 +2,232 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import shlex
+import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.cluster import HDBSCAN, KMeans, SpectralClustering
+from threadpoolctl import threadpool_limits
 
+import volmar
 from volmar._files import expanded_path, write_atomically
-from volmar.cli.cluster import ClusterFiles, fitted, outcome_of, write_cluster_labels
+from volmar.cli.cluster import (
+    DEFAULT,
+    ClusterFiles,
+    fitted,
+    make_method,
+    outcome_of,
+    write_cluster_labels,
+)
 from volmar.cli.console import Stages, refuse_files, screen
-from volmar.cli.demo_methods import as_png, draw_methods, new_canvas
-from volmar.cli.demo_table import DemoTable, make_customers
-from volmar.cli.methods import DEFAULT, make_method
-from volmar.metrics import clustering_error
+from volmar.datasets import make_two_circles, make_two_moons
+from volmar.metrics import clustering_error, matched_labels
 from volmar.plots import ClusterDisplay
+from volmar.plots.display import COLOURS
 from volmar.report import sentences_of, write_report
 from volmar.table_clusterer import TableClusterer
 from volmar.tables import read_table
 
-__all__ = ["run_demo"]
+# ---------------------------------------------------------------------- table
+
+
+# Name and share of each group; its mean age, median basket, mean visits and median income.
+GROUPS = (
+    ("families", 0.55, 41.0, 78.0, 4.0, 46_000.0),
+    ("students", 0.30, 23.0, 14.0, 9.0, 14_000.0),
+    ("retired", 0.15, 69.0, 32.0, 13.0, 27_000.0),
+)
+CONTRACTS = ("prepaid", "monthly", "yearly")
+
+
+class DemoTable(NamedTuple):
+    """A table as CSV text, and the true group of each row."""
+
+    text: str
+    groups: NDArray
+
+
+def make_customers(n_rows: int, seed: int) -> DemoTable:
+    """Return a table of customers from three groups of unequal size.
+
+    The table has an id, columns in different units, a category, missing values, and a column that
+    is unrelated to the groups (`shoe_size`).
+    """
+    rng = np.random.default_rng(seed)
+    shares = np.array([group[1] for group in GROUPS])
+    groups = rng.permutation(np.repeat(np.arange(len(GROUPS)), _sizes(shares, n_rows)))
+    age, basket, visits, income = (
+        np.array([group[column] for group in GROUPS])[groups] for column in (2, 3, 4, 5)
+    )
+    # Two thirds of each group have the usual contract of the group, the others a random one.
+    contract = np.where(rng.random(n_rows) < 2 / 3, 2 - groups, rng.integers(0, 3, n_rows))
+    columns = {
+        "customer_id": [f"C{number:05d}" for number in range(1, n_rows + 1)],
+        "age": (age + rng.normal(0.0, 4.0, n_rows)).round().astype(int).tolist(),
+        "income": (income * rng.lognormal(0.0, 0.2, n_rows)).round(-2).astype(int).tolist(),
+        "basket": (basket * rng.lognormal(0.0, 0.2, n_rows)).round(2).tolist(),
+        "visits": rng.poisson(visits).tolist(),
+        "contract": [CONTRACTS[one] for one in contract],
+        "shoe_size": rng.integers(36, 47, n_rows).tolist(),
+    }
+    for name in ("income", "basket"):
+        for row in np.flatnonzero(rng.random(n_rows) < 0.03):
+            columns[name][row] = ""
+    file = io.StringIO()
+    write = csv.writer(file, lineterminator="\n")
+    write.writerow(columns)
+    write.writerows(zip(*columns.values(), strict=True))
+    return DemoTable(file.getvalue(), groups)
+
+
+def _sizes(shares: NDArray, n_rows: int) -> NDArray:
+    """Return numbers of rows in proportion to `shares`, with sum `n_rows`."""
+    ends = np.round(np.cumsum(shares) * n_rows).astype(int)
+    return np.diff(ends, prepend=0)
+
+
+# ---------------------------------------------------------------------- methods
+
+
+# Number of rows of each shape.
+N_ROWS = 400
+# Colour of rows without a cluster.
+NOISE = "#999999"
+METHODS: dict[str, Callable[[int, int], Any]] = {
+    "KMeans": lambda k, seed: KMeans(k, n_init=10, random_state=seed),
+    "SpectralClustering": lambda k, seed: SpectralClustering(
+        k, affinity="nearest_neighbors", random_state=seed
+    ),
+    "HDBSCAN": lambda _, __: HDBSCAN(min_cluster_size=15, copy=True),
+    'MSPC("auto")': lambda _, seed: volmar.MSPC("auto", random_state=seed),
+    "MSPC": lambda k, seed: volmar.MSPC(k, random_state=seed),
+    "CPMMC": lambda k, seed: volmar.CPMMC(k, random_state=seed),
+    "KernelCPMMC": lambda k, seed: volmar.KernelCPMMC(k, random_state=seed),
+    "SoftLabelMVC": lambda k, seed: volmar.SoftLabelMVC(k, random_state=seed),
+}
+
+
+def _stretched(rng: np.random.Generator) -> NDArray:
+    middles = np.array([[0.0, 0.0], [0.0, 5.0]])
+    return middles[np.arange(N_ROWS) % 2] + rng.normal(size=(N_ROWS, 2)) * np.array([8.0, 0.8])
+
+
+def _unequal(rng: np.random.Generator) -> NDArray:
+    sizes, middles = (300, 70, 30), np.array([[0.0, 0.0], [7.0, 1.0], [3.0, 7.0]])
+    spreads = (1.5, 0.6, 0.4)
+    parts = [
+        middle + spread * rng.normal(size=(size, 2))
+        for size, middle, spread in zip(sizes, middles, spreads, strict=True)
+    ]
+    return np.concatenate(parts)
+
+
+def _blobs(rng: np.random.Generator) -> NDArray:
+    middles = np.array([[0.0, 0.0], [7.0, 0.0], [3.5, 6.0]])
+    return middles[np.arange(N_ROWS) % 3] + rng.normal(size=(N_ROWS, 2))
+
+
+# Each shape with the number of clusters given to the methods (noise is a single group).
+SHAPES: dict[str, tuple[Callable[[np.random.Generator], NDArray], int]] = {
+    "blobs": (_blobs, 3),
+    "unequal groups": (_unequal, 3),
+    "stretched groups": (_stretched, 2),
+    "moons": (lambda rng: make_two_moons(N_ROWS, random_state=int(rng.integers(2**31)))[0], 2),
+    "circles": (lambda rng: make_two_circles(N_ROWS, random_state=int(rng.integers(2**31)))[0], 2),
+    "noise": (lambda rng: rng.normal(size=(N_ROWS, 2)), 2),
+}
+
+
+def draw_methods(seed: int, *, progress: Callable[[int, int], None]) -> bytes:
+    """Return the plot as a PNG file, with a row per shape and a column per method.
+
+    The CPU time of the fit is in the lower right corner. Within a row, clusters that overlap most
+    have the same colour.
+    """
+    figure = new_canvas((1.75 * len(METHODS), 1.7 * len(SHAPES)))
+    axes = figure.subplots(len(SHAPES), len(METHODS))
+    total = len(SHAPES) * len(METHODS)
+    for i, (shape, (draw, k)) in enumerate(SHAPES.items()):
+        X = draw(np.random.default_rng(seed))
+        first = None
+        for j, (method, make) in enumerate(METHODS.items()):
+            labels, seconds = _timed(make(k, seed), X)
+            first = labels if first is None else first
+            _draw_labels(axes[i, j], X, _numbered_as(first, labels), seconds)
+            if i == 0:
+                axes[i, j].set_title(method, fontsize=10)
+            progress(i * len(METHODS) + j + 1, total)
+        axes[i, 0].set_ylabel(shape, fontsize=10)
+    return as_png(figure)
+
+
+def _timed(estimator: Any, X: NDArray) -> tuple[NDArray, float]:
+    """Return the labels and the CPU time of the fit.
+
+    One thread makes the CPU time insensitive to other programs. An untimed fit to a quarter of
+    the rows comes first, so that lazy imports are not counted.
+    """
+    with warnings.catch_warnings(action="ignore", category=UserWarning), threadpool_limits(1):
+        clone(estimator).fit(X[::4])
+        start = time.process_time()
+        labels = estimator.fit(X).labels_
+    return labels, time.process_time() - start
+
+
+def _numbered_as(reference: NDArray, labels: NDArray) -> NDArray:
+    """Return the labels renumbered to match those of `reference`; noise stays -1."""
+    found, is_row = np.full(labels.size, -1), labels >= 0
+    if is_row.any():
+        found[is_row] = matched_labels(reference[is_row], labels[is_row])
+    return found
+
+
+def _draw_labels(ax: Any, X: NDArray, labels: NDArray, seconds: float) -> None:
+    colours = np.array([*COLOURS, NOISE])[np.where(labels < 0, -1, labels % len(COLOURS))]
+    ax.scatter(*X.T, s=5, c=colours, linewidths=0)
+    ax.set(xticks=[], yticks=[])
+    ax.text(
+        0.98,
+        0.02,
+        f"{1000 * seconds:.0f} ms",
+        transform=ax.transAxes,
+        horizontalalignment="right",
+        fontsize=8,
+        bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1},
+    )
+
+
+def new_canvas(size: tuple[float, float]) -> Any:
+    """Return a figure without pyplot, so that no window opens."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def as_png(figure: Any) -> bytes:
+    """Return the content of a PNG file of a figure."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=100)
+    return buffer.getvalue()
+
+
+# ---------------------------------------------------------------------- demo
+
 
 TABLE, LABELS, REPORT = "customers.csv", "labels.csv", "report.html"
-MODEL, PICTURE, METHODS = "model.volmar", "clusters.png", "methods.png"
-FILES = (TABLE, LABELS, REPORT, MODEL, PICTURE, METHODS)
+MODEL, PICTURE, GRID = "model.volmar", "clusters.png", "methods.png"
+FILES = (TABLE, LABELS, REPORT, MODEL, PICTURE, GRID)
 ID = "customer_id"
 
 
@@ -42,7 +246,7 @@ def run_demo(out: Path, *, n_samples: int, seed: int, force: bool = False) -> No
     clusterer = _clustered(files, out, command, seed, stages)
     write_atomically(out / PICTURE, _picture(clusterer), force=force)
     with stages.stage("comparing methods") as tell:
-        write_atomically(out / METHODS, draw_methods(seed, progress=tell), force=force)
+        write_atomically(out / GRID, draw_methods(seed, progress=tell), force=force)
     console = screen()
     for line in _lines(out, clusterer, table, command):
         console.print(line, markup=False)
@@ -94,7 +298,7 @@ def _lines(out: Path, clusterer: TableClusterer, table: DemoTable, command: str)
         f"{clusterer.n_clusters_} clusters by {DEFAULT}: {sizes} rows. {judged}",
         f"Wrote {', '.join(FILES)} to {out}.",
         "Next:",
-        f"  open {out / REPORT} and {out / METHODS}",
+        f"  open {out / REPORT} and {out / GRID}",
         "  volmar cluster your_table.csv -o labels.csv --report report.html",
         f"  volmar predict {out / MODEL} {out / TABLE} -o new_labels.csv",
     ]

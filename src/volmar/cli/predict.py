@@ -20,8 +20,6 @@ from volmar.cli.console import Stages, refuse_files, say, screen, written
 if TYPE_CHECKING:
     from volmar.tables import LoadedTable, PreparedTable
 
-__all__ = ["predict_file", "table_blocks"]
-
 
 def predict_file(
     model: Path,
@@ -150,7 +148,7 @@ def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> PreparedTabl
     from volmar.tables import PreparedTable
     from volmar.tables.columns import as_columns
     from volmar.tables.kinds import ColumnKind
-    from volmar.tables.missing import without_infinite
+    from volmar.tables.prepare import without_infinite
 
     if saved.preparation is not None:
         return saved.preparation.prepare(table)

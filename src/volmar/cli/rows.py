@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from volmar.cli.as_options import as_options
-from volmar.cli.console import counted
+from volmar.cli.console import as_options, counted
 
 if TYPE_CHECKING:
     from volmar.tables import Preparation, PreparedTable
 
-__all__ = ["SAMPLE", "TableRows", "name_columns", "read_rows"]
-
-# Number of rows sampled from a folder by commands that need all rows in memory.
+# Number of rows sampled from a folder. `cluster` detects the kinds of columns and tests a given
+# number of clusters on them, and its report shows them; `score` and `compare` use them alone.
 SAMPLE = 20_000
 
 

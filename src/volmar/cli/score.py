@@ -1,4 +1,4 @@
-"""``volmar score``: scores of a labelling, with and without true classes."""
+"""``volmar score``: scores of a labelling, and differences between a model and a new table."""
 
 from __future__ import annotations
 
@@ -15,20 +15,15 @@ from rich.text import Text
 
 from volmar._files import expanded_path, printable
 from volmar.cli.console import Screen, UsageError, counted, narrow_table, say, sizes_text
+from volmar.cli.predict import table_blocks
 from volmar.cli.rows import read_rows
 
 if TYPE_CHECKING:
     from volmar.evidence import LabelTestResult
     from volmar.metrics import LabelScore
+if TYPE_CHECKING:
+    from volmar.diagnostics import DriftReport
 
-__all__ = [
-    "ScoredLabels",
-    "check_labels",
-    "print_label_test",
-    "print_scores",
-    "score_file",
-    "score_text",
-]
 
 # Maximum number of separated borders that are printed; borders to merge are all printed.
 MAX_PRINTED = 10
@@ -86,7 +81,7 @@ def score_file(
 ) -> ScoredLabels:
     """Score the labels in one file for the rows in another, and print the scores.
 
-    Labels and truth are tables for `volmar.tables.match_labels`. By default, the truth is taken
+    Labels and truth are tables for `volmar.tables.write`. By default, the truth is taken
     from a built-in data set or svmlight file, if it has true classes.
     """
     from volmar.metrics import agreement_scores, label_free_scores
@@ -259,3 +254,73 @@ def print_label_test(console: Console, result: LabelTestResult) -> None:
     for line in (*merged, *separated[:MAX_PRINTED], *more, *others):
         lines.add_row("-", Text(line))
     console.print(lines)
+
+
+# ---------------------------------------------------------------------- drift
+
+
+def drift_file(model: str, source: str, *, as_json: bool = False) -> DriftReport:
+    """Compare a table or folder with the table of a saved model, and print the differences."""
+    from volmar.diagnostics.drift import compare_summaries
+    from volmar.models import load_model
+    from volmar.tables import TableError
+
+    with counted("reading"):
+        saved = load_model(Path(model).expanduser())
+        known = getattr(saved.model, "drift_summary_", None)
+        if known is None:
+            raise UsageError(
+                f"{Path(model).name} has no summary of its training table. It was saved by an "
+                "older version, or was not fitted to a table. Fit it again with volmar cluster "
+                "--save."
+            )
+        name, blocks = table_blocks(source, saved.preparation, None)
+    found = None
+    with counted("comparing") as tell:
+        for number, read in enumerate(blocks, start=1):
+            table = read()
+            if table.data.shape[0]:
+                summary = saved.model.summarize_drift(table, known)
+                found = summary if found is None else found.joined(summary)
+            tell(number, len(blocks))
+    if found is None:
+        raise TableError(f"{name} has no rows. Give a table with rows.")
+    report = compare_summaries(known, found)
+    if as_json:
+        content = {"model": Path(model).name, "file": name, **report.to_dict()}
+        Screen().out(json.dumps(content, allow_nan=False), highlight=False)
+    else:
+        print_drift(name, report)
+    return report
+
+
+def print_drift(name: str, report: DriftReport) -> None:
+    """Print the differences, then a table of cluster shares and median distances."""
+    for note in report.notes:
+        say(f"note: {note}")
+    console = Screen(highlight=False, emoji=False)
+    first, *others = report.sentences
+    console.print(f"{printable(name)}: {first}", markup=False, soft_wrap=True)
+    for sentence in others:
+        console.print(f"- {sentence}", markup=False, soft_wrap=True)
+    console.print(_drift_table(report))
+
+
+def _drift_table(report: DriftReport) -> Table:
+    from volmar.diagnostics.drift import as_distance
+
+    table = narrow_table()
+    table.add_column("cluster", no_wrap=True)
+    for title in ("rows before", "now", "share before", "now", "distance before", "now"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for share, distance in zip(report.shares, report.distances, strict=True):
+        table.add_row(
+            str(share.cluster),
+            f"{share.n_old:,}",
+            f"{share.n_new:,}",
+            f"{share.old:.1%}",
+            f"{share.new:.1%}",
+            as_distance(distance.old),
+            as_distance(distance.new),
+        )
+    return table

@@ -12,11 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["catch_signals", "exit_code", "release_signals", "without_interrupts"]
-
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
-# Seconds until an interrupt is repeated that arrived in code which cannot raise.
-_AGAIN = 0.05
 _received: list[int] = [signal.SIGINT]
 _held: list[bool] = []
 
@@ -92,6 +88,6 @@ def _interrupt_again(caught: Any) -> None:
         return
     if hasattr(signal, "pthread_kill"):
         main = threading.main_thread().ident
-        timer = threading.Timer(_AGAIN, signal.pthread_kill, (main, _received[-1]))
+        timer = threading.Timer(0.05, signal.pthread_kill, (main, _received[-1]))
         timer.daemon = True
         timer.start()

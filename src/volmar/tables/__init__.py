@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from volmar.tables.errors import TableError as TableError
     from volmar.tables.folder import is_folder_of_tables as is_folder_of_tables
     from volmar.tables.folder import read_folder as read_folder
-    from volmar.tables.match_labels import match_labels as match_labels
     from volmar.tables.prepare import Preparation as Preparation
-    from volmar.tables.prepared_table import PreparedTable as PreparedTable
+    from volmar.tables.prepare import PreparedTable as PreparedTable
+    from volmar.tables.prepare import source_columns as source_columns
     from volmar.tables.read import LoadedTable as LoadedTable
     from volmar.tables.read import read_table as read_table
-    from volmar.tables.source import source_columns as source_columns
+    from volmar.tables.write import match_labels as match_labels
     from volmar.tables.write import open_columns as open_columns
     from volmar.tables.write import open_labels as open_labels
     from volmar.tables.write import open_rows as open_rows

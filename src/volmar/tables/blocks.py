@@ -13,32 +13,17 @@ from numpy.typing import NDArray
 
 from volmar.tables.columns import Columns, fitted_places
 from volmar.tables.errors import TableError, need, refuse_duplicates
+from volmar.tables.features import ColumnMoments, column_moments
 from volmar.tables.folder import computed
-from volmar.tables.missing import note_dropped
-from volmar.tables.number_features import ColumnMoments, column_moments
-from volmar.tables.prepare import Preparation
-from volmar.tables.prepared_table import PreparedTable
+from volmar.tables.prepare import Preparation, PreparedTable, note_dropped
 from volmar.tables.read import LoadedTable
 
-__all__ = ["RowSample", "prepare_blocks", "prepare_sample", "sample_rows"]
-
 _SOURCE, _BLOCK = "The folder", "A block of the folder"
-_TOGETHER = 8  # blocks that are sampled before the threshold is lowered
 
 
 @dataclass(frozen=True)
 class RowSample:
-    """Rows drawn at random without replacement.
-
-    Attributes
-    ----------
-    frame : DataFrame
-        The drawn rows, in their original order.
-    places : ndarray of int, shape (n_drawn,)
-        Row numbers of the drawn rows in the whole table.
-    n_rows : int
-        Number of rows in the whole table.
-    """
+    """Rows drawn at random without replacement, and their `places` among all `n_rows` rows."""
 
     frame: Any
     places: NDArray[np.intp]
@@ -52,31 +37,12 @@ def sample_rows(
     random_state: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> RowSample:
-    """Draw random rows of a dask DataFrame without replacement.
+    """Draw `size` random rows of a dask DataFrame without replacement, or all if there are fewer.
 
     Every row gets a random key, and the rows with the smallest keys are drawn. This takes one
     pass, without knowing the lengths of blocks, and keeps little more than `size` rows in memory.
-
-    Parameters
-    ----------
-    frame : dask DataFrame
-        The rows, as returned by `read_folder`.
-    size : int, default=20_000
-        Number of rows to draw. If there are fewer rows, all are drawn.
-    random_state : int, default=0
-        Random seed. The same seed draws the same rows of the same blocks.
-    progress : callable, default=None
-        Called with the number of blocks that are done, and the number of all blocks.
-
-    Returns
-    -------
-    RowSample
-        The drawn rows and their row numbers.
-
-    Raises
-    ------
-    TableError
-        If there are no rows, or a block cannot be read.
+    The same seed draws the same rows of the same blocks. `progress` is called with the number of
+    blocks that are done, and the number of all blocks.
     """
     import dask
     import pandas as pd
@@ -86,8 +52,8 @@ def sample_rows(
     keys, places = np.empty(0), np.empty(0, dtype=np.intp)
     kept = None
     before, threshold = 0, np.inf
-    for first in range(0, len(parts), _TOGETHER):
-        numbers = range(first, min(first + _TOGETHER, len(parts)))
+    for first in range(0, len(parts), 8):  # the threshold is lowered after eight blocks
+        numbers = range(first, min(first + 8, len(parts)))
         found = computed([draw(parts[i], size, (random_state, i), threshold) for i in numbers])
         starts = before + np.cumsum([0, *(one[3] for one in found)])
         before = int(starts[-1])
@@ -174,29 +140,12 @@ def prepare_blocks(
 ) -> PreparedTable:
     """Prepare a dask DataFrame lazily, each block by `Preparation.prepare`.
 
-    A preparation that is not yet fitted is fitted to random rows. A pass over all blocks then
-    replaces the means, standard deviations and ranges of the sample by those of all rows.
+    A preparation that is not yet fitted is fitted in place to random rows: `sample`, or those of
+    `sample_rows`. A pass over all blocks then replaces the means, standard deviations and ranges
+    of the sample by those of all rows.
 
-    Parameters
-    ----------
-    frame : dask DataFrame
-        The rows.
-    preparation : Preparation
-        Preparation to use. If it is not fitted, it is fitted in place.
-    sample : RowSample, default=None
-        Rows to which the preparation is fitted. If None, `sample_rows` draws them.
-
-    Returns
-    -------
-    PreparedTable
-        `X` is a dask array. `kept` is None if all rows are kept. `ids` is the id column as a dask
-        array. Without an id column, it holds the numbers of the kept rows if some are dropped, and
-        is None otherwise.
-
-    Raises
-    ------
-    TableError
-        If `Preparation` raises it for the sample or for a block.
+    In the result, `X` is a dask array and `ids` is the id column as a dask array. Without an id
+    column, `ids` holds the numbers of the kept rows if some are dropped, and is None otherwise.
     """
     try:
         import dask.array  # noqa: F401
@@ -278,20 +227,8 @@ def prepare_sample(
 ) -> PreparedTable:
     """Prepare rows drawn from a dask DataFrame, as `prepare_blocks` prepares all rows.
 
-    Parameters
-    ----------
-    sample : RowSample
-        The drawn rows.
-    preparation : Preparation
-        Preparation that was fitted by `prepare_blocks`.
-    notes : sequence of str, default=()
-        Notes on all rows, which replace those on the sample.
-
-    Returns
-    -------
-    PreparedTable
-        The prepared rows, in memory. Without an id column, `ids` are the row numbers in the whole
-        table.
+    `notes` on all rows replace those on the sample. Without an id column, `ids` are the row
+    numbers in the whole table.
     """
     rows = preparation.prepare(LoadedTable(_SOURCE, sample.frame))
     ids = rows.ids if preparation.id_column is not None else sample.places[rows.kept]

@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from volmar._input import checking
-from volmar.tables.dates import as_dates, as_years
 from volmar.tables.errors import (
     TableError,
     import_pandas,
@@ -22,13 +21,9 @@ from volmar.tables.errors import (
     refuse_duplicates,
     shown,
 )
-from volmar.tables.kinds import ColumnKind, kind_of
-from volmar.tables.numbers import as_numbers, is_real
+from volmar.tables.kinds import ColumnKind, as_dates, as_numbers, as_years, is_real, kind_of
 from volmar.tables.read import LoadedTable, read_table
 
-__all__ = ["Columns", "as_columns", "as_pandas", "check_table", "chosen_places", "fitted_places"]
-
-_EXACT = 2.0**53
 _NUMERIC = ColumnKind("numeric")
 
 
@@ -206,7 +201,7 @@ class Columns:
             return values
         known = np.isfinite(values)
         whole = values[known]
-        if not whole.size or (np.abs(whole) >= _EXACT).any() or (whole != np.rint(whole)).any():
+        if not whole.size or (np.abs(whole) >= 2.0**53).any() or (whole != np.rint(whole)).any():
             return values
         # Integers became floats because one is missing, or because the array has one dtype.
         if known.all():
@@ -219,20 +214,9 @@ class Columns:
 def as_pandas(data: Any) -> Any:
     """Convert a table of any supported library for `Preparation`.
 
-    Parameters
-    ----------
-    data : DataFrame, pyarrow Table, array, sparse array, LoadedTable, str or path
-        The table. DataFrames of pandas and polars are accepted. `read_table` reads a str or path.
-
-    Returns
-    -------
-    pandas.DataFrame, ndarray, sparse array or LoadedTable
-        Arrays and tables of pandas are returned unchanged, others as a pandas DataFrame.
-
-    Raises
-    ------
-    TableError
-        If `data` is a dask DataFrame, which is not in memory.
+    Arrays, tables of pandas and a `LoadedTable` are returned unchanged, tables of polars and
+    pyarrow as a pandas DataFrame. `read_table` reads a str or path. A dask DataFrame raises
+    `TableError`.
     """
     if hasattr(data, "to_frame") and not hasattr(data, "columns"):  # a Series
         data = data.to_frame()
@@ -250,9 +234,9 @@ def as_pandas(data: Any) -> Any:
         return data
     pd = import_pandas()
     if home == "pyarrow":
-        from volmar.tables.arrow import as_frame
+        from volmar.tables.read import arrow_frame
 
-        return as_frame("The table", data)
+        return arrow_frame("The table", data)
     if hasattr(data, "collect"):  # a LazyFrame
         data = data.collect()
     # Converted by column, because `to_pandas` of polars needs pyarrow.

@@ -12,35 +12,11 @@ from typing import Any
 from volmar._files import printable
 from volmar._memory import available_memory
 
-__all__ = [
-    "MAX_COLUMNS",
-    "MAX_FRAME_COLUMNS",
-    "TableError",
-    "import_pandas",
-    "listed",
-    "nearest",
-    "need",
-    "one_line",
-    "open_bytes",
-    "quoted_names",
-    "refuse_bomb",
-    "refuse_duplicates",
-    "refuse_empty",
-    "refuse_wide",
-    "shown",
-]
-
-
 # Maximum number of columns of a table. A name and a kind are stored for each column.
 MAX_COLUMNS = 2**22
 # Maximum number of columns of a DataFrame: pandas needs 20 microseconds per column.
 MAX_FRAME_COLUMNS = 2**17
-# In a table of more than `_MANY` cells, at least the share `_FILLED` must have a value, because
-# empty cells need memory and time, too.
-_MANY, _FILLED = 10_000_000, 1e-3
-# Maximum ratio of decompressed to compressed size, for content above `_SMALL` bytes. Only text
-# that repeats one line is compressed by more.
-_MAX_RATIO, _SMALL = 200, 1 << 24
+MAX_DENSE_BYTES = 1 << 30  # maximum size of a sparse table that is made dense
 
 
 class TableError(ValueError):
@@ -97,8 +73,11 @@ def refuse_wide(source: str, n_columns: int, limit: int = MAX_COLUMNS) -> None:
 
 
 def refuse_empty(source: str, n_rows: int, n_columns: int, n_values: int) -> None:
-    """Raise `TableError` for a table that has far more cells than values."""
-    if n_rows * n_columns > _MANY and n_values < _FILLED * n_rows * n_columns:
+    """Raise `TableError` for a large table with a value in less than one of 1,000 cells.
+
+    Empty cells need memory and time, too.
+    """
+    if n_rows * n_columns > 10_000_000 and 1000 * n_values < n_rows * n_columns:
         raise TableError(
             f"{source}: a table of {n_rows:,} rows and {n_columns:,} columns has {n_values:,} "
             "cells with a value. Delete the empty rows and columns, or save it as libsvm (.svm)."
@@ -106,11 +85,14 @@ def refuse_empty(source: str, n_rows: int, n_columns: int, n_values: int) -> Non
 
 
 def refuse_bomb(source: str, n_packed: int, n_bytes: int) -> None:
-    """Raise `TableError` for a file of `n_packed` bytes that decompresses to far more."""
-    if n_bytes > max(_SMALL, _MAX_RATIO * n_packed):
+    """Raise `TableError` for a file of `n_packed` bytes that decompresses to far more.
+
+    Only text that repeats one line is compressed to less than a 200th.
+    """
+    if n_bytes > max(1 << 24, 200 * n_packed):
         raise TableError(
             f"{source} may be a decompression bomb: its {n_packed:,} bytes decompress to more "
-            f"than {_MAX_RATIO} times as many. Decompress it yourself if you trust it."
+            "than 200 times as many. Decompress it yourself if you trust it."
         )
 
 

@@ -9,39 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from volmar._files import expanded_path, printable
-from volmar.tables.arrow import as_frame, require_group
-from volmar.tables.errors import (
-    TableError,
-    need,
-    one_line,
-    open_bytes,
-    refuse_duplicates,
-    shown,
-)
-from volmar.tables.text import find_layout
-
-__all__ = ["computed", "is_folder_of_tables", "read_folder"]
+from volmar.tables.errors import TableError, need, one_line, open_bytes, refuse_duplicates, shown
+from volmar.tables.read import arrow_frame, find_layout, require_groups
 
 _INDEX = "__index_level_"  # the name that pandas gives to an index without one
 _BLOCK = 1 << 27  # uncompressed bytes of a block, to which smaller row groups are joined
 _TEXT_BLOCK = 1 << 26  # bytes of a block of a text file
-_HEADS, _HEAD_ROWS = 200, 1000  # files, and rows per file, that give the types of CSV columns
 _KINDS = {".parquet": "Parquet", ".pq": "Parquet", ".csv": "CSV", ".tsv": "TSV"}
 
 
 def is_folder_of_tables(source: str | Path) -> bool:
-    """Return whether a path is a folder that holds Parquet, CSV or TSV files.
-
-    Parameters
-    ----------
-    source : str or Path
-        Path to check. It need not exist.
-
-    Returns
-    -------
-    bool
-        False if the path does not exist or cannot be read.
-    """
+    """Return whether a path is a readable folder that holds Parquet, CSV or TSV files."""
     if not str(source).strip():
         return False  # `Path("")` would be the current folder
     try:
@@ -142,7 +120,7 @@ def _read_parquet(dd: Any, files: list[Path]) -> Any:
         if meta is None:
             refuse_duplicates(file.name, columns[0])
             empty = schema.empty_table().select(columns[0]).replace_schema_metadata()
-            meta = as_frame(printable(file.name), empty)
+            meta = arrow_frame(printable(file.name), empty)
         sizes = [about.row_group(group).total_byte_size for group in range(about.num_row_groups)]
         pieces += [(str(file), groups) for groups in _together(sizes)]
     _same_columns(files, columns)
@@ -172,10 +150,10 @@ def _read_piece(piece: tuple[str, list[int]], columns: list[str] | None = None) 
     name = printable(Path(path).name)
     with Path(path).open("rb") as content, pq.ParquetFile(content) as file:
         names = columns or [n for n in file.schema_arrow.names if not n.startswith(_INDEX)]
-        require_group(file, groups, name)
+        require_groups(file, groups, name)
         table = file.read_row_groups(groups, columns=names)
     table.validate(full=True)
-    return as_frame(name, table.replace_schema_metadata())[names]
+    return arrow_frame(name, table.replace_schema_metadata())[names]
 
 
 def _read_text(dd: Any, files: list[Path]) -> Any:
@@ -200,15 +178,15 @@ def _read_text(dd: Any, files: list[Path]) -> Any:
 
 
 def _types(files: list[Path], options: list[dict[str, Any]]) -> Any:
-    """Return an empty DataFrame with dtypes that hold the first rows of the files."""
+    """Return an empty DataFrame with dtypes that hold the first 1000 rows of about 200 files."""
     import pandas as pd
 
-    step = -(-len(files) // _HEADS)
+    step = -(-len(files) // 200)
     heads = []
     for k in sorted({*range(0, len(files), step), len(files) - 1}):
         try:
             with open_bytes(files[k]) as content:
-                heads.append(pd.read_csv(content, nrows=_HEAD_ROWS, **options[k]))
+                heads.append(pd.read_csv(content, nrows=1000, **options[k]))
         except (ValueError, OverflowError, OSError, EOFError, zlib.error) as error:
             if isinstance(error, TableError):
                 raise

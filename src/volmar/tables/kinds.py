@@ -1,34 +1,25 @@
-"""The kind of a column: detected from its values and its name, or given by the user."""
+"""The kind of a column, detected or given, and its values as numbers, dates or ranks."""
 
 from __future__ import annotations
 
+import datetime
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.tables.dates import date_layout
 from volmar.tables.errors import TableError, quoted_names, shown
-from volmar.tables.numbers import as_numbers
-from volmar.tables.orders import known_order
-
-__all__ = ["KINDS", "ColumnKind", "check_kinds", "kind_of"]
 
 KINDS = ("numeric", "ordinal", "categorical", "boolean", "date", "text", "id", "ignore")
-# Maximum number of distinct values of a categorical column, and of an ordinal text column.
-MAX_CATEGORIES, MAX_LEVELS = 50, 15
-# Minimum number of rows for which a numeric column may be detected as boolean or as ids.
+MAX_CATEGORIES = 50  # maximum number of distinct values of a categorical column
+# Minimum number of rows to detect a numeric column as boolean, as ids or as a copy of another one.
 MIN_ROWS = 10
-# Number of rows that are checked before all rows are.
-FIRST_ROWS = 1000
-# Maximum share of the values of a numeric text column that are not numbers.
-FEW_WORDS = 0.05
-# Integers without ties are serial numbers if random draws from their range would have more ties
-# than this in expectation.
-EXPECTED_TIES = 20.0
+FIRST_ROWS = 1000  # number of rows that are checked before all rows are
 _ID = re.compile(r"(^|[ _.-])(id|ids|uuid|guid|key|index|idx|rownum|row|nr)$|[a-z]Id$|[a-z]ID$")
 _CODE = re.compile(
     r"(^|[ _.-])(zip|zip[ _-]?code|post[ _-]?code|postal([ _-]?code)?|plz|(phone|telephone|fax)"
@@ -107,9 +98,8 @@ def _dtype_kind(series: Any) -> str:
 def _kind_of_numbers(name: str, series: Any) -> ColumnKind:
     numbers = as_numbers(series)
     first = numbers[:FIRST_ROWS]
-    if (first[np.isfinite(first)] % 1 != 0).any() and np.unique(
-        first[np.isfinite(first)]
-    ).size > 2:
+    first = first[np.isfinite(first)]
+    if (first % 1 != 0).any() and np.unique(first).size > 2:
         return ColumnKind("numeric")  # more than two values, not all of them integers
     numbers = numbers[np.isfinite(numbers)]
     different = np.unique(numbers)
@@ -137,7 +127,8 @@ def _why_id(name: str, numbers: NDArray, n_different: int) -> str:
         span = float(numbers.max() - numbers.min()) + 1.0
     if (steps == steps[0]).all():
         return "its values number the rows"
-    if n * (n - 1) / (2.0 * span) > EXPECTED_TIES:
+    # Random draws from their range would have more than 20 ties in expectation.
+    if n * (n - 1) / (2.0 * span) > 20.0:
         return "all values are unique, as serial numbers are"
     return ""
 
@@ -174,7 +165,7 @@ def _kind_of_text(name: str, series: Any) -> ColumnKind:
             many += ", one per row"
         return ColumnKind("id" if is_id or not _has_spaces(words) else "text", many)
     order = None
-    if n_different <= MAX_LEVELS and len(set(words)) == len(words):
+    if n_different <= 15 and len(set(words)) == len(words):
         order = known_order(words)
     return ColumnKind("ordinal", order=order) if order else ColumnKind("categorical")
 
@@ -188,7 +179,7 @@ def _are_numbers(known: Any) -> bool:
     if 2 * np.count_nonzero(~np.isnan(first)) < len(first):
         return False
     n_words = np.count_nonzero(np.isnan(as_numbers(known)))
-    return bool(n_words <= FEW_WORDS * len(known))
+    return bool(n_words <= 0.05 * len(known))
 
 
 def _given(source: str, name: str, series: Any, given: str) -> ColumnKind:
@@ -249,3 +240,219 @@ def _is_bool(series: Any) -> bool:
         pd.api.types.is_bool_dtype(series.dtype)
         or (series.dtype == object and pd.api.types.infer_dtype(series, skipna=True) == "boolean")
     )
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+def is_real(dtype: Any) -> bool:
+    """Return whether a pandas dtype holds real numbers or booleans."""
+    from pandas.api.types import is_complex_dtype, is_numeric_dtype
+
+    return bool(is_numeric_dtype(dtype) and not is_complex_dtype(dtype))
+
+
+def as_numbers(series: Any) -> NDArray[np.float64]:
+    """Return a pandas column as float64: NaN for other values, infinity for too large numbers."""
+    import pandas as pd
+
+    with np.errstate(over="ignore"):
+        if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
+            return series.to_numpy(dtype=np.float64)  # ten times as fast as with na_value
+        if is_real(series.dtype):
+            return series.to_numpy(dtype=np.float64, na_value=np.nan)
+        values = series.astype(object)
+        try:
+            parsed = pd.to_numeric(values, errors="coerce")
+        except (OverflowError, TypeError, ValueError):
+            parsed = None
+        if parsed is None or parsed.dtype.kind not in "biuf":
+            # Integers of 400 digits, complex numbers or objects of other libraries.
+            parsed = pd.to_numeric(values.map(_plain_number), errors="coerce")
+        return parsed.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _plain_number(value: Any) -> Any:
+    """Return text unchanged, and other values as float, NaN if that is not possible."""
+    if isinstance(value, str):
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
+    except (TypeError, ValueError):
+        return np.nan
+
+
+# ---------------------------------------------------------------------- dates
+
+_MONTHS = ["january", "february", "march", "april", "may", "june", "july", "august"]
+_MONTHS += ["september", "october", "november", "december"]
+_TIME = (
+    r"(?:[T ] *(\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)? ?(?:[AP]M)? ?"
+    r"(?:Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)?))?"
+)
+_YEAR_FIRST = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})" + _TIME, re.IGNORECASE)
+_LOCAL = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})" + _TIME, re.IGNORECASE)
+_NAMED = re.compile(
+    r"(?:(\d{1,2})[-/. ]+([a-z]{3,9})|([a-z]{3,9})[-/. ]+(\d{1,2}))[-/., ]+(\d{4})" + _TIME,
+    re.IGNORECASE,
+)
+
+
+def date_layout(values: list[str]) -> tuple[str | None, str]:
+    """Return the layout of dates in text, and a remark if it is in doubt.
+
+    The layout is "day first" or "month first" for dates such as 05/06/2024, "year first" if there
+    are none, and None if the values are not dates. Dates with the year first or with the name of
+    the month may be among them. A number above 12 is a day. If there is none, the day is first in
+    dates with points, and the month is first in others.
+    """
+    if not values or any(_as_iso(value, "either") is None for value in values[:FIRST_ROWS]):
+        return None, ""
+    matches = [_LOCAL.fullmatch(value.strip()) for value in values]
+    local = [match for match in matches if match is not None]
+    if not local:
+        return "year first", ""
+    first, second = (np.array([int(match[place]) for match in local]) for place in (1, 3))
+    if max(first.max(), second.max()) > 31:
+        return None, ""
+    if min(first.max(), second.max()) > 12:
+        one, other = (local[int(place.argmax())][0] for place in (first, second))
+        return None, f"the day is first in dates such as {one}, the month in others ({other})"
+    day_first = first.max() > 12 or (second.max() <= 12 and local[0][2] == ".")
+    layout = "day first" if day_first else "month first"
+    # A number above 31 can only be a year.
+    has_year = any(len(match[4]) > 2 or int(match[4]) > 31 for match in local)
+    if has_year and max(first.max(), second.max()) > 12:
+        return layout, ""
+    seen = next((match[0] for match in local if match[1] != match[3]), local[0][0])
+    return layout, f"{seen} as {str(_as_iso(seen, layout))[:10]}"
+
+
+def as_dates(series: Any, layout: str | None) -> Any:
+    """Return a pandas column as timestamps without a time zone, with NaT for other values.
+
+    `layout` is that of the fitted column. Text such as 05/06/2024 is a date only if the layout has
+    the day or the month first. The year may be first in any column.
+    """
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.PeriodDtype):
+        series = series.dt.to_timestamp()
+    is_day = str(series.dtype).startswith("date")  # date32[day][pyarrow], which has no time
+    is_day &= isinstance(series.dtype, pd.ArrowDtype)
+    if is_day or not pd.api.types.is_datetime64_any_dtype(series.dtype):
+        values = [_as_iso(value, layout) for value in series.astype(object)]
+        dates = pd.to_datetime(values, errors="coerce", format="mixed", utc=True)
+        series = pd.Series(dates, index=series.index)
+    if getattr(series.dt, "tz", None) is not None:
+        series = series.dt.tz_convert(None)
+    return series
+
+
+def _as_iso(value: Any, layout: str | None) -> Any:
+    """Return a date in text as 2024-12-31, with its time. None for values that are not dates.
+
+    The layout "either" accepts dates of both local layouts.
+    """
+    if not isinstance(value, str):
+        # A number is not a date: pandas would read it as nanoseconds since 1970.
+        moment = value.to_timestamp() if hasattr(value, "to_timestamp") else value
+        return moment if isinstance(moment, datetime.date | np.datetime64) else None
+    text = value.strip()
+    if match := _YEAR_FIRST.fullmatch(text):
+        year, _, month, day, time = match.groups()
+    elif match := _LOCAL.fullmatch(text):
+        day, _, month, year, time = match.groups()
+        if layout not in ("day first", "month first", "either"):
+            return None
+        if layout == "month first":
+            day, month = month, day
+        if len(year) == 2:  # as in POSIX, whatever the present year is
+            year = f"{19 if int(year) > 68 else 20}{year}"
+    elif match := _NAMED.fullmatch(text):
+        day, name, other, second, year, time = match.groups()
+        word = (name or other).lower()
+        full = next((full for full in _MONTHS if full.startswith(word)), None)
+        if full is None:
+            return None
+        day, month = day or second, str(_MONTHS.index(full) + 1)
+    else:
+        return None
+    date = f"{year}-{int(month):02}-{int(day):02}"
+    return date if time is None else f"{date} {time.replace(',', '.')}"
+
+
+def as_years(dates: Any) -> NDArray[np.float64]:
+    """Return timestamps as decimal years, such as 2024.5 for mid-2024; NaN for NaT."""
+    days = dates.to_numpy().astype("datetime64[ms]")
+    missing = np.isnat(days)
+    years = days.astype(np.int64) / (86_400_000 * 365.2425) + 1970.0
+    return np.where(missing, np.nan, years)
+
+
+def date_parts(dates: Any, name: str) -> dict[str, Any]:
+    """Return the weekday and the month of timestamps as categoricals, to describe clusters."""
+    import pandas as pd
+
+    days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+    months = [name[:3].title() for name in _MONTHS]
+    weekday = dates.dt.day_of_week.fillna(-1).astype(int).to_numpy()
+    month = dates.dt.month.fillna(0).astype(int).to_numpy() - 1
+    return {
+        f"{name} (weekday)": pd.Categorical.from_codes(weekday, days),
+        f"{name} (month)": pd.Categorical.from_codes(month, months),
+    }
+
+
+# ---------------------------------------------------------------------- ranks
+
+_SCALES = tomllib.loads((files("volmar.tables") / "scales.toml").read_text(encoding="utf-8"))
+_PLACES = [
+    {word: place for place, words in enumerate(scale) for word in words.split("|")}
+    for scale in _SCALES.values()
+]
+# A number at the front: "1 - bad", "18-24", "65+", "< 10", "10k to 20k".
+_NUMBER = re.compile(r"^(under|below|less than|up to|over|above|more than|at least|[<>]=?)?\s*"
+                     r"[$€£]?\s*(\d[\d,]*\.?\d*)\s*(k|m)?(?![a-z])", re.IGNORECASE)  # fmt: skip
+_BELOW = ("under", "below", "less than", "up to", "<", "<=")
+_THOUSANDS = {"k": 1e3, "m": 1e6}
+
+
+def known_order(values: list[str]) -> list[str] | None:
+    """Return text values from low to high, or None if their order is unknown.
+
+    There must be at least three values, all from one scale. Capitals, "_" and "-" are ignored.
+    Ranges of numbers are ordered by their first number.
+
+    >>> known_order(["Agree", "Disagree", "Neutral", "Strongly agree"])
+    ['Disagree', 'Neutral', 'Agree', 'Strongly agree']
+    >>> known_order(["65+", "18-24", "25-64"])
+    ['18-24', '25-64', '65+']
+    """
+    if len(values) < 3:
+        return None
+    words = [" ".join(re.split(r"[\s_-]+", value.strip().lower())) for value in values]
+    for places in _PLACES:
+        found = [places.get(word) for word in words]
+        if None not in found and len(set(found)) == len(found):
+            return [value for _, value in sorted(zip(found, values, strict=True))]
+    return _by_numbers(values)
+
+
+def _by_numbers(values: list[str]) -> list[str] | None:
+    """Order values by the number they begin with. None if one has none, or two are equal."""
+    keys = []
+    for value in values:
+        match = _NUMBER.match(value.strip())
+        if match is None:
+            return None
+        before, number, unit = match.groups()
+        size = float(number.replace(",", "").rstrip(".")) * _THOUSANDS.get((unit or "").lower(), 1)
+        # "under 10" comes before "10 to 20", "over 20" after "20 to 30".
+        side = 0 if before is None else -1 if before.lower() in _BELOW else 1
+        keys.append((size, side))
+    if len(set(keys)) < len(keys):
+        return None
+    return [value for _, value in sorted(zip(keys, values, strict=True))]

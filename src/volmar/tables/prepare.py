@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -11,38 +13,82 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from volmar._checks import shown
+from volmar import _checks
 from volmar._warn import warn_user
-from volmar.tables.agreement import CategoryScores, category_scores
 from volmar.tables.columns import (
     Columns,
     as_columns,
     check_table,
     chosen_places,
+    fitted_places,
     names_given,
     table_tags,
 )
-from volmar.tables.errors import TableError
-from volmar.tables.fitted_columns import FittedColumns, KeptRows, beyond_float64
-from volmar.tables.informative import (
-    CodedColumn,
-    chosen,
-    distinct_categories,
-    informative_numbers,
-    range_of,
+from volmar.tables.errors import MAX_DENSE_BYTES, TableError, listed, quoted_names, shown
+from volmar.tables.features import (
+    CategoryScores,
+    Filled,
+    NumberFeatures,
+    category_scores,
+    learn_features,
 )
-from volmar.tables.kinds import ColumnKind, check_kinds
-from volmar.tables.missing import (
-    fits_dense,
-    without_infinite,
-    without_missing,
-    without_missing_sparse,
-)
-from volmar.tables.notes import all_alike, note_huge, note_kinds, note_left_out
-from volmar.tables.number_features import NumberFeatures, learn_features
-from volmar.tables.prepared_table import PreparedTable
+from volmar.tables.kinds import MIN_ROWS, ColumnKind, as_dates, as_numbers, check_kinds, date_parts
 
-__all__ = ["Preparation"]
+# Values near the limits of float64 may overflow in between. `Preparation._finish` raises an error
+# if the features are not finite.
+_beyond_float64 = np.errstate(over="ignore", invalid="ignore")
+
+Codes = list[NDArray[np.intp]]
+#: Name, codes (-1 for missing) and values of a column of categories.
+CodedColumn = tuple[str, NDArray[np.intp], list[str]]
+
+
+@dataclass(frozen=True)
+class PreparedTable:
+    """Rows that are ready for clustering, with their ids, notes and warnings (one line each).
+
+    `X` holds features in float64: sparse if the table is sparse and not scaled, a dask array if
+    made by `prepare_blocks`. `kept` is the mask of the rows of the table that are in `X`. `ids`
+    are those of the kept rows: the id column, the index of a DataFrame or row numbers from 0. In
+    `ids` and `kept`, None from `prepare_blocks` stands for all rows.
+
+    `noise` takes X and a `Generator`, and returns the rows of `dithered`. It is None if these are
+    X. For blocks, it returns a dask array that has the same noise each time it is computed.
+    `outlying` is the mask of the kept rows that belong to no cluster whatever the rest of X is: a
+    value was too far out to be used, or there is no value at all. None if not known.
+    """
+
+    X: Any
+    ids: Any
+    id_name: str
+    feature_names: list[str]
+    kept: Any
+    notes: list[str]
+    warnings: list[str] = field(default_factory=list)
+    noise: Callable[[Any, np.random.Generator], Any] | None = None
+    outlying: NDArray[np.bool_] | None = None
+
+    def dithered(self, seed: int = 0) -> Any:
+        """Return the rows to which a clusterer should be fitted.
+
+        The preparation creates some gaps between values: between the logs of small counts, and
+        between the scores of categories, where two columns alone can create one. Uniform noise of
+        the width of these gaps closes them. Filled-in values are drawn at random, to reflect their
+        uncertainty. To get the clusters, predict the labels of `X` with the fitted clusterer.
+        """
+        return self.X if self.noise is None else self.noise(self.X, np.random.default_rng(seed))
+
+
+@dataclass
+class _KeptRows:
+    """The kept rows before scaling: numbers, codes, filled-in values and the outlying rows."""
+
+    numbers: Any
+    codes: list[NDArray[np.intp]]
+    kept: NDArray[np.bool_]
+    filled: Filled | None = None
+    outlying: NDArray[np.bool_] | None = None
+
 
 _CHOICES = {
     "scale": ("auto", "standard", "minmax", "none"),
@@ -52,7 +98,7 @@ _AS_NUMBERS = ("numeric", "ordinal", "date")
 _AS_CATEGORIES = ("categorical", "boolean")
 
 
-class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
+class Preparation(TransformerMixin, BaseEstimator):
     """Detect the kind of each column, and turn the columns into numeric features.
 
     - Numeric columns are features. So are ordinal columns ("low", "medium", "high"), as the rank
@@ -153,6 +199,9 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
     >>> len(model.predict(table))
     12
     """
+
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
 
     def __init__(
         self,
@@ -307,12 +356,12 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
             value = getattr(self, name)
             if not isinstance(value, str) or value not in allowed:
                 choices = ", ".join(map(repr, allowed))
-                raise TableError(f"{name} must be one of {choices}, got {shown(value)}.")
+                raise TableError(f"{name} must be one of {choices}, got {_checks.shown(value)}.")
         for name in ("columns", "drop"):
             names_given(name, getattr(self, name))
         if self.id_column is not None and not isinstance(self.id_column, str):
             raise TableError(
-                f"id_column must be the name of a column, got {shown(self.id_column)}."
+                f"id_column must be the name of a column, got {_checks.shown(self.id_column)}."
             )
         check_kinds(self.kinds)
         return self
@@ -343,8 +392,8 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
 
     # ---------------------------------------------------------------------- fitting
 
-    @beyond_float64
-    def _fit(self, table: Columns) -> KeptRows:
+    @_beyond_float64
+    def _fit(self, table: Columns) -> _KeptRows:
         if table.n_rows < 2:
             raise TableError(
                 f"{table.source} has {table.n_rows} row{'' if table.n_rows == 1 else 's'}, and at "
@@ -373,14 +422,14 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         self.notes_ = notes
         return rows
 
-    def _fit_sparse(self, table: Columns, places: list[int], notes: list[str]) -> KeptRows:
+    def _fit_sparse(self, table: Columns, places: list[int], notes: list[str]) -> _KeptRows:
         X, names = table.csr(places), [table.names[j] for j in places]
         X, kept = without_missing_sparse(table, X, names, self.missing, notes, fitted=False)
         keep = X.min(axis=0).toarray().ravel() < X.max(axis=0).toarray().ravel()
         self.numbers_, self.number_kinds_ = names, [ColumnKind("numeric")] * len(names)
         self._keep_numbers(keep, notes)
         self._refuse_nothing(table)
-        return KeptRows(X if keep.all() else sp.csr_array(X[:, np.flatnonzero(keep)]), [], kept)
+        return _KeptRows(X if keep.all() else sp.csr_array(X[:, np.flatnonzero(keep)]), [], kept)
 
     def _fit_dense(
         self,
@@ -389,7 +438,7 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         kinds: list[ColumnKind],
         texts: list[int],
         notes: list[str],
-    ) -> KeptRows:
+    ) -> _KeptRows:
         # 1. Numeric columns, without constant columns, copies, and columns with few values.
         words: list[str] = []
         X = without_infinite(table.numbers(places, kinds, words))[0]
@@ -427,7 +476,7 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         self.number_features_, X, filled, outlying = learn_features(
             table.source, self.numbers_, X, scale=self.scale, fills=fills, notes=notes
         )
-        return KeptRows(X, codes, kept, filled, outlying)
+        return _KeptRows(X, codes, kept, filled, outlying)
 
     def _find_scores(self, coded: list[CodedColumn], notes: list[str]) -> list[NDArray[np.intp]]:
         """Find the scores in which categories agree, and return the codes of the used columns."""
@@ -465,8 +514,182 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         self.number_kinds_ = chosen(self.number_kinds_, keep)
 
     def _refuse_nothing(self, table: Columns) -> None:
-        if not self.numbers_ and self.scores_ is None:
-            raise TableError(all_alike(table.source, self.left_out_))
+        if self.numbers_ or self.scores_ is not None:
+            return
+        remedy = "Give a table whose rows differ, or other columns=."
+        if gone := [f"{shown(name)} ({why})" for name, why in self.left_out_.items() if why]:
+            remedy = f"Left out were {listed(gone)}. {USES_ONE}."
+        raise TableError(
+            f"{table.source}: no usable column has two different values, so all rows are equal. "
+            + remedy
+        )
+
+    # ---------------------------------------------------------------------- rows
+
+    @property
+    def used_(self) -> list[str]:
+        """Columns that are used for features: numeric ones first, then categorical ones."""
+        return [*self.numbers_, *self.texts_]
+
+    @property
+    def offsets_(self) -> NDArray[np.float64]:
+        """Offsets subtracted from features; 0 for scores, which have mean 0 and variance 1."""
+        known: Any = [] if self.number_features_ is None else self.number_features_.offsets
+        return np.pad(known, (0, len(self.feature_names_) - len(known)))
+
+    @property
+    def scales_(self) -> NDArray[np.float64]:
+        """Scales by which features are divided; 1 for scores of categories."""
+        known: Any = [] if self.number_features_ is None else self.number_features_.scales
+        return np.pad(known, (0, len(self.feature_names_) - len(known)), constant_values=1.0)
+
+    @property
+    def category_features_(self) -> dict[str, tuple[str, ...]]:
+        """Features that are scores of categories, and the columns with the largest weights."""
+        if self.scores_ is None:
+            return {}
+        names = self.feature_names_[len(self.numbers_) :]
+        return {n: tuple(c) for n, c in zip(names, self.scores_.leading, strict=True)}
+
+    def _names_of_features(self, called: dict[str, str]) -> list[str]:
+        """Return the names of the features. `called` maps columns to other names."""
+        names, features = [], self.number_features_
+        for k, (name, kind) in enumerate(zip(self.numbers_, self.number_kinds_, strict=True)):
+            own = called.get(name, name)
+            if features is not None and features.is_log(k):
+                own = f"log({own})"
+            elif kind.kind == "date":
+                own = f"{own} (year)"
+            names.append(own)
+        if self.scores_ is not None:
+            for k, leading in enumerate(self.scores_.leading):
+                number = f" {k + 1}" if self.scores_.n_scores > 1 else ""
+                quoted = quoted_names([called.get(name, name) for name in leading], 3)
+                names.append(f"categories{number} ({quoted})")
+        return names
+
+    @_beyond_float64
+    def _new_rows(self, table: Columns, notes: list[str], warnings: list[str]) -> _KeptRows:
+        """Return new rows before scaling; values that are not understood give `warnings`."""
+        if table.is_sparse:
+            table = table.padded(self.names_in_)
+        places = fitted_places(table, self.numbers_, self.names_in_)
+        features = self.number_features_
+        if table.is_sparse and (features is None or self.scale == "none") and not self.texts_:
+            X, kept = without_missing_sparse(
+                table, table.csr(places), self.numbers_, self.missing, notes, fitted=True
+            )
+            return _KeptRows(X, [], kept)
+        X, infinite = without_infinite(table.numbers(places, self.number_kinds_, warnings))
+        codes = [self._new_codes(table, name, warnings) for name in self.texts_]
+        notes += warnings
+        place = set(self.names_in_)
+        X, codes, kept = without_missing(table, self.used_, X, codes, self.missing, notes)
+        # The indicators "x is missing" of missing="indicator" are no columns of the table.
+        own = [code < 0 for name, code in zip(self.texts_, codes, strict=True) if name in place]
+        empty = np.logical_and.reduce([np.isnan(X).all(axis=1), *own])
+        if n_empty := int(np.count_nonzero(empty)):
+            warnings.append(
+                f"{n_empty:,} of {table.n_rows:,} rows have no value in any column of the model. "
+                "They are in the cluster of the medians of the columns. Leave these rows out, or "
+                "reject them with reject=0.01."
+            )
+        # A row without values, or with a value too far out to be used, is not an ordinary row.
+        outlying, filled = empty | infinite[kept], None
+        if features is not None:
+            X, filled, far = features.complete(X, notes)
+            outlying |= far
+        return _KeptRows(X, codes, kept, filled, outlying)
+
+    def _new_codes(self, table: Columns, name: str, notes: list[str]) -> NDArray[np.intp]:
+        """Return the fitted codes: -1 for missing, the number of categories for a new value."""
+        of = name.removesuffix(" is missing")
+        if self.missing == "indicator" and name not in self.names_in_ and of != name:
+            (j,) = fitted_places(table, [of], self.names_in_)
+            kind = self.number_kinds_[self.numbers_.index(of)]
+            # Words among numbers are missing, as in the fitted table. They were noted before.
+            return np.isnan(table.numbers([j], [kind], [])[:, 0]).astype(np.intp)
+        (j,) = fitted_places(table, [name], self.names_in_)
+        codes, found = table.categories(j)
+        known = self.categories_[name]
+        place = {value: k for k, value in enumerate(known)}
+        if new := [value for value in found if value not in place]:
+            notes.append(
+                f"column {shown(name)} has values that are not in the fitted table, treated as "
+                f"missing: {quoted_names(new)}; write them as there, such as "
+                f"{quoted_names(known, 3)}"
+            )
+        moved = np.array([*(place.get(value, len(known)) for value in found), -1], dtype=np.intp)
+        return moved[codes]
+
+    @_beyond_float64
+    def _finish(
+        self, table: Columns, rows: _KeptRows, notes: list[str], warnings: list[str]
+    ) -> PreparedTable:
+        if self.id_column is None:
+            ids, id_name = table.row_names()
+        else:
+            ids, id_name = table.ids(self.id_column), self.id_column
+            if len(set(ids.tolist())) < len(ids):
+                notes.append(f"some values of the id column {shown(id_name)} are repeated")
+        has_steps = self.number_features_ is not None and self.number_features_.has_steps
+        has_noise = rows.filled is not None or self.scores_ is not None or has_steps
+        X = self._scaled(rows)
+        self._refuse_infinite(table.source, X)
+        return PreparedTable(
+            X,
+            ids if rows.kept.all() else ids[rows.kept],
+            id_name,
+            list(self.feature_names_),
+            rows.kept,
+            notes,
+            warnings,
+            partial(self._dithered, filled=rows.filled) if has_noise else None,
+            rows.outlying,
+        )
+
+    def _refuse_infinite(self, source: str, X: Any) -> None:
+        if sp.issparse(X) or np.isfinite(X.sum()):
+            return
+        wrong = np.flatnonzero(~np.isfinite(X).all(axis=0))
+        if wrong.size:
+            raise TableError(
+                f"{source}: values of {shown(self.feature_names_[wrong[0]])} are too near the "
+                "limits of float64 to be scaled. Change the unit of this column, or name it in "
+                "drop=."
+            )
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether `PreparedTable.dithered` may differ from the features of the rows."""
+        features = self.number_features_
+        has_own = features is not None and (features.has_steps or features.fills is not None)
+        return has_own or self.scores_ is not None
+
+    def _scaled(self, rows: _KeptRows) -> Any:
+        X, p, features = rows.numbers, len(self.numbers_), self.number_features_
+        if sp.issparse(X):
+            return X
+        if features is None or (self.scale == "none" and self.scores_ is None):
+            X = np.ascontiguousarray(X)
+            return X if X.flags.writeable else X.copy()
+        out = np.empty((int(rows.kept.sum()), len(self.feature_names_)))
+        features.scale_into(out[:, :p], X)
+        if self.scores_ is not None:
+            out[:, p:] = self.scores_.transform(rows.codes)
+        return out
+
+    @_beyond_float64
+    def _dithered(
+        self, X: NDArray[Any], rng: np.random.Generator, *, filled: Filled | None
+    ) -> NDArray[Any]:
+        X, p = X.copy(), len(self.numbers_)
+        if self.number_features_ is not None:
+            self.number_features_.dither_into(X[:, :p], rng, filled)
+        if self.scores_ is not None:
+            widths = self.scores_.widths
+            X[:, p:] += rng.uniform(-0.5, 0.5, (len(X), widths.size)) * widths
+        return X
 
     def _all_rows(self, rows: PreparedTable) -> Any:
         n_out = int(np.count_nonzero(~rows.kept))
@@ -477,3 +700,399 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
                 "rows out."
             )
         return rows.X
+
+
+# ---------------------------------------------------------------------- informative columns
+
+
+def range_of(X: NDArray[Any]) -> tuple[Any, Any]:
+    """Return the minimum and maximum of each column; inf and -inf for columns without values."""
+    return np.fmin.reduce(X, initial=np.inf), np.fmax.reduce(X, initial=-np.inf)
+
+
+def chosen(items: list[Any], keep: NDArray[np.bool_]) -> list[Any]:
+    """Return the items for which `keep` is True."""
+    return [item for item, stays in zip(items, keep, strict=True) if stays]
+
+
+def informative_numbers(
+    names: list[str], X: NDArray[Any], *, fills: bool, notes: list[str]
+) -> tuple[NDArray[np.bool_], dict[str, str]]:
+    """Return the mask of the informative columns, and the reasons for leaving out the others.
+
+    An informative column varies and is not a copy of another one. With `fills`, missing values
+    will be filled in, and at most two thirds of its values may be missing.
+    """
+    n = len(X)
+    counts = np.isnan(X).sum(axis=0)
+    low, high = range_of(X)
+    varies = low < high
+    no_value = "without values"
+    left_out = note_left_out(notes, chosen(names, counts == n), no_value, no_value)
+    left_out |= note_left_out(notes, chosen(names, ~varies & (counts < n)))
+    keep = varies.copy()
+    if fills:
+        keep &= counts <= (1 - 1 / 3) * n
+        which = "with more than two thirds of their values missing"
+        gone = chosen(names, varies & ~keep)
+        left_out |= note_left_out(notes, gone, which, "most values are missing")
+    for copy, first in copies_of(X, np.flatnonzero(keep)):
+        keep[copy] = False
+        left_out[names[copy]] = f"a copy of {names[first]}"
+        note_same(notes, names[copy], names[first])
+    return keep, left_out
+
+
+def distinct_categories(
+    coded: list[CodedColumn], notes: list[str]
+) -> tuple[list[CodedColumn], dict[str, str]]:
+    """Return the distinct columns of two categories or more, and the reasons for the others."""
+    left_out = note_left_out(notes, [name for name, _, values in coded if len(values) < 2])
+    kept: list[CodedColumn] = []
+    names: dict[bytes, str] = {}
+    for name, code, values in coded:
+        if len(values) < 2:
+            continue
+        first = names.setdefault(_in_order_of_rows(code).tobytes(), name)
+        if first == name:
+            kept.append((name, code, values))
+        else:
+            left_out[name] = f"duplicates {first}"
+            note_same(notes, name, first)
+    return kept, left_out
+
+
+def _in_order_of_rows(code: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Renumber codes by first occurrence, so that equal partitions have equal codes."""
+    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
+
+
+def copies_of(X: NDArray[Any], places: Any) -> list[tuple[int, int]]:
+    """Return pairs (copy, original) of columns that differ at most by unit and sign.
+
+    Columns are compared first on 64 rows. With two rows, all columns would be copies.
+    """
+    if len(X) < MIN_ROWS:
+        return []
+    few_rows = np.linspace(0, len(X) - 1, min(len(X), 64)).astype(int)
+    keys = _in_own_units(X[np.ix_(few_rows, places)])
+    first: dict[bytes, list[int]] = {}
+    found = []
+    for key, j in zip(keys.T, places, strict=True):
+        same = first.setdefault(key.tobytes(), [])
+        own = _in_own_units(X[:, [j]]) if same else X
+        twin = next(
+            (i for i in same if np.array_equal(_in_own_units(X[:, [i]]), own, equal_nan=True)),
+            None,
+        )
+        if twin is None:
+            same.append(int(j))
+        else:
+            found.append((int(j), twin))
+    return found
+
+
+@np.errstate(all="ignore")
+def _in_own_units(X: NDArray[Any]) -> NDArray[Any]:
+    """Return columns scaled to the range 0 to 1, and flipped if the first value is above 0.5.
+
+    Copies in other units, or with the opposite sign, become equal up to rounding.
+    """
+    low, high = range_of(X)
+    scaled = (X - low) / np.where(high > low, high - low, 1.0)
+    known = ~np.isnan(scaled)
+    start = scaled[known.argmax(axis=0), np.arange(X.shape[1])]
+    scaled = np.where(start > 0.5, 1.0 - scaled, scaled)
+    return np.asarray(np.round(scaled, 7) + 0.0)
+
+
+# ---------------------------------------------------------------------- missing values
+
+
+def without_infinite(X: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return X with NaN for infinite values, and the mask of the rows that had one."""
+    if X.size == 0 or np.isfinite(X.sum()):
+        return X, np.zeros(len(X), dtype=bool)
+    infinite = np.isinf(X)
+    return np.where(infinite, np.nan, X) if infinite.any() else X, infinite.any(axis=1)
+
+
+def without_missing(
+    table: Columns,
+    names: list[str],
+    X: NDArray[Any],
+    codes: Codes,
+    missing: str,
+    notes: list[str],
+    warnings: list[str] | None = None,
+) -> tuple[NDArray[Any], Codes, NDArray[np.bool_]]:
+    """Return the numbers and codes of the kept rows, and the mask of these rows.
+
+    NaN and the code -1 are missing values. If they will be filled in, they are only counted here.
+    `warnings` is None for new rows of a fitted preparation.
+    """
+    unknown = np.isnan(X)
+    kept = np.ones(table.n_rows, dtype=bool)
+    counts = [*unknown.sum(axis=0), *(np.count_nonzero(code < 0) for code in codes)]
+    if not any(counts):
+        return X, codes, kept
+    if missing == "error":
+        # Rows are counted if only numbers are missing, and no column is entirely missing.
+        countable = sum(counts) == int(unknown.sum()) and max(counts) < table.n_rows
+        n_rows = int(unknown.any(axis=1).sum()) if countable else None
+        fitted = warnings is None
+        raise TableError(missing_refused(table.source, names, counts, n_rows, fitted=fitted))
+    if missing != "drop":
+        note_missing(notes, [] if warnings is None else warnings, names, counts, table.n_rows)
+        return X, codes, kept
+    kept = ~unknown.any(axis=1)
+    for code in codes:
+        kept &= code >= 0
+    note_dropped(table.source, kept, notes)
+    return (X, codes, kept) if kept.all() else (X[kept], [code[kept] for code in codes], kept)
+
+
+def without_missing_sparse(
+    table: Columns, X: Any, names: list[str], missing: str, notes: list[str], *, fitted: bool
+) -> tuple[Any, NDArray[np.bool_]]:
+    """Return the sparse rows without missing values, and their mask. Nothing is filled in."""
+    kept = np.ones(table.n_rows, dtype=bool)
+    wrong = ~np.isfinite(X.data)
+    if not wrong.any():
+        return X, kept
+    if missing in ("impute", "indicator"):
+        raise TableError(
+            f"{table.source} is sparse and has {wrong.sum()} missing values, which cannot be "
+            "filled in. Give missing='drop', or scale='standard' to make the table dense."
+        )
+    kept[np.repeat(np.arange(table.n_rows), np.diff(X.indptr))[wrong]] = False
+    if missing == "error":
+        counts = np.bincount(X.indices[wrong], minlength=len(names))
+        n_rows = int((~kept).sum())
+        raise TableError(missing_refused(table.source, names, counts, n_rows, fitted=fitted))
+    note_dropped(table.source, kept, notes)
+    return X[np.flatnonzero(kept)], kept
+
+
+def fits_dense(table: Columns, scale: str, notes: list[str]) -> bool:
+    """Return whether a sparse table fits into memory as a dense table, to be scaled.
+
+    If it does not, `scale="auto"` leaves it unscaled, and other scales raise `TableError`.
+    """
+    size = 8 * table.n_rows * len(table.names)
+    if size <= MAX_DENSE_BYTES:
+        notes.append("the sparse table was made dense to be scaled; scale='none' keeps it sparse")
+        return True
+    if scale != "auto":
+        raise TableError(
+            f"{table.source} is sparse, and would take {size / 2**30:.1f} GiB as a dense table "
+            "for scaling. Give scale='none'."
+        )
+    notes.append(
+        f"the sparse table was not scaled, because this would take {size / 2**30:.1f} GiB"
+    )
+    return False
+
+
+def note_dropped(source: str, kept: NDArray[np.bool_], notes: list[str]) -> None:
+    """Note the number of rows left out. Raise `TableError` if no row is left."""
+    n_out = int(np.count_nonzero(~kept))
+    if n_out == len(kept):
+        raise TableError(
+            f"{source}: every row has a missing value, so missing='drop' leaves no rows. Give "
+            "missing='impute', or name the columns with missing values in drop=."
+        )
+    if n_out:
+        notes.append(f"{n_out:,} of {len(kept):,} rows were left out because of missing values")
+
+
+# ---------------------------------------------------------------------- notes
+
+ONE_VALUE = "one value only"
+USES_ONE = "kinds={'NAME': 'numeric'} or kinds={'NAME': 'categorical'} uses such a column"
+
+
+def missing_refused(
+    source: str, names: list[str], counts: Any, n_rows: int | None, *, fitted: bool
+) -> str:
+    """Return the message for missing values that are not allowed.
+
+    The remedy differs for new rows of a `fitted` preparation, which cannot choose another option.
+    """
+    which = [f"{shown(name)} {count}" for name, count in zip(names, counts, strict=True) if count]
+    rows = "their rows" if n_rows is None else "1 row" if n_rows == 1 else f"{n_rows} rows"
+    total = sum(int(count) for count in counts)
+    remedy = (
+        f"Give missing='drop' to leave out {rows}, missing='impute' to fill them in, or name "
+        "these columns in drop=."
+    )
+    if fitted:
+        remedy = (
+            "The model was fitted with missing='error'. Fill them in, or fit it again with "
+            "missing='impute' or missing='drop'."
+        )
+    return (
+        f"{source}: {total} {'value is' if total == 1 else 'values are'} missing (or infinite), "
+        f"by column: {listed(which)}. {remedy}"
+    )
+
+
+def note_left_out(
+    notes: list[str], names: list[str], which: str = "with one value only", why: str = ONE_VALUE
+) -> dict[str, str]:
+    """Note the columns that were left out, and return the reason for each."""
+    if names:
+        notes.append(f"columns {which} were left out: {quoted_names(names)}")
+    return dict.fromkeys(names, why)
+
+
+def note_same(notes: list[str], name: str, first: str) -> None:
+    """Note that a column is left out because it duplicates another one."""
+    notes.append(f"column {shown(name)} duplicates {shown(first)} and was left out")
+
+
+def note_missing(
+    notes: list[str], warnings: list[str], names: list[str], counts: Any, n_rows: int
+) -> None:
+    """Note the number of filled-in values, and warn about columns with many of them."""
+    gone = [(name, int(count)) for name, count in zip(names, counts, strict=True) if count]
+    total = sum(count for _, count in gone)
+    which = listed(f"{shown(name)} {count:,}" for name, count in gone)
+    notes.append(
+        f"{total:,} missing value{'s were' if total > 1 else ' was'} filled in from similar rows, "
+        f"by column: {which}"
+    )
+    many = [(name, count / n_rows) for name, count in gone if count > 0.2 * n_rows]
+    if many:
+        worst = listed(f"{shown(name)} {100 * share:.0f} %" for name, share in many)
+        warnings.append(
+            f"many values are missing ({worst}), and clusters may depend on the values filled in; "
+            "name these columns in drop=, or compare with missing='drop'"
+        )
+
+
+def note_huge(notes: list[str], table: Columns, places: list[int], X: NDArray[Any]) -> None:
+    """Note integer columns whose values are not exact in float64."""
+    if not table.is_frame:
+        return
+    dtypes = list(table.data.dtypes)
+    huge = [
+        table.names[j]
+        for k, j in enumerate(places)
+        if dtypes[j].kind in "iu" and np.abs(X[:, k]).max() > 2.0**53
+    ]
+    if huge:
+        notes.append(
+            f"integers above 2^53 lose their last digits: {quoted_names(huge)}; "
+            "if they are ids, name them in id_column= or drop="
+        )
+
+
+def note_kinds(notes: list[str], preparation: Preparation) -> None:
+    """Note the scaling of features, and the use of ordinal columns, dates, ids and categories."""
+    if preparation.scale == "minmax":
+        notes.append("features were scaled to the range 0 to 1")
+    elif preparation.scale != "none":
+        notes.append("features were scaled to mean 0 and standard deviation 1")
+    by_kind: dict[str, list[str]] = {}
+    for name, kind in zip(preparation.numbers_, preparation.number_kinds_, strict=True):
+        by_kind.setdefault(kind.kind, []).append(name)
+        if kind.kind == "date" and kind.reason:
+            notes.append(
+                f"every date of column {shown(name)} may have the day or the month first; they "
+                f"were read with the {kind.layout} ({kind.reason}); if this is wrong, write them "
+                "as 2024-12-31"
+            )
+    if ordinal := by_kind.get("ordinal"):
+        notes.append(
+            f"ordinal columns were replaced by the rank of their values: {quoted_names(ordinal)}"
+        )
+    if dates := by_kind.get("date"):
+        notes.append(f"dates were converted to decimal years: {quoted_names(dates)}")
+    left_out = preparation.left_out_
+    guessed = [
+        f"{shown(name)} ({reason})"
+        for name, reason in left_out.items()
+        if preparation.kinds_.get(name) in ("id", "text", "ignore")
+        and name not in (preparation.kinds or {})
+        and reason not in ("not chosen", "names the rows")
+    ]
+    if guessed:
+        notes.append(f"columns of ids or text were left out: {listed(guessed)} ({USES_ONE})")
+    if described := [name for name, why in left_out.items() if why.startswith("a category that")]:
+        notes.append(
+            f"categories describe the clusters but are not features: {quoted_names(described)}"
+        )
+    scores = preparation.scores_
+    if scores is not None and preparation.numbers_:
+        leading = list(dict.fromkeys(name for names in scores.leading for name in names))
+        notes.append(
+            f"categories that agree with each other give {scores.n_scores} "
+            f"feature{'s' if scores.n_scores > 1 else ''}: {quoted_names(leading)}"
+        )
+
+
+# ---------------------------------------------------------------------- source columns
+
+
+def source_columns(
+    data: Any, preparation: Preparation, kept: NDArray[np.bool_], *, every: bool = False
+) -> tuple[Any, list[str]]:
+    """Return the original columns that a fitted preparation uses, and their names.
+
+    Only the rows in the mask `kept` are returned. Numeric columns come first, then categorical
+    columns, in the units of the table and with their missing values. In a DataFrame, ordinal
+    columns are ordered categoricals, and dates are timestamps. With `every`, columns that are not
+    used as features follow: all except ids and text, and the weekday and month of dates.
+    """
+    table = as_columns(data)
+    names = [name for name in preparation.used_ if name in preparation.kinds_]
+    places = fitted_places(table, names, preparation.names_in_)
+    rows = np.flatnonzero(kept)
+    if not table.is_frame:
+        columns = table.data[rows][:, places]
+        if table.is_sparse and not np.isfinite(columns.data).all():
+            columns = columns.toarray()  # its missing values were filled in as a dense table
+        return columns, names
+    import pandas as pd
+
+    found: dict[str, Any] = {}
+    used = dict(zip(preparation.numbers_, preparation.number_kinds_, strict=True))
+    for j, name in zip(places, names, strict=True):
+        kind = used.get(name, ColumnKind("categorical"))
+        found[name] = _shown_column(table.data.iloc[rows, j], kind)
+    if every:
+        place = {name: j for j, name in enumerate(table.names)}
+        more = [
+            place[name]
+            for name, kind_name in preparation.kinds_.items()
+            if name in place
+            and name not in found
+            and kind_name not in ("id", "text")
+            and preparation.left_out_.get(name) not in ("not chosen", ONE_VALUE)
+        ]
+        for j, kind in zip(more, table.kinds(more, preparation.kinds or {}), strict=True):
+            if kind.kind != "ignore":
+                found[table.names[j]] = _shown_column(table.data.iloc[rows, j], kind)
+        for name, kind in used.items():
+            if kind.kind == "date":
+                dates = as_dates(table.data.iloc[rows, place[name]], kind.layout)
+                found |= date_parts(dates, name)
+    return pd.DataFrame(found, index=table.data.index[rows]), list(found)
+
+
+def _shown_column(series: Any, kind: ColumnKind) -> Any:
+    import pandas as pd
+
+    if kind.kind == "date":
+        return as_dates(series, kind.layout)
+    if kind.order is not None:
+        words = series.astype(object).where(series.notna(), None)
+        texts = [None if word is None else str(word).strip() for word in words]
+        # New rows may have values that were not in the fitted table. They have no rank.
+        values = [text if text in kind.order else None for text in texts]
+        return pd.Categorical(values, categories=kind.order, ordered=True)
+    if kind.kind == "numeric" and not pd.api.types.is_numeric_dtype(series.dtype):
+        return as_numbers(series)
+    return series.to_numpy() if series.dtype != object else series

@@ -1,10 +1,11 @@
-"""Write tables: labels, columns, or rows with their labels as an additional column."""
+"""Write tables: labels, columns, or rows with their labels; and match labels to rows."""
 
 from __future__ import annotations
 
 import gzip
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -12,37 +13,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from volmar._files import open_atomically, printable
+from volmar.tables import errors
 from volmar.tables.columns import as_columns
 from volmar.tables.errors import TableError, import_pandas, need, one_line, shown
-from volmar.tables.formulas import neutral_fields, neutral_frame
 from volmar.tables.read import LoadedTable, read_fields
-
-__all__ = [
-    "id_heading",
-    "open_columns",
-    "open_labels",
-    "open_rows",
-    "write_labels",
-    "write_rows",
-    "written_kind",
-]
 
 _OTHERS = ("label", "score", "confidence")
 _SEPARATORS = {"csv": ",", "tsv": "\t"}
 # A path without a suffix is usually a pipe or a device, to which text is written.
 _SUFFIXES = {
-    "": "csv",
-    ".csv": "csv",
-    ".csv.gz": "csv",
-    ".tsv": "tsv",
-    ".tsv.gz": "tsv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
+    **dict.fromkeys(("", ".csv", ".csv.gz"), "csv"),
+    **dict.fromkeys((".tsv", ".tsv.gz"), "tsv"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
 }
 _ROWS = 1 << 16  # rows that are formatted as text at once
-_LARGEST_DENSE = 1 << 30  # maximum size in bytes of a sparse table that is written as dense rows
 
 AnyPath = str | os.PathLike[str]
 
@@ -103,17 +90,9 @@ def open_labels(
 ) -> Iterator[Callable[..., None]]:
     """Open a file of labels, as written by `write_labels`, and write it block by block.
 
-    Parameters
-    ----------
-    path, id_name, force, raw_ids
-        As for `write_labels`.
-    confidence, p_value : bool, default=False
-        Whether the file has a column of confidences, and one of p-values.
-
-    Yields
-    ------
-    callable
-        Takes ids, labels, scores, confidences and p-values. The file appears on exit.
+    `confidence` and `p_value` tell whether the file has a column of confidences, and one of
+    p-values. Yields a function of ids, labels, scores, confidences and p-values. The file appears
+    on exit.
     """
     more = [name for name, has in (("confidence", confidence), ("p_value", p_value)) if has]
     names = ["id" if id_name in more else id_heading(id_name), *_OTHERS[:2], *more]
@@ -163,43 +142,12 @@ def write_rows(
     force: bool = False,
     raw_ids: bool = False,
 ) -> str:
-    """Write the rows of a table with their labels as an additional column.
+    """Write the rows of a table with their labels as an additional column, and return its name.
 
-    If both files are text, the fields are copied unchanged: 007 stays 007.
-
-    Parameters
-    ----------
-    path : str or path-like
-        File to write. Its suffix gives the format: .csv, .csv.gz, .tsv, .tsv.gz or .parquet.
-    data : LoadedTable, DataFrame, ndarray or sparse array
-        The rows.
-    labels : array of shape (n_kept,)
-        Labels of the kept rows.
-    kept : array of bool, shape (n,), default=None
-        Mask of the rows that have a label; others get an empty field. If None, all rows have one.
-    name : str, default="cluster"
-        Name of the added column. A number is appended if the table has a column of that name.
-    force, raw_ids : bool, default=False
-        As for `write_labels`.
-
-    Returns
-    -------
-    str
-        Name of the added column.
-
-    Raises
-    ------
-    TableError
-        If the file exists and `force` is False, cannot be written, or has another suffix.
-
-    Examples
-    --------
-    >>> import numpy as np, tempfile
-    >>> from volmar.tables import write_rows
-    >>> X = np.array([[1.0, 2.0], [3.0, 4.0]])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_rows(f"{folder}/rows.csv", X, [0, 1])
-    'cluster'
+    If both files are text, the fields are copied unchanged: 007 stays 007. `labels` are those of
+    the rows in the mask `kept` (None for all rows); other rows get an empty field. A number is
+    appended to `name` if the table has a column of that name. Other parameters are those of
+    `write_labels`.
     """
     kind = written_kind(path)
     frame = _frame(data, as_text=kind != "parquet")
@@ -222,18 +170,9 @@ def open_rows(
 ) -> Iterator[Callable[..., None]]:
     """Open a file of rows and labels, as written by `write_rows`, and write it block by block.
 
-    Parameters
-    ----------
-    path, force, raw_ids
-        As for `write_rows`.
-    name : str, default="cluster"
-        Name of the column of labels. No block may have a column of this name.
-
-    Yields
-    ------
-    callable
-        Takes a DataFrame of rows, the labels of the kept rows, and the mask of the kept rows
-        (None if all are kept). The file appears on exit.
+    No block may have a column called `name`. Yields a function of a DataFrame of rows, the labels
+    of the kept rows, and the mask of the kept rows (None if all are kept). The file appears on
+    exit.
     """
     kind = written_kind(path)
     if kind == "parquet":
@@ -276,7 +215,7 @@ def _frame(data: Any, *, as_text: bool) -> Any:
     values = table.data
     if table.is_sparse:
         size = 8 * values.shape[0] * values.shape[1]
-        if size > _LARGEST_DENSE:
+        if size > errors.MAX_DENSE_BYTES:
             raise TableError(
                 f"{table.source} is sparse. Its rows would take {size / 2**30:.1f} GiB as a dense "
                 "table. Write only the labels."
@@ -311,15 +250,8 @@ def _arrow_rows(path: AnyPath, frame: Any) -> Any:
     with _parquet_errors(path):
         table = pa.Table.from_pandas(frame, preserve_index=False)
     # Columns without values in the first block may hold text in a later one.
-    return table.cast(
-        pa.schema(
-            [
-                field.with_type(pa.string()) if pa.types.is_null(field.type) else field
-                for field in table.schema
-            ],
-            metadata=table.schema.metadata,
-        )
-    )
+    fields = [f.with_type(pa.string()) if pa.types.is_null(f.type) else f for f in table.schema]
+    return table.cast(pa.schema(fields, metadata=table.schema.metadata))
 
 
 # ---------------------------------------------------------------------- columns
@@ -331,20 +263,8 @@ def open_columns(
 ) -> Iterator[Callable[..., None]]:
     """Open a file of named columns, and write it block by block.
 
-    Parameters
-    ----------
-    path : str or path-like
-        File to write. Its suffix gives the format, see `written_kind`.
-    names : sequence of str
-        Names of the columns.
-    force, raw_ids : bool, default=False
-        As for `write_labels`.
-
-    Yields
-    ------
-    callable
-        Takes one one-dimensional array per column, with the values of a block of rows. The
-        file appears on exit.
+    Yields a function of one array per column, with the values of a block of rows. The file appears
+    on exit.
     """
     kind = written_kind(path)
     if kind == "parquet":
@@ -412,20 +332,10 @@ def _text_fields(fields: list[str], separator: str, raw_ids: bool) -> list[str]:
 
 
 def written_kind(path: AnyPath) -> str:
-    """Return the format in which a file will be written, from its suffix.
+    """Return the format of a file to write by its suffix: "csv", "tsv" or "parquet".
 
-    Parameters
-    ----------
-    path : str or path-like
-        File to write. Other suffixes raise `TableError`, Parquet without pyarrow `ImportError`.
+    Other suffixes raise `TableError`, Parquet without pyarrow `ImportError`.
 
-    Returns
-    -------
-    {"csv", "tsv", "parquet"}
-
-    Examples
-    --------
-    >>> from volmar.tables import written_kind
     >>> written_kind("labels.tsv.gz")
     'tsv'
     """
@@ -498,3 +408,180 @@ def _parquet_errors(path: AnyPath) -> Iterator[None]:
             f"{printable(path)} cannot be written as Parquet: {one_line(error)}. Give a file that "
             "ends with .csv."
         ) from error
+
+
+# ---------------------------------------------------------------------- formulas
+
+# A character that begins a formula, also in full width, at the start or after invisible
+# characters. It counts after apostrophes as well, so that different texts stay different after
+# escaping. A reader may drop a leading tab, line end or NUL, so these always count.
+_FORMULA = re.compile(
+    r"'*(?:[\t\r\n\0]|[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2060\ufeff]*[=+\-@＝＋－＠])"
+)
+# Numbers with a sign are not formulas: with a decimal point or comma, grouped digits, or a per
+# cent sign. Dashes alone stand for a missing value.
+_NUMBER = re.compile(
+    r"'*[ ]*(?:[+\-]?"
+    r"(?:\d+(?:[.,]\d*)?|[.,]\d+|\d{1,3}(?:[.,' \xa0\u202f]\d{3})+(?:[.,]\d*)?|inf(?:inity)?|nan)"
+    r"(?:e[+\-]?\d+)?[ ]*%?|-+)[ ]*",
+    re.ASCII | re.IGNORECASE,
+)
+# Text that begins like this is never a formula.
+_PLAIN = re.compile(r"[0-9A-Za-z]")
+
+
+def neutral(text: str) -> str:
+    """Return the text, with an apostrophe in front if it would be a formula."""
+    if not _FORMULA.match(text) or _NUMBER.fullmatch(text):
+        return text
+    return f"'{text}"
+
+
+def neutral_fields(fields: list[str]) -> list[str]:
+    """Return the texts with formulas escaped by `neutral`."""
+    is_plain = _PLAIN.match
+    return [field if is_plain(field) else neutral(field) for field in fields]
+
+
+def neutral_frame(frame: Any) -> Any:
+    """Return a DataFrame with formulas in column names and values escaped."""
+    import pandas as pd
+
+    names = neutral_fields([str(name) for name in frame.columns])
+    columns = {}
+    for place, name in enumerate(names):
+        column = frame.iloc[:, place]
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            columns[name] = column.cat.rename_categories(_neutral_value)
+        elif pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column):
+            columns[name] = column.map(_neutral_value, na_action="ignore")
+        else:
+            columns[name] = column
+    return pd.DataFrame(columns, index=frame.index)
+
+
+def _neutral_value(value: Any) -> Any:
+    if isinstance(value, (int, float)):
+        return value
+    text = str(value)
+    changed = text if _PLAIN.match(text) else neutral(text)
+    return changed if changed != text else value
+
+
+# ---------------------------------------------------------------------- matching
+
+
+def match_labels(
+    given: Any, rows: Any, *, name: str = "the table of labels", notes: list[str] | None = None
+) -> NDArray[np.str_]:
+    """Return the label of each prepared row from a table of labels, as text.
+
+    If both tables have ids, rows are matched by id, and otherwise by position. The labels are in a
+    column ``label`` or ``cluster``, or in the only column besides the ids. An id matches with or
+    without the apostrophe that `write_labels` puts before a formula. `name` is that of the table
+    in messages. A line is appended to `notes` if some labels are not used.
+    """
+    notes = [] if notes is None else notes
+    frame = given if hasattr(given, "columns") else _as_frame(name, given)
+    errors.refuse_duplicates(name, [str(column) for column in frame.columns])
+    id_name = id_heading(rows.id_name)
+    if id_name not in frame.columns:
+        id_name = neutral(id_name)
+    by_id = id_name in frame.columns and len(frame.columns) > 1
+    column = frame[_label_column(name, frame, id_name if by_id else None)]
+    if column.isna().any():
+        raise TableError(
+            f"{name} has {int(column.isna().sum())} rows without a label. Fill in the labels, or "
+            "remove these rows from both tables."
+        )
+    try:
+        codes, values = column.factorize()
+    except TypeError as error:
+        raise TableError(
+            f"{name} has lists or other nested values as labels. Give every row a text or a "
+            "number as its label."
+        ) from error
+    labels = _texts(np.asarray(values))[codes]
+    if by_id:
+        found = labels[_places(name, frame[id_name], rows, id_name, notes)]
+    elif len(labels) == len(rows.kept):
+        found = labels[rows.kept]
+    elif len(labels) == len(rows.ids):
+        found = labels
+    else:
+        raise TableError(
+            f"{name} has {len(labels)} labels for {len(rows.kept)} rows. Give one label per row "
+            "in the same order, or name a column of ids of both tables in id_column=."
+        )
+    n_unseen = len(values) - len(np.unique(found))
+    if n_unseen and len(labels) == len(rows.kept):  # of a sample
+        notes.append(
+            f"{n_unseen} of the {len(values)} labels of {name} occur on none of the scored rows"
+        )
+    return found
+
+
+def _as_frame(where: str, array: Any) -> Any:
+    import pandas as pd
+
+    if sparse.issparse(array):
+        raise TableError(
+            f"{where} is a libsvm file. Give the labels as CSV, in a column named label."
+        )
+    return pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
+
+
+def _label_column(where: str, frame: Any, id_name: str | None) -> Any:
+    # `volmar cluster --append` writes the labels to a column "cluster".
+    if named := [name for name in ("label", "cluster") if name in frame.columns]:
+        return named[0]
+    others = [name for name in frame.columns if name != id_name]
+    if len(others) == 1:
+        return others[0]
+    known = ", ".join(map(str, others[:8])) + (", ..." if len(others) > 8 else "")
+    raise TableError(
+        f"{where} has no column named label, only {len(others)} others ({known}). Rename the "
+        "column with the labels to label."
+    )
+
+
+def _places(where: str, ids: Any, rows: Any, id_name: str, notes: list[str]) -> NDArray[np.intp]:
+    import pandas as pd
+
+    known, wanted = ids.to_numpy(), np.asarray(rows.ids)
+    if known.dtype.kind not in "iu" or wanted.dtype.kind not in "iu":
+        known, wanted = _texts(known), _texts(wanted)
+    index = pd.Index(known)
+    if not index.is_unique:
+        twice = known[index.duplicated()][0]
+        raise TableError(
+            f"{where} has {id_name} {_text(twice)!r} twice. Give every id exactly one label."
+        )
+    places = index.get_indexer(wanted)
+    if (places < 0).any() and wanted.dtype.kind == "U":
+        # `write_labels` may have put an apostrophe before them.
+        others = index.get_indexer(np.array(neutral_fields(wanted.tolist())))
+        if np.count_nonzero(others < 0) < np.count_nonzero(places < 0):
+            places = others
+    lost = wanted[places < 0]
+    if len(lost):
+        raise TableError(
+            f"{where} has no label for {len(lost)} of {len(wanted)} rows, such as {id_name} "
+            f"{_text(lost[0])!r}. Give every row a label."
+        )
+    # The labels of a folder include rows that were not sampled.
+    n_spare = len(index) - len(set(wanted.tolist()))
+    if n_spare and len(index) != len(rows.kept):
+        notes.append(f"{where} has labels for {n_spare} rows that are not scored")
+    return places
+
+
+def _texts(values: NDArray) -> NDArray[np.str_]:
+    return np.array([_text(value) for value in values.tolist()])
+
+
+def _text(value: Any) -> str:
+    """Return an id or a label as text, the same for 7 and 7.0."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
