@@ -335,8 +335,9 @@ def start_directions(
         columns, values, noisy = rows.wide.candidates(16 * quarter, few, rng)
     alone = held_out_scores(noisy, min_share, regularized.reg * noisy.var(axis=0)).score
     best = np.argsort(-alone, kind="stable")[:quarter]
-    features = np.eye(p)[:, best]
-    if rows.wide is not None:
+    if rows.wide is None:
+        features = np.eye(p)[:, best]
+    else:
         features = rows.wide.z.column_directions(columns[best])
     ordered = np.sort(values[:, best], axis=0)
     # Share of adjacent sorted values that must differ in a continuous feature; float32 has ties.
