@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 
-# The first line of a text is the name and type of the entry. A prefix tells texts of the same entry
-# apart, as in "kernel:n_features_in_".
+# A prefix as in "kernel:n_features_in_" tells texts of the same entry apart.
 TEXTS = """\
 alpha : float, default=0.05
     Significance level of n_clusters="auto": the probability of one or more false splits. Must be
