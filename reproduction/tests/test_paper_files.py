@@ -18,7 +18,7 @@ from reproduction import (
 )
 from reproduction import runner as runner_module
 from volmar.datasets import list_datasets
-from volmar.datasets.tasks import find_task
+from volmar.datasets.registry import find_task
 from volmar.graphs import make_similarity
 
 # ------------------------------------------------------------------------- the declared files

@@ -26,6 +26,7 @@ __all__ = [
     "fix_signs",
     "is_finite",
     "is_number",
+    "shortened",
     "shown",
 ]
 
@@ -44,6 +45,12 @@ def shown(value: Any) -> str:
     except Exception:  # integers of more than 4300 digits, and classes with a failing __repr__
         return f"a value of type {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def shortened(text: str, longest: int = 120) -> str:
+    """Return a text on one line, cut to at most `longest` characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def check_choice(name: str, value: Any, options: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.reports import brief_reports, full_reports  # noqa: F401
 
 
 @pytest.fixture(scope="session")

@@ -51,6 +51,7 @@ def test_categories_describe_with_a_note(people):
     assert "'region'" not in result.stderr
 
 
+@pytest.mark.usefixtures("full_reports")
 def test_noise_is_not_split(tmp_path):
     X = np.random.default_rng(0).normal(size=(300, 4))
     np.save(tmp_path / "noise.npy", X)

@@ -157,6 +157,7 @@ def test_an_interrupted_run_leaves_no_half_file(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["parts"]
 
 
+@pytest.mark.usefixtures("full_reports")
 def test_a_folder_of_noise_is_one_cluster(tmp_path):
     pytest.importorskip("dask")
     frame = pandas.DataFrame(np.random.default_rng(0).normal(size=(300, 3)), columns=list("abc"))

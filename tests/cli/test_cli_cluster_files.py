@@ -213,6 +213,7 @@ main()
     assert not out.exists()
 
 
+@pytest.mark.usefixtures("full_reports")
 def test_the_report_describes_the_columns_of_the_table(people, tmp_path):
     path, group = people
     page = tmp_path / "report.html"

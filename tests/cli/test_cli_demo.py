@@ -13,16 +13,12 @@ from volmar.cli.demo import FILES, GROUPS, METHODS, SHAPES, _numbered_as, make_c
 from volmar.models import load_model
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    out = tmp_path_factory.mktemp("demo")
+@pytest.mark.usefixtures("full_reports")
+def test_the_demo(tmp_path):
+    """One run, because it takes long: files, groups, model, printed lines and commands."""
+    out = tmp_path / "demo"
     result = invoke("demo", "--out", str(out))
     assert result.exit_code == 0, result.output
-    return out, result.output
-
-
-def test_demo_writes_its_files_and_nothing_else(demo):
-    out, _ = demo
     assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
     for name in ("clusters.png", "methods.png"):
         assert (out / name).read_bytes()[:4] == b"\x89PNG"
@@ -32,42 +28,27 @@ def test_demo_writes_its_files_and_nothing_else(demo):
     assert re.search(r">4\d,\d{3}<", page)
     assert not re.search(r">4\d,\d{3}\.\d", page)
 
-
-def test_demo_finds_the_groups_of_its_table(demo):
-    out, _ = demo
     with (out / "labels.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows[0]["customer_id"] == "C00001"
     labels = [int(row["label"]) for row in rows]
     assert adjusted_rand_score(make_customers(600, 0).groups, labels) > 0.98
-
-
-def test_the_model_of_the_demo_predicts_its_table(demo):
-    out, _ = demo
     model = load_model(out / "model.volmar").model
-    with (out / "labels.csv").open(newline="") as file:
-        labels = [int(row["label"]) for row in csv.DictReader(file)]
     np.testing.assert_array_equal(model.predict(out / "customers.csv"), labels)
 
-
-def test_demo_prints_at_most_ten_lines_with_commands(demo):
-    out, printed = demo
-    lines = printed.splitlines()
+    lines = result.output.splitlines()
     assert len(lines) <= 10
     (command,) = (line for line in lines if line.startswith("Ran: volmar cluster"))
     assert f"{out / 'customers.csv'} --id customer_id" in command
     assert any("3 clusters by MSPC: 330, 180, 90 rows." in line for line in lines)
     assert any(line.startswith("  volmar cluster your_table.csv") for line in lines)
 
-
-def test_the_command_that_the_demo_prints_runs(demo, tmp_path):
-    out, printed = demo
-    (command,) = (line for line in printed.splitlines() if line.startswith("Ran: volmar"))
-    words = command.removeprefix("Ran: volmar ").replace(f"-o {out}", f"-o {tmp_path}")
-    words = words.replace(f"--save {out}", f"--save {tmp_path}")
-    words = words.split(" --report")[0].split()
+    again = tmp_path / "again"
+    again.mkdir()
+    words = command.removeprefix("Ran: volmar ").replace(f"-o {out}", f"-o {again}")
+    words = words.replace(f"--save {out}", f"--save {again}").split(" --report")[0].split()
     assert invoke(*words).exit_code == 0
-    assert (tmp_path / "labels.csv").read_bytes() == (out / "labels.csv").read_bytes()
+    assert (again / "labels.csv").read_bytes() == (out / "labels.csv").read_bytes()
 
 
 @pytest.mark.parametrize("seed", range(1, 6))

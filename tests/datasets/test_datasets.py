@@ -14,8 +14,7 @@ from volmar.datasets import (
     list_datasets,
     load,
 )
-from volmar.datasets.registry import BASES, GENERATED
-from volmar.datasets.tasks import find_task
+from volmar.datasets.registry import BASES, GENERATED, find_task
 
 # n, d and class sizes as stated in the papers or the README. If the rows of the papers are not
 # available (isolet, 20news pairs of the 18828 version), the sizes are those of our copy.

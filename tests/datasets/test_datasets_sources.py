@@ -16,8 +16,7 @@ from volmar.datasets import (
     data_folder,
     load,
 )
-from volmar.datasets.registry import BASES
-from volmar.datasets.tasks import find_task
+from volmar.datasets.registry import BASES, find_task
 
 OFFLINE = sorted(name for name, base in BASES.items() if base.sklearn)
 

@@ -11,7 +11,6 @@ pytest.importorskip("jinja2")
 
 from volmar import KernelCPMMC
 from volmar.datasets import make_two_moons
-from volmar.report import drivers as drivers_module
 from volmar.report.drawings import components, histogram, plane, ticks
 from volmar.report.drivers import cluster_moments, drivers
 
@@ -35,8 +34,7 @@ def test_components_are_principal(shape, is_sparse, with_direction):
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
-def test_moments_by_brute_force(is_sparse, monkeypatch):
-    monkeypatch.setattr(drivers_module, "CHUNK", 7)
+def test_moments_by_brute_force(is_sparse):
     rng = np.random.default_rng(0)
     X, codes = rng.normal(size=(50, 3)), rng.integers(0, 4, 50)
     found = cluster_moments(sparse.csr_array(X) if is_sparse else X, codes, 4)

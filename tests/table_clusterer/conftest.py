@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.reports import brief_reports, full_reports  # noqa: F401
 
 from volmar import TableClusterer
 

@@ -141,6 +141,7 @@ def test_rows_that_are_left_out_have_no_label(table):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("full_reports")
 def test_one_cluster_is_predicted_by_a_model(tmp_path):
     noise = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 3)), columns=list("abc"))
     for clusterer in (TableClusterer(), TableClusterer(1), TableClusterer(1, clusterer="SMIC")):
@@ -148,7 +149,6 @@ def test_one_cluster_is_predicted_by_a_model(tmp_path):
         assert clusterer.n_clusters_ == 1
         assert not clusterer.predict(noise).any()
         np.testing.assert_array_equal(clusterer.confidence_, 1.0)
-        clusterer.report(tmp_path / "page.html", force=True)
         clusterer.save(tmp_path / "m.volmar", force=True)
         assert not load_model(tmp_path / "m.volmar").model.predict(noise).any()
         json.dumps(clusterer.summary(), allow_nan=False)
@@ -284,6 +284,7 @@ def test_warnings_of_the_fit_are_kept_and_issued(table):
     assert clusterer.warnings_
 
 
+@pytest.mark.usefixtures("full_reports")
 def test_progress_is_reported(table):
     seen = []
     clusterer = TableClusterer(2, id_column="name")

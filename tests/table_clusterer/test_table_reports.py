@@ -58,7 +58,8 @@ def test_the_summary_is_json(fitted):
 
 
 @pytest.mark.slow
-def test_the_report_is_a_page(fitted, table, tmp_path):
+@pytest.mark.usefixtures("full_reports")
+def test_the_report_is_a_page(fitted, tmp_path):
     page = tmp_path / "report.html"
     fitted.report(page)
     html = page.read_text(encoding="utf-8")
@@ -70,7 +71,8 @@ def test_the_report_is_a_page(fitted, table, tmp_path):
     fitted.report(page, force=True)
 
 
-def test_what_the_report_shows(fitted, table, monkeypatch):
+@pytest.mark.usefixtures("full_reports")
+def test_what_the_report_shows(fitted, monkeypatch):
     outcome = fitted.outcome()
     assert [one.n_clusters for one in outcome.numbers.found][:2] == [2, 3]
     assert outcome.used == [True, True, True]
@@ -82,6 +84,7 @@ def test_what_the_report_shows(fitted, table, monkeypatch):
     assert {one.kind for one in large.evidence} == {"p-value"}
 
 
+@pytest.mark.usefixtures("full_reports")
 def test_a_report_does_not_depend_on_the_clock(fitted, monkeypatch):
     """Everything but the run times is the same if each look at the clock is an hour later."""
     usual = fitted.outcome()

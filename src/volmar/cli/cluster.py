@@ -31,7 +31,7 @@ from volmar.cli.console import (
     written,
 )
 from volmar.cli.rows import SAMPLE, name_columns
-from volmar.table_clusterer.names import new_clusterer
+from volmar.table_clusterer.estimator import new_clusterer
 
 if TYPE_CHECKING:
     from volmar.report import Outcome

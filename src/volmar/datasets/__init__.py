@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from volmar.datasets.generators import make_two_gaussians as make_two_gaussians
     from volmar.datasets.generators import make_two_moons as make_two_moons
     from volmar.datasets.loading import load as load
+    from volmar.datasets.registry import list_datasets as list_datasets
     from volmar.datasets.sources import data_folder as data_folder
-    from volmar.datasets.tasks import list_datasets as list_datasets
 
 attach(__name__)

@@ -15,10 +15,6 @@ from volmar._vectors import check_vector
 
 # Maximum noise and distance, for which squares of coordinates do not overflow.
 FARTHEST = 1e100
-# Number of copies of the rows in memory while they are drawn and shuffled.
-COPIES = 4
-
-__all__ = ["make_blobs", "make_two_circles", "make_two_gaussians", "make_two_moons"]
 
 
 def make_two_gaussians(
@@ -208,7 +204,7 @@ def make_blobs(
 def _checked_size(n_samples: int, n_features: int, low: int = 2) -> int:
     n_samples = check_count("n_samples", n_samples, low=low)
     require_memory(
-        COPIES * 8.0 * n_samples * n_features,
+        4 * 8.0 * n_samples * n_features,  # copies while rows are drawn and shuffled
         f"data of n_samples={n_samples} and n_features={n_features}",
         "Use a smaller n_samples or n_features.",
     )

@@ -14,18 +14,11 @@ from sklearn.utils import Bunch
 
 from volmar._checks import check_choice, check_count
 from volmar.datasets import generators
-from volmar.datasets.registry import GENERATED, Base, Generated
+from volmar.datasets.registry import GENERATED, Base, Generated, Task, find_task
 from volmar.datasets.sources import Stored, read
-from volmar.datasets.tasks import Task, find_task
-
-__all__ = ["load"]
 
 _SCALES = ("minmax", "symmetric", "standard", "unit", "tfidf")
 _MISSING = ("keep", "drop", "mean")
-_GENERATED_SIZE = 200
-
-# Rows, labels and names of features.
-Selected = tuple[Any, np.ndarray, list[str] | None]
 
 
 def load(
@@ -108,7 +101,7 @@ def load(
         if word is not None:
             check_choice(argument, word, options)
     if isinstance(name, str) and name in GENERATED:
-        return _load_generated(GENERATED[name], realization, n_samples, scale)
+        return _generated(GENERATED[name], realization, n_samples, scale)
     task = find_task(name)
     _check_scale(scale, name, task.base)
     size = _sampling_size(task, realization, n_samples)
@@ -139,14 +132,14 @@ def load(
     )
 
 
-def _load_generated(
+def _generated(
     row: Generated, realization: int | None, n_samples: int | None, scale: str | None
 ) -> Bunch:
     if scale in ("unit", "tfidf"):
         raise ValueError(
             f"scale={scale!r} is not available for {row.name!r}. Use 'minmax' or 'standard'."
         )
-    size, number = n_samples or _GENERATED_SIZE, realization or 1
+    size, number = n_samples or 200, realization or 1
     seed = np.random.SeedSequence(_entropy(row.name, size, number)).generate_state(1)[0]
     X, y = getattr(generators, row.function)(size, random_state=int(seed))
     return _bunch(
@@ -166,7 +159,9 @@ def _load_generated(
     )
 
 
-def _select(task: Task, stored: Stored, *, tfidf: bool) -> Selected:
+def _select(
+    task: Task, stored: Stored, *, tfidf: bool
+) -> tuple[Any, np.ndarray, list[str] | None]:
     """Return the rows of the classes of a task, their labels, and the names of features."""
     base, X, codes = task.base, stored.X, stored.y
     if tfidf:

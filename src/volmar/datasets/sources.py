@@ -14,8 +14,6 @@ from sklearn import datasets
 
 from volmar.datasets.registry import Base
 
-__all__ = ["Stored", "data_folder", "read"]
-
 _VARIABLE = "VOLMAR_DATA"
 
 

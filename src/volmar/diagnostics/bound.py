@@ -19,7 +19,7 @@ from volmar._vectors import check_vector
 from volmar.diagnostics.conditions import dense_symmetric
 from volmar.metrics.contingency import as_array, distinct_labels, has_missing
 from volmar.operators import SPDOperator
-from volmar.volume import SoftLabelMVC, VolumeProblem, VolumeResult
+from volmar.volume import SoftLabelMVC, VolumeResult
 from volmar.volume.problem import signs
 
 # Constant for sampling without replacement, about 5.05 (El-Yaniv and Pechyony 2009).
@@ -413,6 +413,12 @@ def _lemma_18(n: int, gaps: NDArray, radius: float, mu: float, offset: float = 0
 
 
 def _from_model(model: SoftLabelMVC) -> tuple[NDArray, int, float]:
+    r"""Apply lemma 18 to a fitted h, on the plane of the balance constraint if it is active.
+
+    On the plane 1'h = t, h = (t/n) 1 + g and g = P(reg Q - eta I)^{-1}P a with a = P(reg Q - eta
+    I)g and P the projection along 1. Without the plane, g = h and P = I. The theorem only needs
+    that h is in the class of all g whose a has no larger norm and whose g'a is no larger.
+    """
     if not isinstance(model, SoftLabelMVC):
         raise TypeError(
             f"model must be a SoftLabelMVC, got {type(model).__name__}. The theorem holds for no "
@@ -425,16 +431,7 @@ def _from_model(model: SoftLabelMVC) -> tuple[NDArray, int, float]:
             f"model must have two clusters, got n_clusters={model.n_clusters}. Fit it with "
             "n_clusters=2."
         )
-    return result.h, result.h.size, _around(model.problem_, result)
-
-
-def _around(problem: VolumeProblem, result: VolumeResult) -> float:
-    r"""Apply lemma 18 to a fitted h, on the plane of the balance constraint if it is active.
-
-    On the plane 1'h = t, h = (t/n) 1 + g and g = P(reg Q - eta I)^{-1}P a with a = P(reg Q - eta
-    I)g and P the projection along 1. Without the plane, g = h and P = I. The theorem only needs
-    that h is in the class of all g whose a has no larger norm and whose g'a is no larger.
-    """
+    problem = model.problem_
     n, h, eta = problem.n, result.h, result.multiplier
     on_plane = result.balance_multiplier != 0
     offset = float(h.sum()) if on_plane else 0.0
@@ -445,7 +442,7 @@ def _around(problem: VolumeProblem, result: VolumeResult) -> float:
     if n <= FULL_SPECTRUM:
         values = _eigenvalues(dense_symmetric(problem.operator), on_plane)
         gaps = problem.reg * values - eta
-    return _lemma_18(n, gaps, float(np.linalg.norm(a)), float(g @ a), abs(offset))
+    return h, n, _lemma_18(n, gaps, float(np.linalg.norm(a)), float(g @ a), abs(offset))
 
 
 def _eigenvalues(Q: NDArray, on_plane: bool) -> NDArray:

@@ -35,18 +35,13 @@ class DatedColumn(NamedTuple):
     days: NDArray
 
 
-@dataclass(frozen=True)
-class Features:
-    """Columns as numbers, of shape (n, p).
+class Features(NamedTuple):
+    """Columns as numbers, of shape (n, p), with names, kinds and levels as in the description.
 
     A column of numbers, ranks or dates (days since 1970-01-01) is one feature. A column of L
     levels has L features with values 0 and 1, or only one if L = 2, because the other would be
     redundant. A column with missing values has a further feature that is 1 for missing values; its
     other features are NaN there.
-
-    Each feature has the name of its column, its kind ("number", "date", "ordinal", "share" or
-    "missing") and the level of a share, otherwise "". `orders` has the levels of the ordinal
-    columns from low to high. `notes` are remarks on columns that are left out or used in part.
     """
 
     values: Any
@@ -141,13 +136,11 @@ def _finite(values: NDArray) -> tuple[NDArray, NDArray | None]:
 def _with_missing(found: Features, missing: NDArray) -> Features:
     """Add a feature for each column with missing values."""
     some = np.flatnonzero(missing.any(axis=0))
-    return Features(
-        np.hstack([found.values, missing[:, some].astype(np.float64)]),
-        found.columns + [found.columns[j] for j in some],
-        found.kinds + [MISSING] * some.size,
-        found.levels + [""] * some.size,
-        found.orders,
-        found.notes,
+    return found._replace(
+        values=np.hstack([found.values, missing[:, some].astype(np.float64)]),
+        columns=found.columns + [found.columns[j] for j in some],
+        kinds=found.kinds + [MISSING] * some.size,
+        levels=found.levels + [""] * some.size,
     )
 
 
@@ -184,9 +177,8 @@ def _frame_column(X: Any, j: int, name: str) -> NDArray | CodedColumn | DatedCol
         series = series.sparse.to_dense()
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        return CodedColumn(
-            series.cat.codes.to_numpy(), list(dtype.categories), bool(dtype.ordered)
-        )
+        codes = series.cat.codes.to_numpy()
+        return CodedColumn(codes, list(dtype.categories), bool(dtype.ordered))
     if isinstance(dtype, pd.PeriodDtype):
         series = series.dt.to_timestamp()
         dtype = series.dtype
@@ -203,10 +195,7 @@ def _frame_column(X: Any, j: int, name: str) -> NDArray | CodedColumn | DatedCol
 
 
 def _plain_column(column: NDArray, name: str) -> NDArray | CodedColumn | DatedColumn:
-    """Return a column as numbers or dates, or as codes if it holds anything else.
-
-    Durations are converted to numbers of days.
-    """
+    """Return a column as numbers, dates or durations in days, or as codes if it is neither."""
     kind = column.dtype.kind
     if kind in "iuf":
         return _as_float64(column)
@@ -306,13 +295,7 @@ def _levels(column: CodedColumn, name: str, notes: list[str]) -> Iterator[tuple[
 
 # --------------------------------------------------- distribution of every column in every cluster
 
-
 OTHER = "other"
-# Columns of numbers with at most this many distinct values have one bar per value.
-FEW_VALUES = 12
-N_BINS = 16
-# A column counts as text if its number of distinct values exceeds this fraction of the rows.
-MOSTLY_UNIQUE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -530,9 +513,6 @@ def take_rows(X: Any, rows: NDArray) -> Any:
     return (X if hasattr(X, "shape") else np.asarray(X))[rows]
 
 
-# ------------------------------------------------------------------------------ one column
-
-
 def _profile(
     column: Any, name: str, used: bool, codes: NDArray, k: int, n_levels: int
 ) -> ColumnProfile:
@@ -560,7 +540,7 @@ def _of_numbers(
     quartiles = np.array(
         [np.quantile(one, [0.25, 0.5, 0.75]) if one.size else np.full(3, np.nan) for one in inside]
     )
-    if distinct.size <= FEW_VALUES and kind == "number":
+    if distinct.size <= 12 and kind == "number":  # one bar per value
         edges, levels = None, [f"{value:.6g}" for value in distinct]
         bins, n_bars = np.searchsorted(distinct, values), distinct.size
     else:
@@ -591,7 +571,7 @@ def _edges(values: NDArray, inside: list[NDArray]) -> NDArray:
     if not high > low:  # one date
         low, high = low - 0.5, high + 0.5
     # Halved, so that the difference of huge values does not overflow.
-    return 2.0 * np.linspace(low / 2, high / 2, N_BINS + 1)
+    return 2.0 * np.linspace(low / 2, high / 2, 17)
 
 
 def _of_levels(
@@ -600,7 +580,8 @@ def _of_levels(
     texts = [str(value) for value in column.values]
     counts = np.bincount(own, minlength=len(texts))
     present = np.flatnonzero(counts)
-    if present.size > max(MOSTLY_UNIQUE * own.size, n_levels) and not column.ordered:
+    # A column is text if more than half of its values are distinct.
+    if present.size > max(0.5 * own.size, n_levels) and not column.ordered:
         return replace(empty, kind="text", n_values=present.size)
     if column.ordered:
         kind, ranked = "ordinal", present
@@ -630,9 +611,7 @@ def _shares(bins: NDArray, codes: NDArray, k: int, n_bars: int) -> NDArray:
     """Return the fraction of the known values of each cluster in each bar, NaN without values."""
     counts = np.bincount(codes * n_bars + bins, minlength=k * n_bars).reshape(k, n_bars)
     totals = counts.sum(axis=1, keepdims=True)
-    return np.divide(
-        counts, totals, out=np.full(counts.shape, np.nan), where=totals > 0, dtype=np.float64
-    )
+    return counts / np.where(totals > 0, totals, np.nan)
 
 
 def _rank_effect(values: NDArray, codes: NDArray, k: int) -> float:

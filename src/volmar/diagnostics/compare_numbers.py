@@ -27,10 +27,9 @@ class NumberOfClusters:
     """Results for one number of clusters; `sizes` may have fewer entries than were requested.
 
     `n_supported` is the number of clusters that `label_test` finds separated, None if the test was
-    not possible, and `p_value` the largest of the borders between clusters. `silhouette` is the
-    mean of at most 1,000 rows, and `stability` the mean adjusted Rand index with the clusters of
-    random halves of the rows. Values that cannot be computed are NaN. `labels` are those of the
-    rows of the sample.
+    not possible, and `p_value` the largest of the borders between clusters. `stability` is the
+    mean adjusted Rand index with the clusters of random halves of the rows. Values that cannot be
+    computed are NaN.
     """
 
     n_clusters: int
@@ -209,10 +208,9 @@ def compare_numbers(
     found: list[NumberOfClusters] = []
     error: ValueError | None = None
     for done, k in enumerate(wanted):
+        model.set_params(**{parameter: k})
         try:
-            found.append(
-                _one_number(rows, model.set_params(**{parameter: k}), k, n_resamples, rng)
-            )
+            found.append(_one_number(rows, model, k, n_resamples, rng))
         except ValueError as refused:
             error = refused
         if progress is not None:
@@ -316,16 +314,8 @@ def _stability(
 # ------------------------- layout of an alluvial diagram that compares several numbers of clusters
 
 
-# Space between two blocks, as a fraction of the height.
-GAP = 0.02
-
-
 class Block(NamedTuple):
-    """A cluster in the diagram.
-
-    `level` is the index of its number of clusters. `top` and `bottom` are positions from 0 to 1.
-    `colour` is the reference cluster with the largest number of its rows.
-    """
+    """A cluster from `top` to `bottom` (0 to 1), in the colour of most of its rows."""
 
     level: int
     cluster: int
@@ -336,10 +326,7 @@ class Block(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """Rows shared by two clusters of successive levels.
-
-    `left` and `right` are the top and bottom of the flow at either end.
-    """
+    """Rows shared by two clusters of successive levels: top and bottom at either end."""
 
     level: int
     left: tuple[float, float]
@@ -353,30 +340,29 @@ def alluvium(
 ) -> tuple[list[Block], list[Flow]]:
     """Return blocks and flows; the blocks of a level are ordered so that few flows cross.
 
-    `reference` (n_rows,) holds labels from 0 on of the rows of the comparison, which determine the
-    colours. If None, the labels of the largest number of clusters for which all clusters are
-    separated, or else those of the first number.
+    The labels `reference` of the compared rows determine the colours. If None, those of the
+    largest number of clusters that are all separated, or else of the first number.
     """
     found = comparison.found
     if reference is None:
-        reference = next(
-            (one.labels for one in reversed(found) if one.is_supported), found[0].labels
-        )
+        real = [one.labels for one in found if one.is_supported]
+        reference = real[-1] if real else found[0].labels
     orders = _orders(comparison)
     n = comparison.rows.size
-    height = 1.0 - GAP * (max(one.sizes.size for one in found) - 1)
+    gap = 0.02  # between two blocks, as a fraction of the height
+    height = 1.0 - gap * (max(one.sizes.size for one in found) - 1)
     blocks: list[Block] = []
     tops: list[NDArray] = []
     for level, (one, order) in enumerate(zip(found, orders, strict=True)):
         colours = _majority(one.labels, reference, one.sizes.size)
-        top = (1.0 - height - GAP * (order.size - 1)) / 2
+        top = (1.0 - height - gap * (order.size - 1)) / 2
         starts = np.zeros(order.size)
         for cluster in order:
             share = height * one.sizes[cluster] / n
             starts[cluster] = top
             of, n_rows = int(colours[cluster]), int(one.sizes[cluster])
             blocks.append(Block(level, int(cluster), float(top), float(top + share), of, n_rows))
-            top += share + GAP
+            top += share + gap
         tops.append(starts)
     flows: list[Flow] = []
     for level in range(len(found) - 1):

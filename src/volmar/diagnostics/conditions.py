@@ -20,9 +20,6 @@ from volmar.operators import SPDOperator
 
 # Upper limit of `max_rows_for_si`. Sorting 2^23 values takes about 300 MB and ten seconds.
 MAX_ROWS_FOR_SI = 24
-# Entries of Q and sums of them are rounded. Differences within this fraction of the sum of |Q_ij|
-# count as ties.
-ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -122,15 +119,16 @@ class StabilityReport:
     def _irreducible(self) -> str:
         if self.irreducible:
             return "yes, no row is isolated"
-        return f"no, {self.isolated.size} isolated: {_listed(self.isolated)}"
+        shown = ", ".join(map(str, self.isolated[:8])) + ", ..." * (self.isolated.size > 8)
+        return f"no, {self.isolated.size} isolated: rows {shown}"
 
     def _anisotropic(self) -> str:
         i, (low, high) = self.eigengap_at, self.closest_eigenvalues
-        closest = (
-            f"the closest eigenvalues are numbers {i} and {i + 1} of 0 to {self.n - 1}, "
-            f"{low:.6g} and {high:.6g} (relative gap {self.eigengap:.1e})"
+        return (
+            f"{'yes' if self.anisotropic else 'no'}, the closest eigenvalues are numbers {i} and "
+            f"{i + 1} of 0 to {self.n - 1}, {low:.6g} and {high:.6g} (relative gap "
+            f"{self.eigengap:.1e})"
         )
-        return f"{'yes' if self.anisotropic else 'no'}, {closest}"
 
     def _axisymmetric(self) -> str:
         if self.axisymmetric is None:
@@ -308,14 +306,10 @@ def _closest_partitions(Q: NDArray) -> tuple[float, tuple[NDArray[np.int8], NDAr
     same = first == second
     products = Q[np.ix_(same, ~same)] * np.outer(first[same], first[~same])
     gap = abs(math.fsum(products.ravel()))
-    if gap <= ROUNDING * float(np.abs(Q).sum()):
+    # Entries of Q and sums of them are rounded: closer values count as ties.
+    if gap <= 8 * np.finfo(np.float64).eps * float(np.abs(Q).sum()):
         gap = 0.0
     return gap / (float(np.abs(Q).max()) or 1.0), (first, second)
-
-
-def _listed(rows: NDArray[np.intp]) -> str:
-    shown = ", ".join(map(str, rows[:8]))
-    return f"rows {shown}" + (", ..." if rows.size > 8 else "")
 
 
 def dense_symmetric(Q: Any) -> NDArray[np.float64]:

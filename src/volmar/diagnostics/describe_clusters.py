@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,17 +15,17 @@ from scipy.stats import false_discovery_control
 from volmar._checks import check_choice, check_count, check_number, check_random_state
 from volmar._clones import fitted_labels, refuse_pairwise, seeded
 from volmar._warn import collecting
-from volmar.diagnostics.cluster_description import ClusterDescription
+from volmar.diagnostics.cluster_description import FOUND_AGAIN, ClusterDescription
 from volmar.diagnostics.column_profiles import Features, as_features, n_rows_of, take_rows
 from volmar.metrics.contingency import as_array, distinct_labels
 from volmar.rows import count_labels, draw_from_collection, is_dask
 
 # Number of rows of a dense table that are processed at a time.
 CHUNK = 50_000
+Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
-class Standardised:
+class Standardised(NamedTuple):
     """Features in units of their standard deviations; a feature is ``values * scale + centre``.
 
     Dense `values` (n, p) are centred, with 0 for missing values. `known` is a mask of the values
@@ -42,7 +42,7 @@ class Standardised:
     def take(self, rows: NDArray) -> Standardised:
         """Return the given rows, on the same scale."""
         known = None if self.known is None else self.known[rows]
-        return Standardised(self.values[rows], known, self.centre, self.scale, self.varies)
+        return self._replace(values=self.values[rows], known=known)
 
 
 def standardised(values: Any) -> Standardised:
@@ -77,8 +77,7 @@ def standardised(values: Any) -> Standardised:
     return Standardised(out, known, mean * size, size * np.where(varies, spread, 1.0), varies)
 
 
-@dataclass(frozen=True)
-class Contrasts:
+class Contrasts(NamedTuple):
     """Comparison of each of k clusters with the rows of the other clusters, without noise.
 
     `inside` and `outside` (k, p) are means of the known values in standardised units, NaN if there
@@ -147,27 +146,13 @@ def _sums(rows: Standardised, codes: NDArray, k: int) -> tuple[NDArray, NDArray,
 # that were clustered independently is a valid criterion. For a column that does not differ, the
 # sign of its difference in one set is positive or negative with equal probability in the other.
 
-# Minimum mean Jaccard index. Hennig (2007) calls 0.75 and more stable. On samples of noise in two
-# dimensions, 0.75 led to claims in one sample of six, 0.8 in one of twenty.
-FOUND_AGAIN = 0.8
 
-
-@dataclass(frozen=True)
-class TestedClaims:
-    """Results of the tests of all claims, one per cluster and feature.
-
-    `real` (k, p) is whether a claim is significant at the false discovery rate. `evidence` (k, p)
-    holds p-values (sign flips) or the fraction of the halvings that select the claim (mirrors).
-    `found_again` (k,) is the mean Jaccard index of each cluster with its counterparts. Only claims
-    of clusters with at least 0.8 are tested.
-    """
+class TestedClaims(NamedTuple):
+    """Results of the tests of all claims, as in `ClusterDescription`."""
 
     real: NDArray
     evidence: NDArray
     found_again: NDArray
-
-
-# ------------------------------------------------------------------------------ subsets
 
 
 def disjoint_subsets(codes: NDArray, n_subsets: int, rng: np.random.RandomState) -> list[NDArray]:
@@ -182,19 +167,11 @@ def disjoint_subsets(codes: NDArray, n_subsets: int, rng: np.random.RandomState)
 class Refit:
     """Clusters subsets of the rows, and matches their clusters to those of all rows.
 
-    `inputs` maps row indices to the input of the estimator. `codes` are the k clusters of all
-    rows, -1 for noise.
+    `given` is the input of the estimator. `codes` are the k clusters of all rows, -1 for noise.
     """
 
-    def __init__(
-        self,
-        rows: Standardised,
-        inputs: Callable[[NDArray], Any],
-        codes: NDArray,
-        k: int,
-        estimator: Any,
-    ):
-        self.rows, self.inputs, self.codes, self.estimator = rows, inputs, codes, estimator
+    def __init__(self, rows: Standardised, given: Any, codes: NDArray, k: int, estimator: Any):
+        self.rows, self.given, self.codes, self.estimator = rows, given, codes, estimator
         self.shape = (k, rows.values.shape[1])
         self.n_done = 0
         self.error: ValueError | None = None
@@ -204,7 +181,7 @@ class Refit:
         k, p = self.shape
         with collecting():  # the fit to all rows has warned already
             try:
-                labels = fitted_labels(self.estimator, self.inputs(subset))
+                labels = fitted_labels(self.estimator, take_rows(self.given, subset))
             except ValueError as error:
                 self.error = error
                 return np.zeros((k, p)), np.zeros(k)
@@ -246,9 +223,6 @@ def _counterparts(codes: NDArray, labels: NDArray, k: int) -> tuple[NDArray, NDA
     return name[other], overlap
 
 
-# ------------------------------------------------------------------------------ rules
-
-
 def mirror_selection(mirrors: NDArray, q: float) -> NDArray:
     """Return a mask of the statistics selected by the rule of `describe_clusters`.
 
@@ -284,24 +258,15 @@ def sign_flip_p_values(t: NDArray) -> NDArray:
     return p
 
 
-# ------------------------------------------------------------------------------ tests
-
-
 def tested_by_sign_flips(
-    refit: Refit,
-    n_subsets: int,
-    q: float,
-    *,
-    progress: Callable[[int, int], None] | None,
-    rng: np.random.RandomState,
+    refit: Refit, n_subsets: int, q: float, tell: Progress, rng: np.random.RandomState
 ) -> TestedClaims:
     """Test claims by sign flips of t in disjoint subsets, with Benjamini and Hochberg's rule."""
     k, p = refit.shape
     t, overlap = np.zeros((n_subsets, k, p)), np.zeros((n_subsets, k))
     for i, subset in enumerate(disjoint_subsets(refit.codes, n_subsets, rng)):
         t[i], overlap[i] = refit(subset)
-        if progress is not None:
-            progress(i + 1, n_subsets)
+        tell(i + 1, n_subsets)
     refit.refuse_if_none()
     found_again = overlap.mean(axis=0)
     claims = _claims(found_again, refit.rows.varies)
@@ -314,12 +279,7 @@ def tested_by_sign_flips(
 
 
 def tested_by_mirrors(
-    refit: Refit,
-    n_halvings: int,
-    q: float,
-    *,
-    progress: Callable[[int, int], None] | None,
-    rng: np.random.RandomState,
+    refit: Refit, n_halvings: int, q: float, tell: Progress, rng: np.random.RandomState
 ) -> TestedClaims:
     """Test claims by mirror statistics of two halves; keep those that most halvings select."""
     k, p = refit.shape
@@ -330,8 +290,7 @@ def tested_by_mirrors(
         )
         mirrors[i] = np.sign(one * two) * (np.abs(one) + np.abs(two))
         overlap[i] = (first + second) / 2
-        if progress is not None:
-            progress(i + 1, n_halvings)
+        tell(i + 1, n_halvings)
     refit.refuse_if_none()
     found_again = overlap.mean(axis=0)
     claims = _claims(found_again, refit.rows.varies)
@@ -376,7 +335,7 @@ def describe_clusters(
     max_rows: int = 20_000,
     feature_names: Sequence[str] | None = None,
     ids: ArrayLike | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> ClusterDescription:
     r"""Describe each cluster by its size, typical rows and the columns that distinguish it.
@@ -519,9 +478,8 @@ def describe_clusters(
     if not note:
         refuse_pairwise(model)
         model = _with_count(seeded(model, int(rng.randint(2**31 - 1))), k)
-        chosen = (
-            disjoint_subsets(codes, -(-n // max_rows), rng)[0] if n > max_rows else np.arange(n)
-        )
+        n_parts = -(-n // max_rows)
+        chosen = np.arange(n) if n_parts < 2 else disjoint_subsets(codes, n_parts, rng)[0]
         n_claims = int(np.count_nonzero(rows.varies)) * (1 if k == 2 else k)
         # Not more subsets than a single real claim needs, because fewer subsets are larger.
         n_subsets = min(
@@ -532,13 +490,12 @@ def describe_clusters(
         asked = rule
         rule, note = _chosen_rule(rule, k, chosen.size, n_claims, n_subsets, q)
     if not note:
-        some = rows if chosen.size == n else rows.take(chosen)
-        refit = Refit(
-            some, lambda subset: take_rows(given, chosen[subset]), codes[chosen], k, model
-        )
+        some = (rows, given) if chosen.size == n else (rows.take(chosen), take_rows(given, chosen))
+        refit = Refit(*some, codes[chosen], k, model)
+        tell = progress or (lambda *_: None)
         on = f" of {chosen.size:,} rows" if chosen.size < n else ""
         if rule == "sign_flips":
-            verdict = tested_by_sign_flips(refit, n_subsets, q, progress=progress, rng=rng)
+            verdict = tested_by_sign_flips(refit, n_subsets, q, tell, rng)
             note = (
                 f"Real at a false discovery rate of {q:g}: {n_subsets} disjoint subsets{on} "
                 f"({chosen.size // n_subsets:,} rows each), clustered independently, agree on the "
@@ -547,8 +504,14 @@ def describe_clusters(
         is_lost = verdict is not None and bool((verdict.found_again < FOUND_AGAIN).any())
         is_lost = is_lost and asked == "auto" and _can_mirror(chosen.size, n_claims, q)
         if rule == "mirror" or is_lost:
-            by_halves = tested_by_mirrors(refit, n_halvings, q, progress=progress, rng=rng)
-            if verdict is None or _finds_more(by_halves, verdict, n_claims / k, q):
+            by_halves = tested_by_mirrors(refit, n_halvings, q, tell, rng)
+            # Mirrors replace sign flips if more clusters are found again, with enough claims. The
+            # choice must not depend on the claims that are real: the tests would be invalid.
+            n_again = int(np.sum(by_halves.found_again >= FOUND_AGAIN))
+            if verdict is None or (
+                n_again > np.sum(verdict.found_again >= FOUND_AGAIN)
+                and n_again * (n_claims / k) * q >= 1
+            ):
                 rule, verdict = "mirror", by_halves
                 note = (
                     f"Real at a false discovery rate of {q:g}: two halves{on}, clustered "
@@ -569,17 +532,12 @@ def describe_clusters(
         outside=outside,
         spread=rows.scale * rows.varies,
         effect=effect,
-        real=None if verdict is None else verdict.real,
-        evidence=None if verdict is None else verdict.evidence,
-        found_again=None if verdict is None else verdict.found_again,
+        **(dict.fromkeys(TestedClaims._fields) if verdict is None else verdict._asdict()),
         rule="" if verdict is None else rule,
         q=q,
         note=note,
         remarks=features.notes,
     )
-
-
-# ------------------------------------------------------------------------------ input
 
 
 def _of_collection(
@@ -665,12 +623,8 @@ def _labels_and_model(
 
 def _with_count(model: Any, k: int) -> Any:
     """Replace n_clusters="auto" by the number of clusters that was found."""
-    wanted = {
-        name: k
-        for name, value in model.get_params().items()
-        if name.split("__")[-1] == "n_clusters" and isinstance(value, str)
-    }
-    return model.set_params(**wanted)
+    strings = [name for name, value in model.get_params().items() if isinstance(value, str)]
+    return model.set_params(**{n: k for n in strings if n.split("__")[-1] == "n_clusters"})
 
 
 def _why_untested(model: Any, k: int) -> str:
@@ -711,23 +665,9 @@ def _can_mirror(n: int, n_claims: int, q: float) -> bool:
     return n_claims * q >= 1 and n >= 2 * MIN_ROWS
 
 
-def _finds_more(
-    mirrors: TestedClaims, flips: TestedClaims, n_claims_each: float, q: float
-) -> bool:
-    """Return whether more clusters are found again in halves, with enough claims for mirrors.
-
-    The choice must not depend on the claims that are real, which would invalidate the tests.
-    """
-    n_found = [int(np.sum(one.found_again >= FOUND_AGAIN)) for one in (mirrors, flips)]
-    return n_found[0] > n_found[1] and n_found[0] * n_claims_each * q >= 1
-
-
 def _min_subsets(q: float) -> int:
     """Return the smallest K with ``2 ** (1 - K) <= q``, for which a p-value of q is possible."""
     return max(2, int(np.ceil(1 - np.log2(q))))
-
-
-# ------------------------------------------------------------------------------ the result
 
 
 def _in_units(
@@ -769,9 +709,5 @@ def _typical_rows(
             if rows.known is not None:
                 # Scale the distance over the known values to all columns.
                 distance[some] *= gap.shape[1] / np.maximum(rows.known[some].sum(axis=1), 1)
-    found = []
-    for c in range(len(means)):
-        members = np.flatnonzero(codes == c)
-        nearest = np.argsort(distance[members], kind="stable")[:count]
-        found.append(members[nearest])
-    return found
+    every = (np.flatnonzero(codes == c) for c in range(len(means)))
+    return [own[np.argsort(distance[own], kind="stable")[:count]] for own in every]

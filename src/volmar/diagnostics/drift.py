@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,11 @@ MAX_SHOWN = 5
 KINDS = ("shares", "distances", "columns", "categories", "missing")
 
 
-@dataclass(frozen=True)
-class ShareChange:
-    """Share of a cluster before and now; `p_value` is corrected for the number of clusters."""
+# The p-value of each change is corrected for the number of clusters or columns.
+
+
+class ShareChange(NamedTuple):
+    """Share of a cluster before and now."""
 
     cluster: int
     n_old: int
@@ -32,13 +34,11 @@ class ShareChange:
     p_value: float
 
 
-@dataclass(frozen=True)
-class DistanceChange:
-    """Median distance of the rows of a cluster from its centre, before and now.
+class DistanceChange(NamedTuple):
+    """Median distance of the rows of a cluster from its centre, before and now, NaN without rows.
 
     A distance is the root mean square over the columns, in units of their standard deviations
-    within the old clusters; it is NaN without rows. `p_value` is corrected for the number of
-    clusters.
+    within the old clusters.
     """
 
     cluster: int
@@ -47,13 +47,11 @@ class DistanceChange:
     p_value: float
 
 
-@dataclass(frozen=True)
-class ColumnShift:
-    """Shift of a column within clusters.
+class ColumnShift(NamedTuple):
+    """Change of the mean of a column in `cluster`, where it is most significant.
 
-    `shift` is the change of its mean in `cluster`, the cluster with the most significant change,
-    in units of its standard deviation within the old clusters. `p_value` is for all clusters
-    together, corrected for the number of columns.
+    It is in units of the standard deviation within the old clusters. `p_value` is for all clusters
+    together.
     """
 
     column: str
@@ -62,13 +60,11 @@ class ColumnShift:
     p_value: float
 
 
-@dataclass(frozen=True)
-class CategoryChange:
-    """Change of a categorical column.
+class CategoryChange(NamedTuple):
+    """Largest change of the share of a value of a column.
 
-    `value` is the value with the largest change of its share, from `old` to `new`. `new_values`
-    are values that do not occur in the old table, the most frequent first, and `n_new_values` is
-    the number of rows with such a value. `p_value` is corrected for the number of columns.
+    `new_values` do not occur in the old table, the most frequent first; `n_new_values` is their
+    number of rows.
     """
 
     column: str
@@ -80,12 +76,8 @@ class CategoryChange:
     n_new_values: int = 0
 
 
-@dataclass(frozen=True)
-class MissingChange:
-    """Fraction of missing values in a column before and now.
-
-    `p_value` is corrected for the number of columns.
-    """
+class MissingChange(NamedTuple):
+    """Fraction of missing values in a column before and now."""
 
     column: str
     old: float
@@ -220,7 +212,7 @@ class DriftReport:
             "p_value": self.p_value,
             "has_drifted": self.has_drifted,
             "shares_p_value": plain(self.shares_p_value),
-            **{kind: [plain(asdict(one)) for one in getattr(self, kind)] for kind in KINDS},
+            **{kind: [plain(one._asdict()) for one in getattr(self, kind)] for kind in KINDS},
             "notes": list(self.notes),
             "sentences": self.sentences,
         }
@@ -366,19 +358,15 @@ def drift(model: Any, X_new: Any, X_old: Any = None, *, alpha: float = 0.05) -> 
             "TableClusterer."
         )
     names = [str(name) for name in _names(model, X_new)]
-    old_rows, new_rows = _checked_rows(X_old, "X_old"), _checked_rows(X_new, "X_new")
+    old_rows, new_rows = check_matrix(X_old), check_matrix(X_new)
+    for rows, name in ((old_rows, "X_old"), (new_rows, "X_new")):
+        if rows.shape[0] < 1:
+            raise ValueError(f"{name} has no rows. Pass at least one row.")
     old_labels, new_labels = (np.asarray(model.predict(X)) for X in (X_old, X_new))
     k = int(max(old_labels.max(initial=0), new_labels.max(initial=0))) + 1
     old = DriftSummary.of_rows(old_rows, old_labels, k, names)
     new = DriftSummary.of_rows(new_rows, new_labels, k, names, reference=old)
     return compare_summaries(old, new, alpha=alpha)
-
-
-def _checked_rows(X: Any, name: str) -> Any:
-    rows = check_matrix(X)
-    if rows.shape[0] < 1:
-        raise ValueError(f"{name} has no rows. Pass at least one row.")
-    return rows
 
 
 def _names(model: Any, X: Any) -> Iterable[Any]:
@@ -392,10 +380,7 @@ def _names(model: Any, X: Any) -> Iterable[Any]:
 def compare_summaries(
     old: DriftSummary, new: DriftSummary, *, alpha: float = 0.05, notes: Iterable[str] = ()
 ) -> DriftReport:
-    """Return the report of a new table, whose summary was made with the old one as its reference.
-
-    `notes` are about parts that were not compared.
-    """
+    """Return the report of a summary that was made with the old one as its reference."""
     if old.n_rows < 1 or new.n_rows < 1:
         raise ValueError(
             "a table without rows in clusters cannot be compared. Pass a table with such rows."
@@ -530,32 +515,17 @@ def _columns(old: DriftSummary, new: DriftSummary) -> list[ColumnShift]:
 
 
 def _categories(old: DriftSummary, new: DriftSummary) -> list[CategoryChange]:
-    names = [name for name in old.categories if name in new.categories]
-    pairs = [(old.categories[name], new.categories[name]) for name in names]
-    p = holm(np.array([_category_test(*pair) for pair in pairs]))
-    found = [
-        _category_change(name, *pair, float(corrected))
-        for name, pair, corrected in zip(names, pairs, p, strict=True)
-    ]
+    both = [name for name in old.categories if name in new.categories]
+    found = [_category_change(name, old.categories[name], new.categories[name]) for name in both]
+    p = holm(np.array([one.p_value for one in found]))
+    found = [one._replace(p_value=float(p[i])) for i, one in enumerate(found)]
     return sorted(found, key=lambda one: (np.isnan(one.p_value), one.p_value))
 
 
-def _aligned(old: CategoryCounts, new: CategoryCounts) -> tuple[list[str], NDArray, NDArray]:
-    """Return the values of a column, and their counts in both tables."""
+def _category_change(name: str, old: CategoryCounts, new: CategoryCounts) -> CategoryChange:
     values = list(dict.fromkeys([*old.counts, *new.counts]))
-    counts = [np.array([one.counts.get(v, 0) for v in values], dtype=float) for one in (old, new)]
-    return values, counts[0], counts[1]
-
-
-def _category_test(old: CategoryCounts, new: CategoryCounts) -> float:
-    _, before, now = _aligned(old, new)
-    return homogeneity(np.append(before, old.n_other), np.append(now, new.n_other))
-
-
-def _category_change(
-    name: str, old: CategoryCounts, new: CategoryCounts, p_value: float
-) -> CategoryChange:
-    values, before, now = _aligned(old, new)
+    before, now = (np.array([one.counts.get(v, 0) for v in values], float) for one in (old, new))
+    p_value = homogeneity(np.append(before, old.n_other), np.append(now, new.n_other))
     if not values:
         return CategoryChange(name, "", float("nan"), float("nan"), p_value)
     shares = [
@@ -565,23 +535,18 @@ def _category_change(
     # If not all old values were kept, unknown values need not be new.
     is_new = (before == 0) & (old.n_other == 0)
     order = [i for i in np.argsort(-now, kind="stable") if is_new[i] and now[i] > 0]
-    return CategoryChange(
-        name,
-        values[largest],
-        float(shares[0][largest]),
-        float(shares[1][largest]),
-        p_value,
-        tuple(values[i] for i in order[:10]),
-        int(now[is_new].sum()),
-    )
+    changes = (float(share[largest]) for share in shares)
+    new_values = tuple(values[i] for i in order[:10])
+    n_new = int(now[is_new].sum())
+    return CategoryChange(name, values[largest], *changes, p_value, new_values, n_new)
 
 
 def _missing(old: DriftSummary, new: DriftSummary) -> list[MissingChange]:
     totals = [one.n_rows + one.n_left_out for one in (old, new)]
-    counts: list[dict[str, int]] = []
-    for one in (old, new):
-        of_categories = {name: c.n_missing for name, c in one.categories.items()}
-        counts.append({**one.missing, **of_categories})
+    counts = [
+        one.missing | {name: c.n_missing for name, c in one.categories.items()}
+        for one in (old, new)
+    ]
     names = [n for n in dict.fromkeys([*counts[0], *counts[1]]) if any(c.get(n) for c in counts)]
     a, b = (np.array([c.get(n, 0) for n in names], dtype=np.int64) for c in counts)
     p = holm(_two_shares(a, totals[0], b, totals[1]))

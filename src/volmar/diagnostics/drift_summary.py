@@ -12,8 +12,6 @@ from scipy import sparse
 
 # Number of quantile bins of the first table in which distances from the centres are counted.
 N_BINS = 10
-# Maximum number of values of a column with separate counts; the others are counted together.
-MAX_CATEGORIES = 100
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class CategoryCounts:
         order = np.argsort(-n, kind="stable").tolist()
         kept = [i for i in order if known is not None and values[i] in known]
         new = [i for i in order if known is None or values[i] not in known]
-        kept += new[:MAX_CATEGORIES]
+        kept += new[:100]
         counts = {str(values[i]): int(n[i]) for i in kept if n[i] > 0}
         return cls(counts, int(n.sum()) - sum(counts.values()), int(np.sum(codes < 0)))
 
@@ -99,25 +97,21 @@ class DriftSummary:
         if n_left_out:
             X, labels = X[inside], labels[inside]
         counts = np.bincount(labels, minlength=k)
-        means, squares = _moments(X, labels, counts)
+        means, squares = moments_within(X, labels, counts)
         if reference is not None:
-            distances = _distances(X, labels, reference.centers, reference.scales)
-            found = _counted(distances, labels, reference.edges)
-            shared = (reference.centers, reference.scales, reference.edges)
-            return cls(list(names), counts, means, squares, *shared, found, n_left_out=n_left_out)
-        within = squares.sum(axis=0) / max(labels.size - np.count_nonzero(counts), 1)
-        varies = within > 1e-24 * np.square(means).max(axis=0, initial=0.0)
-        scales = np.where(varies, np.sqrt(within), 1.0)
-        distances = _distances(X, labels, means, scales, counts)
-        edges = np.zeros((k, N_BINS - 1))
-        for j in np.flatnonzero(counts):
-            quantiles = np.arange(1, N_BINS) / N_BINS
-            edges[j] = np.quantile(distances[labels == j], quantiles)
+            centers, scales, edges = reference.centers, reference.scales, reference.edges
+            distances = _distances(X, labels, centers, scales)
+        else:
+            within = squares.sum(axis=0) / max(labels.size - np.count_nonzero(counts), 1)
+            varies = within > 1e-24 * np.square(means).max(axis=0, initial=0.0)
+            centers, scales = means, np.where(varies, np.sqrt(within), 1.0)
+            distances = _distances(X, labels, means, scales, counts)
+            edges = np.zeros((k, N_BINS - 1))
+            for j in np.flatnonzero(counts):
+                edges[j] = np.quantile(distances[labels == j], np.arange(1, N_BINS) / N_BINS)
+        moments = (counts, means, squares, centers, scales)
         found = _counted(distances, labels, edges)
-        return cls(
-            list(names), counts, means, squares, means, scales, edges, found,
-            n_left_out=n_left_out,
-        )  # fmt: skip
+        return cls(list(names), *moments, edges, found, n_left_out=n_left_out)
 
     def joined(self, other: Self) -> Self:
         """Return the summary of both sets of rows, which must have the same reference."""
@@ -148,15 +142,14 @@ class DriftSummary:
 
     def median_distances(self) -> NDArray[np.float64]:
         """Return the median distance of the rows of each cluster, interpolated between deciles."""
-        k = self.counts.size
-        medians = np.full(k, np.nan)
+        medians = np.full(self.counts.size, np.nan)
         for j in np.flatnonzero(self.distance_counts.sum(axis=1)):
             below = np.cumsum(self.distance_counts[j])[:-1] / self.distance_counts[j].sum()
             medians[j] = np.interp(0.5, below, self.edges[j])
         return medians
 
 
-def _moments(X: Any, labels: NDArray, counts: NDArray) -> tuple[NDArray, NDArray]:
+def moments_within(X: Any, labels: NDArray, counts: NDArray) -> tuple[NDArray, NDArray]:
     """Return the mean and the sum of squared deviations of each cluster and column."""
     k, d = counts.size, X.shape[1]
     member = sparse.csr_array(

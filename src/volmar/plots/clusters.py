@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.preprocessing import scale
 
 from volmar._input import check_matrix
 from volmar.plots.display import COLOURS, MARKERS, Display, labels_of
-
-__all__ = ["ClusterDisplay", "in_the_plane"]
 
 # Maximum number of clusters in the legend; more do not fit.
 MAX_NAMED = 16
@@ -77,10 +76,9 @@ class ClusterDisplay(Display):
         standardize, ax, legend
             See `from_labels`.
         """
-        labels, title = labels_of(estimator, X), type(estimator).__name__
-        return cls.from_labels(
-            X, labels, standardize=standardize, ax=ax, title=title, legend=legend
-        )
+        more = {"standardize": standardize, "ax": ax, "legend": legend}
+        labels = labels_of(estimator, X)
+        return cls.from_labels(X, labels, title=type(estimator).__name__, **more)
 
     @classmethod
     def from_labels(
@@ -146,13 +144,9 @@ class ClusterDisplay(Display):
             ax.set_title(title)
         if legend:
             handles, _ = ax.get_legend_handles_labels()
-            part = f"the first {MAX_NAMED} of {len(handles)}"
-            ax.legend(
-                handles=handles[:MAX_NAMED],
-                title=part if len(handles) > MAX_NAMED else None,
-                fontsize="small",
-                markerscale=2,
-            )
+            shown = handles[:MAX_NAMED]
+            part = f"the first {MAX_NAMED} of {len(handles)}" if handles != shown else None
+            ax.legend(handles=shown, title=part, fontsize="small", markerscale=2)
         if not self.axis_names[1]:
             ax.set_yticks([])
         return self
@@ -179,17 +173,9 @@ def in_the_plane(X: Any, standardize: bool) -> tuple[np.ndarray, tuple[str, str]
         return X, (names[0], names[1])
     points = np.zeros((1, 2))
     if len(X) > 1:
+        if standardize:
+            X = np.asarray(X, dtype=np.float64)
+            X = scale(X / np.maximum(np.abs(X).max(axis=0), 1e-300))  # squares may overflow
         with np.errstate(all="ignore"):  # PCA divides by a total variance of 0
-            points = PCA(2, random_state=0).fit_transform(_standardized(X) if standardize else X)
+            points = PCA(2, random_state=0).fit_transform(X)
     return points, ("principal component 1", "principal component 2")
-
-
-def _standardized(X: np.ndarray) -> np.ndarray:
-    """Return standardised features; constant features are 0."""
-    X = np.asarray(X, dtype=np.float64)
-    size = np.abs(X).max(axis=0)  # squares of huge values overflow
-    X = X / np.where(size > 0, size, 1.0)
-    X = X - X.mean(axis=0)
-    spread = X.std(axis=0)
-    varies = spread > 1e-12
-    return np.where(varies, X / np.where(varies, spread, 1.0), 0.0)

@@ -6,10 +6,10 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["COLOURS", "MARKERS", "Display", "hide_spines", "labels_of", "new_figure", "shortened"]
-
-# Okabe and Ito's colours, distinct for most colour-blind readers; markers are a second cue.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+# Okabe and Ito's blue and vermilion, then colours that are distinct from them. Each has a contrast
+# of at least 3 to its background. The first four are distinct with each of the three kinds of
+# colour blindness. Markers distinguish all clusters a second time.
+COLOURS = ("#0072b2", "#d55e00", "#063c42", "#a63c74", "#b88600", "#4a2a82", "#2f9a95", "#858a92")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 
 
@@ -23,10 +23,6 @@ class Display:
     def size(self) -> tuple[float, float]:
         """Suitable width and height in inches."""
         return 6.0, 3.6
-
-    def plot(self, *, ax: Any = None) -> Any:
-        """Draw on `ax`, or on a new figure."""
-        raise NotImplementedError
 
     def _set_axes(self, ax: Any, size: tuple[float, float] | None = None) -> Any:
         """Store and return `ax`, or the axes of a new figure if it is None."""
@@ -58,8 +54,3 @@ def hide_spines(ax: Any, *sides: str) -> None:
     """Hide the given sides of the frame, or all of them."""
     for side in sides or ("top", "right", "left", "bottom"):
         ax.spines[side].set_visible(False)
-
-
-def shortened(text: str, longest: int = 120) -> str:
-    """Return the text, cut to at most `longest` characters."""
-    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -7,16 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from volmar._checks import shortened
 from volmar.diagnostics import LabelTestResult, label_test
-from volmar.plots.display import COLOURS, Display, hide_spines, shortened
+from volmar.plots.display import COLOURS, Display, hide_spines
 
 # Styles of separated and merged joins: blue or vermilion, and as a second cue the line style.
 SEPARATED: dict[str, Any] = {"color": COLOURS[0], "ls": "-"}
 MERGED: dict[str, Any] = {"color": COLOURS[1], "ls": "--"}
-# Maximum number of clusters for which p-values are drawn, and for which names are drawn.
-MAX_WRITTEN, MAX_NAMED = 40, 80
-# Maximum number of letters of a label.
-MAX_LETTERS = 30
 
 
 class LabelTestDisplay(Display):
@@ -85,18 +82,11 @@ class LabelTestDisplay(Display):
             ends = [x[left], step, step, x[right]], [y[left], y[left], y[right], y[right]]
             ax.plot(*ends, lw=2.0, **style)
             middle = 0.5 * (y[left] + y[right])
-            if k <= MAX_WRITTEN:
-                ax.text(
-                    step,
-                    middle,
-                    f"p = {join.p_value:.2g}",
-                    ha="center",
-                    va="center",
-                    fontsize="small",
-                    color=style["color"],
-                    bbox={"boxstyle": "round,pad=0.2", "fc": "white", "ec": style["color"]},
-                    zorder=4,
-                )
+            if k <= 40:
+                text, colour = f"p = {join.p_value:.2g}", style["color"]
+                box = {"boxstyle": "round,pad=0.2", "fc": "white", "ec": colour}
+                placed = {"ha": "center", "va": "center", "fontsize": "small", "zorder": 4}
+                ax.text(step, middle, text, color=colour, bbox=box, **placed)
             for label in (*join.left, *join.right):
                 x[label], y[label] = step, middle
         ax.set_xlim(0.0, depth + 0.6)
@@ -110,14 +100,8 @@ class LabelTestDisplay(Display):
             Line2D([], [], label=label, lw=2.0, **style)
             for label, style in (("separated", SEPARATED), ("not separated: merge", MERGED))
         ]
-        ax.legend(
-            handles=handles,
-            fontsize="small",
-            loc="upper center",
-            bbox_to_anchor=(0.5, 0.0),
-            ncols=2,
-            frameon=False,
-        )
+        where = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 2}
+        ax.legend(handles=handles, fontsize="small", frameon=False, **where)
         hide_spines(ax)
         ax.tick_params(axis="y", length=0)
         return self
@@ -126,10 +110,8 @@ class LabelTestDisplay(Display):
     def size(self) -> tuple[float, float]:
         """Suitable width and height in inches."""
         k, depth = len(self.result.clusters), max(self._steps(), default=0)
-        return (
-            float(np.clip(1.1 * depth + 2.5, 5.0, 25.0)),
-            float(np.clip(0.35 * k + 1.6, 2.5, 30.0)),
-        )
+        width, height = np.clip([1.1 * depth + 2.5, 0.35 * k + 1.6], [5.0, 2.5], [25.0, 30.0])
+        return float(width), float(height)
 
     def _steps(self) -> list[int]:
         """Return for each join the number of joins on its longest branch, itself included."""
@@ -149,11 +131,11 @@ class LabelTestDisplay(Display):
         return row[self.result.clusters[0]]
 
     def _name_clusters(self, ax: Any, order: list[Any]) -> None:
-        if len(order) > MAX_NAMED:
+        if len(order) > 80:
             ax.set_yticks([])
             ax.set_ylabel(f"{len(order)} clusters")
             return
         sizes = dict(zip(self.result.clusters, self.result.sizes, strict=True))
-        words = [f"{shortened(str(label), MAX_LETTERS)} ({sizes[label]} rows)" for label in order]
+        words = [f"{shortened(str(label), 30)} ({sizes[label]} rows)" for label in order]
         # A label may contain dollar signs.
         ax.set_yticks(range(len(order) - 1, -1, -1), words, parse_math=False)

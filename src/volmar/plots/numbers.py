@@ -104,13 +104,9 @@ class NumberOfClustersDisplay:
             colour = COLOURS[flow.colour % len(COLOURS)]
             ax.fill_between(x, low, high, color=colour, alpha=0.35, linewidth=0)
         for block in blocks:
-            ax.bar(
-                block.level,
-                block.bottom - block.top,
-                width=2 * HALF,
-                bottom=block.top,
-                color=COLOURS[block.colour % len(COLOURS)],
-            )
+            colour = COLOURS[block.colour % len(COLOURS)]
+            height = block.bottom - block.top
+            ax.bar(block.level, height, width=2 * HALF, bottom=block.top, color=colour)
         found = self.comparison.found
         words = [
             f"{one.n_clusters}\n"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from volmar._checks import shortened
 from volmar.diagnostics import (
     ClusterDescription,
     ColumnProfile,
@@ -15,7 +16,7 @@ from volmar.diagnostics import (
     suggested_names,
 )
 from volmar.diagnostics.column_profiles import OTHER, day_text
-from volmar.plots.display import COLOURS, Display, hide_spines, new_figure, shortened
+from volmar.plots.display import COLOURS, Display, hide_spines, new_figure
 
 # Maximum number of letters of a name, and the effect at which the colour scale ends.
 MAX_LETTERS, MAX_EFFECT = 22, 3.0
@@ -90,6 +91,7 @@ class ColumnProfilesDisplay:
                 "profiles has no column with values to plot. Pass a table with values."
             )
         heights = [_height(one) for one in shown]
+        small: dict[str, Any] = {"fontsize": "small", "parse_math": False}
         if figure is None:
             figure = new_figure(_size(shown, k))
         axes = figure.subplots(len(shown), k, squeeze=False, height_ratios=heights)
@@ -97,22 +99,11 @@ class ColumnProfilesDisplay:
             top = float(np.nanmax(one.shares[:k], initial=0.0)) or 1.0
             for i, ax in enumerate(row):
                 self._draw(ax, one, i, top)
-            name = shortened(one.name, MAX_LETTERS)
-            row[0].set_ylabel(
-                name if one.used else f"{name}\n(left out)",
-                rotation=0,
-                ha="right",
-                va="center",
-                fontsize="small",
-                parse_math=False,
-            )
+            name = shortened(one.name, MAX_LETTERS) + ("" if one.used else "\n(left out)")
+            row[0].set_ylabel(name, rotation=0, ha="right", va="center", **small)
         for i, ax in enumerate(axes[0]):
             label = shortened(str(self.profiles.clusters[i]), MAX_LETTERS)
-            ax.set_title(
-                f"cluster {label}\n{self.profiles.sizes[i]:,} rows",
-                fontsize="small",
-                parse_math=False,
-            )
+            ax.set_title(f"cluster {label}\n{self.profiles.sizes[i]:,} rows", **small)
         self.axes_, self.figure_ = axes, figure
         return self
 
@@ -221,41 +212,22 @@ class EffectsDisplay(Display):
         k, p = len(found.clusters), order.size
         ax = self._set_axes(ax, self._size(max_columns))
         shown = effect[:, order].T
-        image = ax.imshow(
-            np.clip(shown, -MAX_EFFECT, MAX_EFFECT),
-            cmap="RdBu_r",
-            vmin=-MAX_EFFECT,
-            vmax=MAX_EFFECT,
-            aspect="auto",
-        )
+        image = np.clip(shown, -MAX_EFFECT, MAX_EFFECT)
+        image = ax.imshow(image, cmap="RdBu_r", vmin=-MAX_EFFECT, vmax=MAX_EFFECT, aspect="auto")
         for (row, column), value in np.ndenumerate(shown):
             text = f"{round(value, 1) + 0.0:+.1f}" if abs(value) < 99 else "no overlap"
             is_real = found.real is not None and found.real[column, order[row]]
-            ax.text(
-                column,
-                row,
-                text + ("*" if is_real else ""),
-                ha="center",
-                va="center",
-                fontsize="x-small",
-                color="white" if abs(value) > 0.62 * MAX_EFFECT else "0.15",
-            )
+            placed = {"ha": "center", "va": "center", "fontsize": "x-small"}
+            colour = "white" if abs(value) > 0.62 * MAX_EFFECT else "0.15"
+            ax.text(column, row, text + "*" * bool(is_real), color=colour, **placed)
         self.columns_ = [self._feature(j) for j in order]
         names = suggested_names(found)
-        ax.set_yticks(
-            range(p), [shortened(one, 32) for one in self.columns_], fontsize="small",
-            parse_math=False,
-        )  # fmt: skip
+        small: dict[str, Any] = {"fontsize": "small", "parse_math": False}
+        ax.set_yticks(range(p), [shortened(one, 32) for one in self.columns_], **small)
         words = [f"{label}: {shortened(names[label], 40)}" for label in found.clusters]
-        ax.set_xticks(
-            range(k), words, rotation=30, ha="right", rotation_mode="anchor", fontsize="small",
-            parse_math=False,
-        )  # fmt: skip
-        ax.set_title(
-            "effects: differences from the other clusters"
-            + (", * real" if found.real is not None else ""),
-            fontsize="medium",
-        )
+        ax.set_xticks(range(k), words, rotation=30, ha="right", rotation_mode="anchor", **small)
+        note = ", * real" if found.real is not None else ""
+        ax.set_title(f"effects: differences from the other clusters{note}", fontsize="medium")
         ax.figure.colorbar(image, ax=ax, label="standard deviations", shrink=0.8)
         return self
 

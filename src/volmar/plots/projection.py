@@ -14,11 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from volmar.base.recursion import RecursiveResult
 from volmar.plots.display import COLOURS, Display, hide_spines
 
-__all__ = ["ProjectionDisplay", "bin_edges", "has_margin"]
-
 DARK = "0.15"
-# Free space above the bars for text, as a share of the highest bar.
-ROOM_ABOVE = 0.25
 
 
 @dataclass(eq=False, repr=False)
@@ -147,9 +143,15 @@ class ProjectionDisplay(Display):
         self.counts_ = np.array(
             [np.histogram(scores[self.labels == c], self.edges_)[0] for c in clusters]
         )
-        self._draw_bars(ax, clusters)
+        below = np.zeros(self.counts_.shape[1])
+        style: dict[str, Any] = {"alpha": 0.85, "linewidth": 0.3, "edgecolor": "white"}
+        style |= {"align": "edge", "width": np.diff(self.edges_)}
+        for label, heights in zip(clusters, self.counts_, strict=True):
+            colour, name = COLOURS[int(label) % len(COLOURS)], f"cluster {label} ({heights.sum()})"
+            ax.bar(self.edges_[:-1], heights, bottom=below, color=colour, label=name, **style)
+            below = below + heights
         top = float(self.counts_.sum(axis=0).max())
-        ax.set_ylim(0.0, (1.0 + ROOM_ABOVE) * top)
+        ax.set_ylim(0.0, 1.25 * top)  # with room for text above the bars
         reach = [0.0, 1.1 * top]
         ax.plot([0.0, 0.0], reach, color=DARK, lw=1.6, label="border")
         for i, at in enumerate(self.marks):
@@ -165,23 +167,6 @@ class ProjectionDisplay(Display):
         ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
         hide_spines(ax, "top", "right")
         return self
-
-    def _draw_bars(self, ax: Any, clusters: NDArray) -> None:
-        below = np.zeros(self.counts_.shape[1])
-        for label, heights in zip(clusters, self.counts_, strict=True):
-            ax.bar(
-                self.edges_[:-1],
-                heights,
-                width=np.diff(self.edges_),
-                bottom=below,
-                align="edge",
-                color=COLOURS[int(label) % len(COLOURS)],
-                alpha=0.85,
-                linewidth=0.3,
-                edgecolor="white",
-                label=f"cluster {label} ({heights.sum()})",
-            )
-            below = below + heights
 
     def _draw_means(self, ax: Any, means: tuple[float, float], reach: list[float]) -> None:
         """Draw the means, and between them the separation probability."""

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from volmar.diagnostics.silhouettes import Silhouettes, silhouettes
-from volmar.plots.display import COLOURS, Display, hide_spines, labels_of, shortened
+from volmar._checks import shortened
+from volmar.diagnostics.silhouettes import silhouettes
+from volmar.plots.display import COLOURS, Display, hide_spines, labels_of
 
-# Space between two clusters as a share of the height, and maximum number of letters of a name.
-GAP, MAX_LETTERS = 0.02, 24
 # Maximum number of clusters with names.
 MAX_NAMED = 30
 
@@ -112,18 +111,13 @@ class SilhouetteDisplay(Display):
             Axes to draw on. If None, a new figure is created.
         """
         found = silhouettes(X, labels, max_rows=max_rows, random_state=random_state)
-        return cls.from_silhouettes(found).plot(ax=ax)
-
-    @classmethod
-    def from_silhouettes(cls, found: Silhouettes) -> SilhouetteDisplay:
-        """Return the display of computed silhouettes, not yet drawn."""
-        return cls(found.clusters, found.values, found.shares, found.mean)
+        return cls(found.clusters, found.values, found.shares, found.mean).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> SilhouetteDisplay:
         """Draw on `ax`, or on a new figure."""
         k = len(self.clusters)
         ax = self._set_axes(ax)
-        gap = GAP if k <= MAX_NAMED else 0.0
+        gap = 0.02 if k <= MAX_NAMED else 0.0
         top = 0.0
         places = []
         for i, (values, share) in enumerate(zip(self.values, self.shares, strict=True)):
@@ -139,7 +133,7 @@ class SilhouetteDisplay(Display):
         ax.set_xlim(min(0.0, 1.05 * low), 1.0)
         if k <= MAX_NAMED:
             words = [
-                f"{shortened(str(label), MAX_LETTERS)}: {values.mean():.2f}"
+                f"{shortened(str(label), 24)}: {values.mean():.2f}"
                 for label, values in zip(self.clusters, self.values, strict=True)
             ]
             # A label may contain dollar signs.

@@ -7,17 +7,9 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from volmar._checks import shortened
 from volmar.base.tree import SplitNode, SplitTree
-from volmar.plots.display import COLOURS, Display, hide_spines, shortened
-
-# Number of features that are named for a split.
-N_NAMED = 2
-# Maximum number of letters of a feature's name; splits of a level are at least 3 inches apart.
-MAX_LETTERS = 30
-# Number of letters of the small font per inch.
-LETTERS_PER_INCH = 14
-# Maximum width and height of a figure.
-MAX_INCHES = 200.0
+from volmar.plots.display import COLOURS, Display, hide_spines
 
 
 class TreeDisplay(Display):
@@ -106,7 +98,7 @@ class TreeDisplay(Display):
                 f"Parts with the same number ({names}) are one cluster: no gap between them."
             )
         notes.append(self.tree.size_note())
-        letters = int(LETTERS_PER_INCH * ax.figure.get_size_inches()[0])
+        letters = int(14 * ax.figure.get_size_inches()[0])  # of the small font
         lines = [line for note in notes for line in textwrap.wrap(note, letters)]
         ax.set_xlabel("\n".join(lines), fontsize="small")
         ax.set_xlim(-0.6, len(leaves) - 0.4)
@@ -120,7 +112,7 @@ class TreeDisplay(Display):
     def size(self) -> tuple[float, float]:
         """Suitable width and height in inches, at most 200 for the renderer."""
         size = max(5.0, 1.5 * len(self.tree.leaves())), 1.6 + 1.1 * _positions(self.tree)[1]
-        return min(size[0], MAX_INCHES), min(size[1], MAX_INCHES)
+        return min(size[0], 200.0), min(size[1], 200.0)
 
     def _draw(self, ax: Any, node: SplitNode, positions: dict[int, tuple[float, float]]) -> None:
         """Draw a split and the branches to its two sides."""
@@ -131,30 +123,19 @@ class TreeDisplay(Display):
             colour = "0.6"
             if child.is_leaf and child.label is not None:
                 colour = COLOURS[child.label % len(COLOURS)]
-            ax.plot(
-                [x, below[0], below[0]],
-                [y, y, below[1]],
-                color=colour,
-                lw=1.0 + 7.0 * child.weight / total,
-                solid_capstyle="butt",
-                solid_joinstyle="miter",
-            )
-        ax.text(
-            x,
-            y,
-            self._words(node),
-            ha="center",
-            va="center",
-            fontsize="small",
-            parse_math=False,  # a name may contain dollar signs
-            bbox={"boxstyle": "round,pad=0.3", "fc": "white", "ec": "0.6"},
-            zorder=4,
-        )
+            width = 1.0 + 7.0 * child.weight / total
+            ends: dict[str, Any] = {"solid_capstyle": "butt", "solid_joinstyle": "miter"}
+            ax.plot([x, below[0], below[0]], [y, y, below[1]], color=colour, lw=width, **ends)
+        placed = {"ha": "center", "va": "center", "fontsize": "small", "zorder": 4}
+        box = {"boxstyle": "round,pad=0.3", "fc": "white", "ec": "0.6"}
+        # A name may contain dollar signs.
+        ax.text(x, y, self._words(node), parse_math=False, bbox=box, **placed)
 
     def _words(self, node: SplitNode) -> str:
+        # Two names of at most 30 letters: splits of a level are at least 3 inches apart.
         names = [
-            f"{shortened(self.tree.name(j), MAX_LETTERS)} {'+' if value > 0 else '−'}"
-            for j, value in node.leading[:N_NAMED]
+            f"{shortened(self.tree.name(j), 30)} {'+' if value > 0 else '−'}"
+            for j, value in node.leading[:2]
         ]
         return "\n".join([f"split {node.rank}: {node.probability:.2f}", *_tested(node), *names])
 

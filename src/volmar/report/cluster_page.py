@@ -11,9 +11,10 @@ import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
+from volmar._checks import shortened
 from volmar._files import expanded_path, refuse_existing, write_atomically
 from volmar._version import __version__
-from volmar.plots.display import shortened
+from volmar.plots.display import COLOURS
 from volmar.report.drawings import bars, scatter
 from volmar.report.drivers import ClusterMoments, Drivers, cluster_moments, drivers
 from volmar.report.outcome import LEVEL, Evidence, Outcome
@@ -38,10 +39,7 @@ from volmar.report.verdict import (
 )
 from volmar.solvers import Status
 
-# Okabe and Ito's blue and vermilion, then colours that are distinct from them. Each has a contrast
-# of at least 3 to its background. The first four are distinct with each of the three kinds of
-# colour blindness. Shapes distinguish all clusters a second time.
-LIGHT = ("#0072b2", "#d55e00", "#063c42", "#a63c74", "#b88600", "#4a2a82", "#2f9a95", "#858a92")
+# The colours of the plots, and lighter ones for a dark background.
 DARK = ("#56a8e8", "#f2813a", "#a4eb9f", "#eebcf5", "#f0b400", "#8f74de", "#4f9a94", "#a4afb5")
 # The page warns of clusters with less than this share of the rows, and of fewer rows per column.
 FEW_ROWS = 5
@@ -76,13 +74,13 @@ def _view(outcome: Outcome) -> dict[str, Any]:
     return {
         "outcome": outcome,
         "version": __version__,
-        "palettes": {"light": LIGHT, "dark": DARK},
+        "palettes": {"light": COLOURS, "dark": DARK},
         "clusters": [
             {
                 "name": names[i],
-                "colour": i % len(LIGHT),
+                "colour": i % len(COLOURS),
                 # Shapes shift by one each time the colours start over, so no pair repeats.
-                "shape": (i + i // len(LIGHT)) % 8,
+                "shape": (i + i // len(COLOURS)) % 8,
                 "size": int(moments.sizes[i]),
                 "share": moments.sizes[i] / moments.sizes.sum(),
                 "bar": 100 * moments.sizes[i] / moments.sizes.max(),
@@ -119,9 +117,6 @@ def _view(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-# ------------------------------------------------------------------------------ numbers as text
-
-
 def _seconds(value: float) -> str:
     return "< 0.01 s" if value < 0.01 else f"{as_number(value, 2)} s"
 
@@ -134,9 +129,6 @@ def _json(value: Any) -> Any:
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return Markup(text)  # noqa: S704 (escaped for JSON in the line above)
-
-
-# ------------------------------------------------------------------------------ warnings
 
 
 def _cautions(outcome: Outcome, sizes: NDArray, verdict: Verdict) -> list[str]:
@@ -173,9 +165,6 @@ def _cautions(outcome: Outcome, sizes: NDArray, verdict: Verdict) -> list[str]:
             "rows per column, directions that look like a split arise by chance."
         )
     return list(dict.fromkeys(found))
-
-
-# ------------------------------------------------------------------------------ features
 
 
 def _driver_rows(outcome: Outcome, driving: Drivers | None) -> dict[str, Any] | None:
@@ -215,9 +204,6 @@ def _mean_table(outcome: Outcome, moments: ClusterMoments) -> dict[str, Any] | N
         "names": [shortened(str(outcome.feature_names[j]), 40) for j in leading],
         "values": [as_mean(means[0, j], spread[j]) for j in leading],
     }
-
-
-# ------------------------------------------------------------------------------ evidence
 
 
 TITLES = {

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from volmar._checks import fix_signs
+from volmar._checks import fix_signs, shortened
 from volmar._eigen import svds
-from volmar.plots.display import shortened
 from volmar.plots.projection import bin_edges, has_margin
 from volmar.report.drivers import MAX_DENSE, dense, linear_direction, sampled
 from volmar.report.outcome import Outcome
@@ -22,8 +20,7 @@ from volmar.report.text import as_count, as_number
 MAX_POINTS = 3000
 
 
-@dataclass(frozen=True)
-class Plane:
+class Plane(NamedTuple):
     """A sample of rows, their two coordinates, and the names of the axes."""
 
     rows: NDArray
@@ -50,14 +47,13 @@ def plane(outcome: Outcome, lead: NDArray) -> Plane:
     inside, units = _without_units(outcome, inside)
     if coef is not None and two:
         rest, share = components(inside, 1, without=coef * units)
-        axes = (
-            "Direction of the split (decision score)",
-            _component("orthogonal to the split", share[0]),
-        )
+        other = f"Main direction orthogonal to the split ({100 * share[0]:.0f} % of variance)"
+        axes = ("Direction of the split (decision score)", other)
         return Plane(rows, lead[rows], rest[:, 0], axes, True)
     if two:
         points, share = components(inside, 1)
-        axes = ("Decision score", _component("of the rows", share[0]))
+        other = f"Main direction of the rows ({100 * share[0]:.0f} % of variance)"
+        axes = ("Decision score", other)
         return Plane(rows, lead[rows], points[:, 0], axes, True)
     points, share = components(inside, 2)
     axes = (component_name(1, share[0]), component_name(2, share[1]))
@@ -77,10 +73,6 @@ def _without_units(outcome: Outcome, X: Any) -> tuple[Any, NDArray]:
     usable = np.isfinite(spread) & (spread > 0)
     units[usable] = spread[usable]
     return X / units, units
-
-
-def _component(of: str, share: float) -> str:
-    return f"Main direction {of} ({100 * share:.0f} % of variance)"
 
 
 def component_name(number: int, share: float) -> str:
@@ -213,22 +205,24 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 # ----------------------------------------------------------------------- the histogram of the page
 
 
-@dataclass(frozen=True)
-class Histogram:
+# Position, text and kind of each mark.
+Marks = tuple[tuple[float, str, str], ...]
+
+
+class Histogram(NamedTuple):
     """Counts of rows by cluster and bin, marks on the axis, and rows beyond the bins."""
 
     edges: NDArray
     counts: NDArray
-    marks: tuple[tuple[float, str, str], ...]
+    marks: Marks
     name: str
     n_beyond: int
 
 
 def histogram(outcome: Outcome, lead: NDArray, codes: NDArray) -> Histogram:
     """Count rows along the decision score, or along the main direction of one cluster."""
-    k = outcome.k
-    values, of = lead, codes
-    marks: tuple[tuple[float, str, str], ...] = ()
+    k, values, of = outcome.k, lead, codes
+    marks: Marks = ()
     if k == 1:
         rows = sampled(outcome.X.shape[0], MAX_POINTS, outcome.seed)
         points, share = components(outcome.X[rows], 1)
@@ -263,17 +257,12 @@ def _has_margin(outcome: Outcome) -> bool:
     return has_margin(outcome.estimator) and not hasattr(outcome.estimator, "tree_")
 
 
-def _two_way_marks(
-    outcome: Outcome, lead: NDArray, codes: NDArray
-) -> tuple[tuple[float, str, str], ...]:
+def _two_way_marks(outcome: Outcome, lead: NDArray, codes: NDArray) -> Marks:
     border = (0.0, "border", "border")
     if _has_margin(outcome):
         return ((-1.0, "margin", "margin"), border, (1.0, "margin", "margin"))
-    means = [(i, lead[codes == i]) for i in range(2)]
-    marked = [
-        (float(v.mean()), f"mean of {outcome.clusters[i]}", "mean") for i, v in means if v.size
-    ]
-    return (border, *marked)
+    means = [float(lead[codes == i].mean()) for i in range(2)]
+    return (border, *((means[i], f"mean of {outcome.clusters[i]}", "mean") for i in range(2)))
 
 
 def bars(outcome: Outcome, lead: NDArray, codes: NDArray) -> dict[str, Any]:
@@ -307,9 +296,7 @@ def bars(outcome: Outcome, lead: NDArray, codes: NDArray) -> dict[str, Any]:
     }
 
 
-def _placed(
-    marks: tuple[tuple[float, str, str], ...], low: float, high: float
-) -> list[dict[str, Any]]:
+def _placed(marks: Marks, low: float, high: float) -> list[dict[str, Any]]:
     """Return the marks, with text anchors such that labels of close marks do not overlap."""
     placed: list[dict[str, Any]] = [
         {"x": round(100 * (at - low) / (high - low), 3), "text": text, "kind": kind}

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar.diagnostics.drift_summary import moments_within
 from volmar.report.outcome import Outcome
 
 # Maximum number of entries of a sparse matrix that is made dense.
 MAX_DENSE = 20_000_000
-# Number of rows of a dense matrix that are centred at a time.
-CHUNK = 100_000
 
 
-@dataclass(frozen=True)
-class ClusterMoments:
+class ClusterMoments(NamedTuple):
     """Sizes and means of the clusters; mean and standard deviation of all rows."""
 
     sizes: NDArray
@@ -29,31 +26,18 @@ class ClusterMoments:
     @property
     def between(self) -> NDArray:
         """Share of the variance of each feature that is between the clusters."""
-        share = self.sizes / self.sizes.sum()
-        explained = share @ (self.means - self.mean) ** 2
+        explained = self.sizes / self.sizes.sum() @ (self.means - self.mean) ** 2
         variance = self.deviation**2
-        out = np.zeros_like(variance)
-        np.divide(explained, variance, out=out, where=variance > 0)
-        return np.clip(out, 0.0, 1.0)
+        return np.clip(explained / np.where(variance > 0, variance, np.inf), 0.0, 1.0)
 
 
 def cluster_moments(X: Any, codes: NDArray, k: int) -> ClusterMoments:
     """Return the sizes and means of `k` clusters, and the moments of all rows."""
-    n, d = X.shape
     sizes = np.bincount(codes, minlength=k)
-    member = sparse.csr_array((np.ones(n), (codes, np.arange(n))), shape=(k, n))
-    sums = member @ X
-    sums = sums.toarray() if sparse.issparse(sums) else np.asarray(sums, dtype=np.float64)
-    mean = sums.sum(axis=0) / n
-    if sparse.issparse(X):
-        square = np.asarray(X.multiply(X).sum(axis=0)).ravel() / n
-        variance = np.maximum(square - mean**2, 0.0)
-    else:
-        variance = np.zeros(d)
-        for start in range(0, n, CHUNK):
-            centred = np.asarray(X[start : start + CHUNK], dtype=np.float64) - mean
-            variance += np.einsum("ij,ij->j", centred, centred) / n
-    return ClusterMoments(sizes, sums / np.maximum(sizes, 1)[:, None], mean, np.sqrt(variance))
+    means, squares = moments_within(X, codes, sizes)
+    mean = sizes @ means / codes.size
+    variance = (squares.sum(axis=0) + sizes @ (means - mean) ** 2) / codes.size
+    return ClusterMoments(sizes, means, mean, np.sqrt(variance))
 
 
 def sampled(n: int, limit: int, seed: int) -> NDArray:
@@ -81,8 +65,7 @@ def linear_direction(outcome: Outcome) -> NDArray | None:
     return coef if is_ours and np.any(coef) else None
 
 
-@dataclass(frozen=True)
-class Drivers:
+class Drivers(NamedTuple):
     """Features by their importance for the split, largest first.
 
     `kind` is "linear" (coefficient times standard deviation), "permutation" (share of rows that
@@ -98,17 +81,13 @@ class Drivers:
 
 def drivers(outcome: Outcome, moments: ClusterMoments) -> Drivers | None:
     """Return the features that drive the split, or None if there is no split."""
-    k = outcome.k
-    if k < 2:
+    if outcome.k < 2:
         return None
     coef = linear_direction(outcome)
     if coef is not None:
         return _largest("linear", coef * moments.deviation)
-    if k == 2:
-        found = _permuted(outcome, moments)
-        if found is not None:
-            return found
-    return _largest("between", moments.between)
+    found = _permuted(outcome, moments) if outcome.k == 2 else None
+    return found or _largest("between", moments.between)
 
 
 def _largest(kind: str, values: NDArray, **more: int) -> Drivers:

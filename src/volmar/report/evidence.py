@@ -14,7 +14,7 @@ from volmar._checks import check_random_state
 from volmar._clones import refuse_pairwise, silent_clone
 from volmar.evidence import LabelTestResult, label_test, split_test
 from volmar.evidence.held_out import FEWEST_ROWS
-from volmar.report.outcome import LEVEL, Evidence, too_few_rows
+from volmar.report.outcome import LEVEL, Evidence
 from volmar.report.verdict import (
     groups_sentence,
     join_sentence,
@@ -27,6 +27,10 @@ from volmar.report.verdict import (
 from volmar.rows import drawn_rows
 
 Progress = Callable[[int, int], None]
+# Maximum number of tested rows; more take longer without a better answer.
+MAX_ROWS = 100_000
+# Maximum number of clusters whose borders are tested; more take longer than the fit.
+MAX_CLUSTERS = 50
 
 
 def evidence_of(
@@ -60,23 +64,34 @@ def evidence_of(
         raise ValueError(
             f"labels must hold one label for each row of X, shape ({n},), got shape {given.shape}."
         )
-    is_tested = tree is not None and (n < FEWEST_ROWS or np.isfinite(tree.root.p_value))
-    if n_clusters == "auto" and is_tested:
-        return _from_tree(estimator, n)
     if isinstance(n_clusters, Integral) and n_clusters < 2:
         return []
-    return evidence_of_number(
-        estimator, rows, given, n_clusters=n_clusters, random_state=random_state, progress=progress
-    )
-
-
-# ------------------------------------------------------------------------------ number found
-
-
-def _from_tree(model: Any, n: int) -> list[Evidence]:
-    """Return the evidence of splits that were tested when they were made."""
     if n < FEWEST_ROWS:
-        return [too_few_rows(n)]
+        return [Evidence("p-value", None, f"{n} rows are too few to test a split.")]
+    if n_clusters == "auto" and tree is not None and np.isfinite(tree.root.p_value):
+        return _from_tree(estimator)
+    try:
+        if estimator is not None:
+            refuse_pairwise(estimator)
+    except ValueError as error:
+        return [_not_tested("p-value", "The clusters were", error)]
+    rng = check_random_state(random_state)
+    if n > MAX_ROWS:
+        chosen = drawn_rows(n, None, MAX_ROWS, np.random.default_rng(rng.randint(2**31 - 1)))
+        rows, given = rows[chosen], given[chosen]
+    seeds = rng.randint(2**31 - 1, size=2)
+    try:
+        tested = _borders(rows, given, int(seeds[0]), progress)
+    except (ValueError, TypeError) as error:
+        tested = None
+        about = [_not_tested("untested", "The borders of the clusters were", error)]
+    else:
+        about = [] if tested is None else _about_clusters(tested, n_clusters)
+    return [_more_than_one(estimator, rows, tested, int(seeds[1]), progress), *about]
+
+
+def _from_tree(model: Any) -> list[Evidence]:
+    """Return the evidence of splits that were tested when they were made."""
     tree = model.tree_
     splits = tree.splits()
     if not splits:
@@ -91,48 +106,6 @@ def _from_tree(model: Any, n: int) -> list[Evidence]:
 
 def _of_node(node: Any, sentence: str) -> Evidence:
     return Evidence("p-value", float(node.p_value), sentence, node.p_minimum, float(node.level))
-
-
-# --------------------------------------------------------- evidence for a given number of clusters
-
-
-# Maximum number of tested rows; more take longer without a better answer.
-MAX_ROWS = 100_000
-# Maximum number of clusters whose borders are tested; more take longer than the fit.
-MAX_CLUSTERS = 50
-
-
-def evidence_of_number(
-    estimator: Any,
-    X: Any,
-    labels: NDArray,
-    *,
-    n_clusters: int | str | None,
-    random_state: int | np.random.RandomState | None,
-    progress: Progress | None,
-) -> list[Evidence]:
-    """Return the test of more than one group, and the tests of borders between clusters."""
-    n = X.shape[0]
-    if n < FEWEST_ROWS:
-        return [too_few_rows(n)]
-    try:
-        if estimator is not None:
-            refuse_pairwise(estimator)
-    except ValueError as error:
-        return [_not_tested("p-value", "The clusters were", error)]
-    rng = check_random_state(random_state)
-    if n > MAX_ROWS:
-        chosen = drawn_rows(n, None, MAX_ROWS, np.random.default_rng(rng.randint(2**31 - 1)))
-        X, labels = X[chosen], labels[chosen]
-    seeds = rng.randint(2**31 - 1, size=2)
-    try:
-        tested = _borders(X, labels, int(seeds[0]), progress)
-    except (ValueError, TypeError) as error:
-        tested = None
-        about = [_not_tested("untested", "The borders of the clusters were", error)]
-    else:
-        about = [] if tested is None else _about_clusters(tested, n_clusters)
-    return [_more_than_one(estimator, X, tested, int(seeds[1]), progress), *about]
 
 
 def _more_than_one(

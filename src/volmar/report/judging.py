@@ -26,8 +26,12 @@ def judged(outcome: Outcome, times: StageTimes) -> Outcome:
     """Return the outcome with scores, stability, a description and other numbers of clusters."""
     evidence, description, numbers = list(outcome.evidence), None, None
     n = outcome.X.shape[0]
-    with times.stage("judging"):
-        quality = _quality(outcome)
+    quality: list[LabelScore] = []
+    with times.stage("judging"), collecting():
+        if outcome.k > 1:
+            shown = ("separation score", "silhouette", "Calinski-Harabasz")
+            scores = label_free_scores(outcome.X, outcome.labels, seed=outcome.seed)
+            quality = [one for one in scores if one.name in shown]
     if outcome.k > 1:
         if n <= _most_repeated(outcome):
             with times.stage("resampling") as tell:
@@ -78,16 +82,6 @@ def _numbers(outcome: Outcome, tell: Any) -> NumberComparison | None:
             )
     except (ValueError, TypeError):
         return None
-
-
-def _quality(outcome: Outcome) -> list[LabelScore]:
-    """Return scores of the clusters that need no true labels; empty for one cluster."""
-    if outcome.k < 2:
-        return []
-    shown = ("separation score", "silhouette", "Calinski-Harabasz")
-    with collecting():
-        found = label_free_scores(outcome.X, outcome.labels, seed=outcome.seed)
-    return [one for one in found if one.name in shown]
 
 
 def _stability(outcome: Outcome, tell: Any) -> list[Evidence]:

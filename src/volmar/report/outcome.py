@@ -63,11 +63,6 @@ class Evidence:
         return p_value_text(self.value, self.minimum, self.level)
 
 
-def too_few_rows(n: int) -> Evidence:
-    """Return the evidence in place of a test, if `n` rows are too few for one."""
-    return Evidence("p-value", None, f"{n} rows are too few to test a split.")
-
-
 @dataclass(frozen=True, eq=False)
 class BestSplit:
     """The best split in two of rows without evidence for more than one group.

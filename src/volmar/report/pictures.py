@@ -20,8 +20,6 @@ from volmar.report.outcome import Outcome
 from volmar.report.sections import description_of, profiles_of
 
 FORMATS = ("png", "svg", "pdf")
-# Maximum number of clusters in a legend.
-MAX_NAMED = 20
 # Sizes in inches, if they differ from those of the displays.
 SIZES = {"clusters": (6.0, 4.8), "scores": (7.0, 3.6)}
 
@@ -42,7 +40,12 @@ def save_pictures(
     has only `clusters` and `columns`. Each file is written completely or not at all, and none if
     one exists and `force` is False.
     """
-    figure_class = _figure_class()
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "pictures need matplotlib, which is not installed: pip install 'volmar[plot]'"
+        ) from error
     wanted = _checked_formats(formats)
     folder = expanded_path(folder)
     if folder.exists() and not folder.is_dir():
@@ -55,7 +58,7 @@ def save_pictures(
         refuse_existing(path, force)
     folder.mkdir(parents=True, exist_ok=True)
     for name, display in pictures.items():
-        figure = figure_class(layout="constrained")
+        figure = Figure(layout="constrained")
         _draw(name, display, figure)
         _replace_missing_glyphs(figure)
         for suffix in wanted:
@@ -71,7 +74,7 @@ def _replace_missing_glyphs(figure: Any) -> None:
     known = get_font(fontManager.findfont("")).get_charmap()
 
     def drawable(text: str) -> str:
-        return "".join(c if ord(c) in known or c == "\n" else BOX for c in text)
+        return "".join(c if ord(c) in known or c == "\n" else "\N{WHITE SQUARE}" for c in text)
 
     for axis in [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]:
         names = axis.get_major_formatter().format_ticks(axis.get_majorticklocs())
@@ -79,20 +82,6 @@ def _replace_missing_glyphs(figure: Any) -> None:
             axis.set_ticks(axis.get_majorticklocs(), list(map(drawable, names)))
     for text in figure.findobj(Text):
         text.set_text(drawable(text.get_text()))
-
-
-# Drawn in place of letters that the font lacks.
-BOX = "\N{WHITE SQUARE}"
-
-
-def _figure_class() -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "pictures need matplotlib, which is not installed: pip install 'volmar[plot]'"
-        ) from error
-    return Figure
 
 
 def _checked_formats(formats: Sequence[str]) -> list[str]:
@@ -145,7 +134,8 @@ def _pictures(outcome: Outcome) -> Iterator[tuple[str, Any]]:
         yield "tree", plots.TreeDisplay(tree)
     if 1 < outcome.k < len(outcome.labels):
         found = silhouettes(outcome.X, outcome.labels, random_state=outcome.seed)
-        yield "silhouettes", plots.SilhouetteDisplay.from_silhouettes(found)
+        shown = (found.clusters, found.values, found.shares, found.mean)
+        yield "silhouettes", plots.SilhouetteDisplay(*shown)
     profiles = profiles_of(outcome)
     if any(one.shares.shape[1] for one in profiles.columns):
         named = replace(profiles, clusters=outcome.clusters.tolist())
@@ -183,5 +173,5 @@ def _draw(name: str, display: Any, figure: Any) -> None:
     display.plot(ax=figure.subplots())
     legend = display.ax_.get_legend()
     labels = getattr(display, "labels", ())
-    if legend is not None and len(np.unique(labels)) > MAX_NAMED:
+    if legend is not None and len(np.unique(labels)) > 20:
         legend.remove()

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar._checks import shortened
 from volmar._warn import collecting
-from volmar.base import SplitTree
 from volmar.diagnostics import (
     ClusterDescription,
     ColumnProfile,
@@ -21,17 +21,12 @@ from volmar.diagnostics import (
     suggested_names,
 )
 from volmar.diagnostics.column_profiles import OTHER, day_text
-from volmar.diagnostics.compare_numbers import alluvium
+from volmar.diagnostics.compare_numbers import NumberComparison, alluvium
 from volmar.diagnostics.silhouettes import silhouettes
-from volmar.plots.display import shortened
 from volmar.report.drawings import bars
 from volmar.report.drivers import cluster_moments, drivers
 from volmar.report.outcome import Outcome
 from volmar.report.text import as_count, as_mean, as_number, as_percent, listed, signed
-
-# Effect of the longest bar, in standard deviations; larger effects have the same bar.
-LONGEST_BAR = 4.0
-NOTE = "It was not tested whether other rows would show the same differences."
 
 
 def description_of(outcome: Outcome) -> ClusterDescription:
@@ -44,10 +39,10 @@ def description_of(outcome: Outcome) -> ClusterDescription:
         feature_names=[str(name) for name in outcome.feature_names],
         ids=np.array([str(one) for one in outcome.ids], dtype=object),
     )
-    p = len(found.columns)
-    scales = np.ones(p) if outcome.scales is None else outcome.scales
-    offsets = np.zeros(p) if outcome.offsets is None else outcome.offsets
-    named = replace(found, clusters=outcome.clusters[found.clusters].tolist(), note=NOTE)
+    scales = np.ones(1) if outcome.scales is None else outcome.scales
+    offsets = np.zeros(1) if outcome.offsets is None else outcome.offsets
+    note = "It was not tested whether other rows would show the same differences."
+    named = replace(found, clusters=outcome.clusters[found.clusters].tolist(), note=note)
     return named.in_units(offsets, scales)
 
 
@@ -110,7 +105,7 @@ def profiles(outcome: Outcome) -> dict[str, Any] | None:
 
 
 def _difference_row(one: Difference, found: ClusterDescription, spread: float) -> dict[str, Any]:
-    size = min(abs(one.effect), LONGEST_BAR) / LONGEST_BAR
+    size = min(abs(one.effect) / 4.0, 1.0)  # larger effects have the same bar
     name = one.column if one.kind != "missing" else f"{one.column} is missing"
     if one.kind == "share":
         name = f"{one.column} = {one.level}"
@@ -322,8 +317,8 @@ def _path(heights: Any) -> str:
 # ------------------------------------- the section of the report on rows that belong to no cluster
 
 
-# Level at which the page counts rejected rows, and maximum number of clusters that it names.
-REJECT_LEVEL, MAX_NAMED = 0.01, 5
+# Level at which the page counts rejected rows.
+REJECT_LEVEL = 0.01
 
 
 def strangers(outcome: Outcome) -> dict[str, Any] | None:
@@ -334,11 +329,9 @@ def strangers(outcome: Outcome) -> dict[str, Any] | None:
     p = novelty.p_values(outcome.X, outcome.labels, outcome.outlying)
     n_rejected = int(np.count_nonzero(p <= REJECT_LEVEL))
     few = [j for j in outcome.clusters.tolist() if novelty.min_p_values[j] > REJECT_LEVEL]
-    names = [
-        f"cluster {j} ({as_number(float(novelty.min_p_values[j]), 2)})" for j in few[:MAX_NAMED]
-    ]
-    if len(few) > MAX_NAMED:
-        names.append(f"{as_count(len(few) - MAX_NAMED)} more")
+    names = [f"cluster {j} ({as_number(float(novelty.min_p_values[j]), 2)})" for j in few[:5]]
+    if len(few) > 5:
+        names.append(f"{as_count(len(few) - 5)} more")
     is_command = outcome.command.startswith("volmar ")
     return {
         "level": as_percent(REJECT_LEVEL),
@@ -364,6 +357,9 @@ def tree_lines(outcome: Outcome) -> dict[str, Any] | None:
     tree = getattr(outcome.estimator, "tree_", None)
     if tree is None or not tree.splits():
         return None
+    note = "Sizes are numbers of the rows that the splits were fitted to."
+    if tree.root.n_rows == len(outcome.labels):
+        note = tree.size_note([int(np.sum(outcome.labels == c)) for c in range(tree.n_leaves)])
     merged = tree.merged()
     total = tree.root.n_rows
     place = {label: i for i, label in enumerate(outcome.clusters.tolist())}
@@ -403,20 +399,13 @@ def tree_lines(outcome: Outcome) -> dict[str, Any] | None:
             for label, leaves in merged.items()
             if label in outcome.clusters
         ],
-        "note": _note(outcome, tree),
+        "note": note,
     }
 
 
 def _column(outcome: Outcome, feature: int) -> str:
     known = outcome.model is outcome.estimator and feature < len(outcome.feature_names)
     return shortened(str(outcome.feature_names[feature])) if known else f"x{feature}"
-
-
-def _note(outcome: Outcome, tree: SplitTree) -> str:
-    """Return a note if sizes in the tree differ from those of the clusters, or ''."""
-    if tree.root.n_rows != len(outcome.labels):
-        return "Sizes are numbers of the rows that the splits were fitted to."
-    return tree.size_note([int(np.sum(outcome.labels == c)) for c in range(tree.n_leaves)])
 
 
 def best_split(outcome: Outcome) -> dict[str, Any] | None:
@@ -442,8 +431,6 @@ def best_split(outcome: Outcome) -> dict[str, Any] | None:
 
 # Size of the flow chart in SVG units, width of a block, and margin.
 WIDTH, HEIGHT, BLOCK, MARGIN = 1000.0, 300.0, 14.0, 30.0
-# Maximum number of bars per cluster; more would be thinner than a pixel.
-MAX_BARS = 120
 
 
 def numbers_side_by_side(outcome: Outcome) -> dict[str, Any] | None:
@@ -500,14 +487,12 @@ def numbers_side_by_side(outcome: Outcome) -> dict[str, Any] | None:
             for one in flows
         ],
         "note": found.note,
-        "words": _numbers_words(outcome),
+        "words": _numbers_words(found),
     }
 
 
-def _numbers_words(outcome: Outcome) -> str:
+def _numbers_words(found: NumberComparison) -> str:
     """Return a sentence on the numbers for which all clusters are separated."""
-    found = outcome.numbers
-    assert found is not None
     real = [one.n_clusters for one in found.found if one.is_supported]
     if not any(one.n_supported is not None for one in found.found):
         return "The clusters are too small to test whether they are separated."
@@ -537,16 +522,15 @@ def silhouette_blocks(outcome: Outcome) -> dict[str, Any] | None:
     span = 1.0 - low
     blocks = []
     for i, (values, mean) in enumerate(zip(found.values, found.means, strict=True)):
-        drawn = values
-        if values.size > MAX_BARS:
-            drawn = values[np.linspace(0, values.size - 1, MAX_BARS).astype(int)]
+        # More than 120 bars would be thinner than a pixel.
+        some = np.linspace(0, values.size - 1, min(values.size, 120)).astype(int)
         share = float(found.shares[i])
         blocks.append(
             {
                 "cluster": i,
                 "mean": as_number(float(mean), 2, pad=True),
                 "negative": int(np.count_nonzero(values < 0)),
-                "path": _outline(drawn, low, span),
+                "path": _outline(values[some], low, span),
                 # The height is proportional to the share of rows, within limits.
                 "pixels": round(float(np.clip(320 * share, 14, 240))),
                 "name": shortened(str(outcome.clusters[i])),

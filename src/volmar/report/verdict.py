@@ -7,18 +7,17 @@ borders between clusters, stability, and whether the clusters only restate a cat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._checks import shortened
 from volmar.base.recursion import RecursiveResult
 from volmar.evidence import LabelJoin, LabelTestResult, SplitTestResult
 from volmar.evidence.label_test import named_pair
 from volmar.evidence.split_test import UNSETTLED
 from volmar.evidence.wording import HINT, is_minimum, p_value_text, rounded_up
-from volmar.plots.display import shortened
 from volmar.report.drivers import Drivers
 from volmar.report.outcome import LEVEL, Evidence, Outcome
 from volmar.report.text import as_count, as_number, listed
@@ -26,8 +25,6 @@ from volmar.solvers import Status
 
 # Clusters are called stable from this mean adjusted Rand index of resamples on.
 STABLE = 0.6
-# Clusters hardly change from this mean adjusted Rand index on.
-HARDLY_CHANGED = 0.9
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 # Maximum number of groups of clusters that the lede names, and of clusters or borders in a list.
 MAX_GROUPS, MAX_LISTED = 3, 8
@@ -44,11 +41,11 @@ CONVENIENT = (
     "Rows without any groups would often be divided like this. Treat the clusters as a convenient "
     "division, not as a discovery."
 )
+NOT_TESTED = "It is not known whether the clusters are more than a convenient division."
 REMEDY = "Try another number of clusters, or another method."
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The conclusion, as the page shows it.
 
     `remarks` are caveats to `headline` and `lede`. `word`, `tone`, `level` (0 to 4) and `detail`
@@ -120,20 +117,8 @@ def _one_cluster(outcome: Outcome, deciding: Evidence | None) -> Verdict:
             if is_hint
             else "There may still be groups that overlap, or that this method cannot find."
         )
-    return Verdict(
-        headline,
-        lede,
-        (),
-        word,
-        "neutral",
-        0,
-        "no test was made" if deciding is None else deciding.p_text,
-        title,
-        text,
-    )
-
-
-NOT_TESTED = "It is not known whether the clusters are more than a convenient division."
+    detail = "no test was made" if deciding is None else deciding.p_text
+    return Verdict(headline, lede, (), word, "neutral", 0, detail, title, text)
 
 
 # ------------------------------------------------------------------------------ supported
@@ -295,33 +280,20 @@ def _unsupported(
             if is_more
             else CONVENIENT
         )
-        word, tone, level = GRADES[1][0], GRADES[1][1], 1
+        word, tone, level = *GRADES[1], 1
         title = f"No evidence for the {asked} clusters"
-    again = _found_again(outcome)
+    again = "On other rows it would likely be in another place."
+    if (agreement_of(outcome) or 0.0) >= 0.9:
+        again = "It is found again when rows are left out, but this does not make it a gap."
     count = f"{n_open} of {len(joins)} borders" if len(joins) > 1 else "the border"
     at_least = clearest.p_text
     # Larger p-values are printed as 1.
     if n_open > 1 and (clearest.value or 0.0) < 0.995:
         at_least = clearest.p_text.replace("=", "≥")
-    return Verdict(
-        headline,
-        lede,
-        tuple(filter(None, remarks)),
-        word,
-        tone,
-        level,
-        f"{what} at {count}: {at_least}",
-        title,
-        f"Held-out rows show {what} at {count} between the clusters ({at_least}). "
-        + (MORE_ROWS if are_hints else f"Such a border runs through a group. {again}"),
-        n_open,
-    )
-
-
-def _found_again(outcome: Outcome) -> str:
-    if (agreement_of(outcome) or 0.0) >= HARDLY_CHANGED:
-        return "It is found again when rows are left out, but this does not make it a gap."
-    return "On other rows it would likely be in another place."
+    text = f"Held-out rows show {what} at {count} between the clusters ({at_least}). "
+    text += MORE_ROWS if are_hints else f"Such a border runs through a group. {again}"
+    detail, caveats = f"{what} at {count}: {at_least}", tuple(filter(None, remarks))
+    return Verdict(headline, lede, caveats, word, tone, level, detail, title, text, n_open)
 
 
 def _groups_text(outcome: Outcome, are: str) -> str:
@@ -516,15 +488,11 @@ def join_sentence(join: LabelJoin) -> str:
 
 # -------------------------------- check whether categorical columns dominate the clusters of a run
 
-
 # Categorical columns dominate if they have at least this share of the weight of all columns.
 LEADING = 0.5
-# Maximum number of columns that the sentence names.
-MAX_COLUMNS = 3
 
 
-@dataclass(frozen=True)
-class Led:
+class Led(NamedTuple):
     """Caveat about dominating categories; `is_one_column` if one column dominates them all."""
 
     is_one_column: bool
@@ -580,9 +548,9 @@ def _weights(
 
 
 def _led(columns: list[str], what: str, *, everything: bool = True) -> Led:
-    names = [f"'{shortened(column, 40)}'" for column in columns[:MAX_COLUMNS]]
-    if len(columns) > MAX_COLUMNS:
-        names.append(f"{len(columns) - MAX_COLUMNS} more")
+    names = [f"'{shortened(column, 40)}'" for column in columns[:3]]
+    if len(columns) > 3:
+        names.append(f"{len(columns) - 3} more")
     sentence = f"The categories of {listed(names)} dominate {what}"
     sentence += (
         ", which may only restate that column. Leave it out to see what the other columns show."
@@ -593,10 +561,6 @@ def _led(columns: list[str], what: str, *, everything: bool = True) -> Led:
 
 
 # -------------------------------------------------------- the solver's certificate of its solution
-
-
-# Names of residuals that count rows which would change their cluster.
-OF_MOVES = ("moves", "switched")
 
 
 def certificate_of(outcome: Outcome) -> dict[str, Any]:
@@ -615,7 +579,15 @@ def certificate_of(outcome: Outcome) -> dict[str, Any]:
     gap, objective = float(getattr(result, "gap", np.nan)), float(result.objective)
     residuals = {name: float(value) for name, value in getattr(result, "residuals", {}).items()}
     if np.isfinite(gap):
-        title, text = _bounded(gap, objective, is_for_labels=hasattr(result, "rho"))
+        for_labels = " for these labels" if hasattr(result, "rho") else ""
+        within = _gap_text(gap, objective)
+        title = f"Within {within} of the best possible{for_labels}"
+        text = f"The solution is proved to be within {within} of the best possible{for_labels}. "
+        text += (
+            "Another division of the rows could still be better; no method can rule that out."
+            if for_labels
+            else "This is about the method's optimisation problem, not about true groups."
+        )
         tone = "fair" if is_early else "good"
     else:
         is_satisfied = bool(residuals) and all(r <= 0.01 for r in residuals.values())
@@ -636,23 +608,11 @@ def certificate_of(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _bounded(gap: float, objective: float, *, is_for_labels: bool) -> tuple[str, str]:
-    for_labels = " for these labels" if is_for_labels else ""
-    within = _gap_text(gap, objective)
-    text = f"The solution is proved to be within {within} of the best possible{for_labels}. "
-    text += (
-        "Another division of the rows could still be better; no method can rule that out."
-        if for_labels
-        else "This is about the method's optimisation problem, not about true groups."
-    )
-    return f"Within {within} of the best possible{for_labels}", text
-
-
 def _checked(residuals: dict[str, float], *, is_satisfied: bool) -> str:
     """Return a sentence on the checked conditions; empty if a residual is undefined."""
     if not residuals or np.isnan(list(residuals.values())).any():
         return ""
-    if set(residuals) <= set(OF_MOVES) and is_satisfied:
+    if set(residuals) <= {"moves", "switched"} and is_satisfied:
         return "Checked: no row would change its cluster in a further step. "
     value = as_number(max(residuals.values()), 2)
     return f"Checked: the optimality conditions hold up to a residual of {value}. "

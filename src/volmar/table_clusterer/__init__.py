@@ -9,6 +9,6 @@ if TYPE_CHECKING:
     from volmar.table_clusterer.comparison import MethodRun as MethodRun
     from volmar.table_clusterer.comparison import compare_methods as compare_methods
     from volmar.table_clusterer.estimator import TableClusterer as TableClusterer
-    from volmar.table_clusterer.names import clusterer_names as clusterer_names
+    from volmar.table_clusterer.estimator import clusterer_names as clusterer_names
 
 attach(__name__)

@@ -17,11 +17,10 @@ from volmar._warn import collecting
 from volmar.metrics import LabelScore, label_free_scores
 from volmar.report.drivers import sampled
 from volmar.report.outcome import Progress
-from volmar.table_clusterer.names import clusterer_names, find_name, new_clusterer
+from volmar.table_clusterer.estimator import clusterer_names, find_name, new_clusterer
 
 # One method of each family, and k-means as the usual baseline.
 DEFAULT_METHODS = ("MSPC", "CPMMC", "SoftLabelMVC", "KMeans")
-_PIECE = 20_000  # number of rows that are predicted at once
 
 
 @dataclass(frozen=True)
@@ -216,8 +215,8 @@ def _fit(
 
 def _predicted(estimator: Any, X: Any) -> NDArray:
     """Predict in pieces, because kernels with all rows at once would need much memory."""
-    starts = range(0, X.shape[0], _PIECE)
-    return np.concatenate([estimator.predict(X[start : start + _PIECE]) for start in starts])
+    starts = range(0, X.shape[0], 20_000)
+    return np.concatenate([estimator.predict(X[start : start + 20_000]) for start in starts])
 
 
 def _numbered_as(first: NDArray, labels: NDArray) -> NDArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+import volmar
 from volmar._checks import check_random_state, shown
 from volmar._files import refuse_input
 from volmar._input import known_values
@@ -23,11 +25,10 @@ from volmar.base import Clusterer
 from volmar.base.blocks import RefusedBlocksError
 from volmar.base.clusterer import check_reject, rejected, warn_of_few_rows
 from volmar.diagnostics.drift_summary import CategoryCounts, DriftSummary
-from volmar.evidence import ClusterNovelty, calibrate_novelty
+from volmar.evidence import calibrate_novelty
 from volmar.guidance.knowledge import names_of_clusters
 from volmar.report.evidence import evidence_of
 from volmar.report.outcome import Evidence, Outcome, Progress, StageTimes
-from volmar.table_clusterer.names import new_clusterer
 from volmar.tables import LoadedTable, Preparation, PreparedTable, TableError, as_pandas
 from volmar.tables.columns import as_columns, check_table, table_tags
 
@@ -283,13 +284,17 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         guide = known.of_rows(rows.kept, self.seeds)
         with collecting() as messages:
             with times.stage("looking for groups") as tell:
-                is_in_blocks = False
-                if blocks is not None:
-                    is_in_blocks = fit_to_blocks(model, blocks.dithered(seed), tell)
+                is_in_blocks = blocks is not None and isinstance(model, Clusterer)
+                if blocks is not None and is_in_blocks:
+                    try:
+                        fit_to_rows(model, blocks.dithered(seed), tell)
+                    except RefusedBlocksError:
+                        is_in_blocks = False
                 if not is_in_blocks:
                     fit_to_rows(model, X, tell, **guide)
                 # Seeds and links hold for the fitted rows.
-                is_own = (X is rows.X or is_guided(model, guide)) and not is_in_blocks
+                is_guided = guide or getattr(model, "max_cluster_size", None) is not None
+                is_own = bool(X is rows.X or is_guided) and not is_in_blocks
                 labels = model.labels_ if is_own else model.predict(rows.X)
                 if not is_own and blocks is None:
                     warn_of_empty(model, labels)
@@ -305,30 +310,29 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             self.is_fitted_to_blocks_ = is_in_blocks
         self.evidence_: list[Evidence] = evidence
         self.n_clusters_ = n_found
+        self.notes_ = list(rows.notes)
         if known.names:
             self.cluster_names_ = names_of_clusters(np.array(known.names), n_found).tolist()
-        self.notes_ = [*rows.notes, *names_note(self)]
+            listed = ", ".join(f"{j} is {name!r}" for j, name in enumerate(self.cluster_names_))
+            self.notes_.append(f"clusters have the names in column {self.seeds!r}: {listed}")
         texts = [*rows.warnings, *(one.text.splitlines()[0] for one in messages)]
         self.warnings_ = list(dict.fromkeys(texts))
         self.seconds_ = times.seconds
         self._table, self._prepared, self._fit_seed = table, rows, seed
-        self._label(np.asarray(labels))
-        self.drift_summary_ = self._summary(rows, np.asarray(labels), table)
-        self._calibrate(rows.X, np.asarray(labels), seed)
-        for text in rows.warnings:
-            warn_user(text)
-        for one in messages:
-            warn_user(*one)
-        return self
-
-    def _label(self, labels: NDArray) -> None:
-        """Set the labels and confidences of all rows of the table."""
-        rows = self._rows()
+        labels = np.asarray(labels)
         scores = self._scores_of(rows.X)
         self.slopes_ = {} if scores is None else score_slopes(scores, labels)
         self.labels_: NDArray[np.int64] = spread(labels, rows.kept, -1).astype(np.int64)
         confidence = self._confidence_of(scores, labels)
         self.confidence_: NDArray[np.float64] = spread(confidence, rows.kept, np.nan)
+        self.drift_summary_ = self._summary(rows, labels, table)
+        k = max(n_found, int(np.max(labels, initial=0)) + 1)
+        self.novelty_ = calibrate_novelty(rows.X, labels, n_clusters=k, random_state=seed)
+        for text in rows.warnings:
+            warn_user(text)
+        for one in messages:
+            warn_user(*one)
+        return self
 
     def _scores_of(self, X: Any) -> NDArray | None:
         if not hasattr(self.model_, "decision_function"):
@@ -449,21 +453,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
 
     def novelty_prepared(self, rows: PreparedTable, labels: NDArray) -> NDArray[np.float64]:
         """Return the p-values, as `novelty_score`, of prepared rows in given clusters."""
-        novelty = self._calibrated()
-        return novelty.p_values(rows.X, labels, rows.outlying)
-
-    def _calibrate(self, X: Any, labels: NDArray, seed: int) -> None:
-        k = max(self.n_clusters_, int(labels.max(initial=0)) + 1)
-        self.novelty_ = calibrate_novelty(X, labels, n_clusters=k, random_state=seed)
-
-    def _calibrated(self) -> ClusterNovelty:
-        check_is_fitted(self)
-        if not hasattr(self, "novelty_"):
-            raise ValueError(
-                "This TableClusterer was saved by an older version of volmar, without the "
-                "p-values that reject and novelty_score need. Fit and save it again."
-            )
-        return self.novelty_
+        return self.novelty_.p_values(rows.X, labels, rows.outlying)
 
     def decision_function(self, data: Any) -> NDArray[np.float64]:
         """Return the scores of the rows of a table, from the decision function of the clusterer.
@@ -758,7 +748,17 @@ class TableClusterer(ClusterMixin, BaseEstimator):
                 "before the model is saved."
             )
         used = self.labels_[self.labels_ >= 0]
-        prepared = self.preparation_
+        prepared, tree = self.preparation_, getattr(self.model_, "tree_", None)
+        splits = [
+            {
+                "n_rows": node.n_rows,
+                "sides": [child.n_rows for child in node.children],
+                "p_value": node.p_value,
+                "level": node.level,
+                "separation": node.probability,
+            }
+            for node in (() if tree is None else tree.splits())
+        ]
         return plain(
             {
                 "volmar": __version__,
@@ -769,7 +769,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
                 "n_clusters": self.n_clusters_,
                 "sizes": np.bincount(used, minlength=self.n_clusters_),
                 "evidence": [vars(one) for one in self.evidence_],
-                "splits": _splits(getattr(self.model_, "tree_", None)),
+                "splits": splits,
                 "columns": prepared.kinds_,
                 "left_out": prepared.left_out_,
                 "features": prepared.feature_names_,
@@ -853,17 +853,6 @@ class TableClusterer(ClusterMixin, BaseEstimator):
 # ------------------------------------------------------------------------------ fitting
 
 
-def fit_to_blocks(model: Any, X: Any, tell: Callable[[int, int], None]) -> bool:
-    """Fit a clusterer to a dask array. Return False if it does not accept one."""
-    if not isinstance(model, Clusterer):
-        return False
-    try:
-        fit_to_rows(model, X, tell)
-    except RefusedBlocksError:
-        return False
-    return True
-
-
 def fit_to_rows(model: Any, X: Any, tell: Callable[[int, int], None], **known: NDArray) -> None:
     """Fit a clusterer. Clusterers of volmar report their progress to `tell`."""
     if not isinstance(model, Clusterer):
@@ -876,11 +865,6 @@ def fit_to_rows(model: Any, X: Any, tell: Callable[[int, int], None], **known: N
         del model._tell
 
 
-def is_guided(model: Any, known: dict[str, NDArray]) -> bool:
-    """Return whether labels, links or a maximum size constrain the rows of the fit."""
-    return bool(known) or getattr(model, "max_cluster_size", None) is not None
-
-
 def number_found(model: Any, labels: NDArray, wanted: int | str) -> int:
     """Return the number of clusters that were found or requested."""
     if hasattr(model, "classes_") and isinstance(model, Clusterer):
@@ -888,13 +872,6 @@ def number_found(model: Any, labels: NDArray, wanted: int | str) -> int:
     if not isinstance(wanted, str):
         return int(wanted)
     return model.tree_.n_leaves if hasattr(model, "tree_") else int(np.max(labels)) + 1
-
-
-def names_note(clusterer: Any) -> list[str]:
-    """Return a note with the names of the clusters, for reports that show numbers."""
-    names = getattr(clusterer, "cluster_names_", ())
-    listed = ", ".join(f"{number} is {name!r}" for number, name in enumerate(names))
-    return [f"clusters have the names in column {clusterer.seeds!r}: {listed}"] if names else []
 
 
 # ------------------------------------------------------------ columns of known labels and groups
@@ -971,12 +948,6 @@ def _codes(table: Any, column: str, argument: str) -> tuple[NDArray, tuple[str, 
 # ------------------------------------------------------------------------------ confidence
 
 
-# Maximum number of values to which the mixture is fitted: evenly spaced quantiles of the scores.
-N_VALUES = 2000
-# Share of the scores that is clipped at each end: one outlier would widen both distributions.
-TRIMMED = 0.005
-
-
 def score_slopes(scores: NDArray, labels: NDArray) -> dict[tuple[int, int], float]:
     r"""Return the slope of the logit for each pair of neighbouring clusters.
 
@@ -1039,12 +1010,12 @@ def _slope(t: NDArray, is_second: NDArray) -> float:
     if np.ptp(t) == 0 or is_second.all() or not is_second.any():
         return 0.0
     order = np.argsort(t, kind="stable")
-    if len(t) > N_VALUES:
-        order = order[np.linspace(0, len(t) - 1, N_VALUES).astype(np.intp)]
+    if len(t) > 2000:  # evenly spaced quantiles are enough
+        order = order[np.linspace(0, len(t) - 1, 2000).astype(np.intp)]
     second = is_second[order].astype(np.float64)
     values = t[order]
-    low, high = np.quantile(values, [TRIMMED, 1 - TRIMMED])
-    values = np.clip(values, low, high)
+    # One outlier would widen both distributions.
+    values = np.clip(values, *np.quantile(values, [0.005, 0.995]))
     unit = float(values.std()) or 1.0
     values = values / unit
     slope = 0.0
@@ -1122,20 +1093,51 @@ def _values_of(
     return categories, missing
 
 
-# ------------------------------------------------------------------------------ summary
+# ---------------------------------------------------------------------- clusterers by name
 
 
-def _splits(tree: Any) -> list[dict[str, Any]]:
-    """Return the splits of a tree, in the order in which they were found."""
-    if tree is None:
-        return []
-    return [
-        {
-            "n_rows": node.n_rows,
-            "sides": [child.n_rows for child in node.children],
-            "p_value": node.p_value,
-            "level": node.level,
-            "separation": node.probability,
-        }
-        for node in tree.splits()
-    ]
+def clusterer_names() -> list[str]:
+    """Return the names of the clusterers in volmar."""
+    return list(volmar.CLUSTERERS)
+
+
+def find_name(given: str, names: Sequence[str], argument: str) -> str:
+    """Return the name that matches the given one, ignoring case.
+
+    `argument` precedes the given name in the error message.
+    """
+    for known in names:
+        if known.lower() == given.lower():
+            return known
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.4)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise ValueError(f"{argument}{given!r} is not known.{hint} Choose from {', '.join(names)}.")
+
+
+def new_clusterer(given: Any, argument: str = "clusterer=", **parameters: Any) -> Any:
+    """Return an unfitted clusterer, by its name or as a clone of an estimator.
+
+    Parameters that the clusterer does not have are ignored.
+    """
+    if isinstance(given, str):
+        made = getattr(volmar, find_name(given, clusterer_names(), argument))()
+    else:
+        made = _checked(given)
+    known = made.get_params(deep=False)
+    return made.set_params(**{name: parameters[name] for name in parameters if name in known})
+
+
+def _checked(given: Any) -> Any:
+    """Return a clone of an estimator. Raise `TypeError` if it cannot be used."""
+    is_fit = not isinstance(given, type) and hasattr(given, "get_params")
+    if not is_fit or "n_clusters" not in given.get_params(deep=False):
+        raise TypeError(
+            "clusterer must be the name of a clusterer of volmar, or a clusterer with a parameter "
+            f"n_clusters, got {given!r:.80}."
+        )
+    if not hasattr(given, "predict"):
+        raise TypeError(
+            f"clusterer must have a method predict, for new rows, got {type(given).__name__}. Use "
+            "another one, such as MSPC or KMeans."
+        )
+    return clone(given)
