@@ -19,7 +19,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 from volmar._eigen import eigsh
 from volmar.base import Clusterer, Status
 from volmar.base.validation import check_choice, check_count, check_flag, check_number
-from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
+from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace, not_a_kernel
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers import Result
@@ -752,9 +752,6 @@ class LGMMC(KernelRepresentation, Clusterer):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def _scores(self, X: Any) -> NDArray:
-        return self._hyperplane(X)
-
     def _check_parameters(self) -> None:
         self._check_kernel()
         check_choice("mode", self.mode, ("default", "paper"))
@@ -783,14 +780,7 @@ class LGMMC(KernelRepresentation, Clusterer):
 
     def _problem(self, X: Any, weights: Any) -> LabelGenerationInputs:  # noqa: ARG002 -- no weights
         space, n = self._feature_space(X, None), X.shape[0]
-        spread = space.mean_square()
-        if spread < 0.0:
-            raise self._no_margin()
-        if spread == 0.0:
-            raise ValueError(
-                f"all {n} rows of X are identical under the kernel, so there is nothing to "
-                "separate. Check that the rows of X differ, or use another kernel or gamma."
-            )
+        spread = self._spread(space)
         C = float(self._value_of("C"))
         return LabelGenerationInputs(
             space,
@@ -811,7 +801,7 @@ class LGMMC(KernelRepresentation, Clusterer):
                 reading="eigenvector" if self.mode == "paper" else "margin",
             )
         except NotAGramMatrixError as error:
-            raise self._no_margin() from error
+            raise not_a_kernel(self.kernel) from error
         if np.ptp(result.labels) == 0:
             raise ValueError(
                 "all rows are on one side of the hyperplane found, up to rounding. Check that the "
@@ -819,22 +809,8 @@ class LGMMC(KernelRepresentation, Clusterer):
             )
         return result
 
-    def _no_margin(self) -> ValueError:
-        return ValueError(
-            f"kernel={self.kernel!r} is not positive semi-definite on these rows, so there is no "
-            "margin. Use another kernel such as 'rbf', or other kernel parameters."
-        )
-
     def _publish(self, prepared: LabelGenerationInputs, result: LabelGenerationResult) -> None:
-        hyperplane: Any = prepared.space.hyperplane(result.normal, result.rho, t=0.0)
-        self._hyperplane = hyperplane
-        if self._is_linear():
-            self.gamma_ = None
-            self.coef_ = hyperplane.coef[None, :]
-        else:
-            self.gamma_ = hyperplane.expansion.gamma
-            self.dual_coef_ = hyperplane.coef
-        self.intercept_ = np.array([hyperplane.intercept])
+        self._publish_hyperplane(prepared.space.hyperplane(result.normal, result.rho, t=0.0))
 
     def _status_words(self, result: Any) -> str:
         if not isinstance(result, LabelGenerationResult):
