@@ -38,11 +38,6 @@ def attach(package: str) -> None:
 
     The names are those that the package imports under ``if TYPE_CHECKING``, one ``from module
     import name as name`` per name. Type checkers read the same statements.
-
-    Parameters
-    ----------
-    package : str
-        ``__name__`` of the package.
     """
     module = sys.modules[package]
     source = module.__spec__.loader.get_source(package)  # type: ignore[union-attr]

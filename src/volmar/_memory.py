@@ -116,14 +116,7 @@ def _cache_of(group: Path, names: _Controller) -> int:
 def require_memory(n_bytes: float, what: str, remedy: str) -> None:
     """Raise a `MemoryError` if `n_bytes` exceeds the available memory.
 
-    Parameters
-    ----------
-    n_bytes : float
-        Size of the allocation in bytes, including temporary arrays.
-    what : str
-        What is allocated, as the subject of the message.
-    remedy : str
-        A sentence on what the user can do instead.
+    `what` is the subject of the message, and `remedy` a sentence on what the user can do instead.
     """
     available = available_memory()
     if n_bytes > available:

@@ -26,8 +26,6 @@ __all__ = [
 # Weights are not rescaled if the largest is between the reciprocal of this number and the number.
 # No row is repeated more often, and squares of such weights times rows fit float32.
 _ORDINARY = 2.0**32
-# Weights below this fraction of the largest become 0: sums of their squares underflow in float32.
-_NEGLIGIBLE = 2.0**-100
 
 
 class WeightUnit(NamedTuple):
@@ -47,7 +45,8 @@ class WeightUnit(NamedTuple):
         """Return the unit for weights with the maximum `high`."""
         is_ordinary = 1.0 / _ORDINARY <= high <= _ORDINARY
         exponent = 0 if is_ordinary else 1 - math.frexp(high)[1]
-        return cls(exponent, math.ldexp(high, exponent) * _NEGLIGIBLE)
+        # Smaller weights become 0: sums of their squares underflow in float32.
+        return cls(exponent, math.ldexp(high, exponent) * 2.0**-100)
 
     def keeps(self, low: float) -> bool:
         """Return whether no weight changes, given the smallest positive weight."""

@@ -302,7 +302,6 @@ def test_the_number_of_clusters_by_tested_splits():
 
 CURVED = [
     ("SoftLabelMVC", {}),
-    ("NormalizedCut", {}),
     ("SKMMC", {}),
     ("KernelCPMMC", {}),
 ]
@@ -337,11 +336,11 @@ def test_words_for_the_number_of_clusters(blobs):
         volmar.CPMMC("fast").fit(X)
     with pytest.raises(ValueError, match="needs rows to search for gaps, but KernelCPMMC was"):
         volmar.KernelCPMMC("auto", kernel="precomputed").fit(X @ X.T)
-    for kind in (volmar.GMMC, volmar.IterSVR, volmar.LGMMC, volmar.SDPMMC):
-        with pytest.raises(ValueError, match=r"^n_clusters must be an integer .* use MSPC"):
-            kind("auto").fit(X)
-    with pytest.raises(ValueError, match=r"NormalizedCut was given similarities \('precomputed'"):
-        volmar.NormalizedCut("auto", affinity="precomputed").fit(X @ X.T)
+    with pytest.raises(ValueError, match=r"SoftLabelMVC was given similarities \('precomputed'"):
+        volmar.SoftLabelMVC("auto", affinity="precomputed").fit(X @ X.T)
+    for name in ("GMMC", "IterSVR", "LGMMC", "SDPMMC", "NormalizedCut", "KernelKMeans", "SMIC"):
+        with pytest.raises(ValueError, match=rf"^n_clusters .*for {name}, got 'auto'.* use MSPC"):
+            getattr(volmar, name)("auto").fit(X)
 
 
 def test_normalized_cut_splits_clusters_before_halves_of_one():

@@ -99,7 +99,6 @@ GOOD = {
     "rounding": ("'centred'", "'random'", "'posterior'", "'difference'"),
     "row_balance": ("True", "False", "np.True_"),
     "scale": ("None", "1.0", "{-3:3}"),
-    "relaxation": ("'sdp'", "'label_generation'"),
     "scan": ("'auto'", "'exact'", "'histogram'"),
     "shift": ("None", "0.0", "{-3:3}"),
     "sigma": ("None", "1.0", "'mean'", "'2*rms'", "'0.3*range'", "{-3:3}", "1e-160"),

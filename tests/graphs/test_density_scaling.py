@@ -19,8 +19,7 @@ from volmar.graphs import (
     make_similarity,
 )
 from volmar.graphs.copies import Copies, distinct_rows
-from volmar.graphs.density_scaling import default_n_neighbors
-from volmar.graphs.joining import joining_edges
+from volmar.graphs.density_scaling import default_n_neighbors, joining_edges
 from volmar.metrics import clustering_error
 
 

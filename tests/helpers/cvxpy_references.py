@@ -64,23 +64,6 @@ def hard_label_value(Q, reg, C):
     return program.value, float(eta.value)
 
 
-def label_mixture_value(Q, reg, C, limit):
-    """Value of the relaxation over all labellings: max over a and Z >= aa', tr Z = 1."""
-    n = len(Q)
-    a, top = cp.Variable(n, nonneg=True), cp.Variable()
-    Z = cp.Variable((n, n), symmetric=True)
-    column = cp.reshape(a, (n, 1), order="C")
-    block = cp.bmat([[Z, column], [column.T, np.ones((1, 1))]])
-    cuts = [
-        cp.sum(cp.multiply(reg * Q * np.outer(y, y), Z)) <= top for y in all_labellings(n, limit)
-    ]
-    program = cp.Problem(
-        cp.Maximize(2 * cp.sum(a) - top), [block >> 0, cp.trace(Z) == 1, a <= C, *cuts]
-    )
-    program.solve(solver=cp.CLARABEL)
-    return program.value
-
-
 def l1_value_by_cvxpy(X, y, c):
     w, b = cp.Variable(X.shape[1]), cp.Variable()
     loss = 0.5 * cp.sum_squares(w) + c @ cp.abs(y - X @ w - b)

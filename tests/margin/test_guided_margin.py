@@ -10,7 +10,7 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import CPMMC, SKMMC, KernelCPMMC
-from volmar.base.guided_tree import grouped_clusters, guide_of_sides
+from volmar.base.guided import grouped_clusters, guide_of_sides
 from volmar.guidance.guide import Guide
 from volmar.margin.engine import descent as sampling
 from volmar.margin.engine.descent import first_sample, maximise_margin

@@ -17,7 +17,7 @@ from volmar.margin.engine.problem import HingeLoss, MarginProblem
 from volmar.margin.feature_space import basis
 from volmar.margin.feature_space.basis import GROUP, BasisSpace, BlockImages
 from volmar.rows import as_table
-from volmar.rows.blocks.held import HeldRows
+from volmar.rows.blocks.table import HeldRows
 
 N = 3000
 CHUNKS = [1300, (37, 2500, 0, 463), N]

@@ -7,7 +7,8 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import MSPC, SKMMC, KernelCPMMC
-from volmar.rows import Kernel, KernelPCAMap, NystroemMap, gaussian, mapped_scores
+from volmar.rows import Kernel, KernelPCAMap, NystroemMap, mapped_scores
+from volmar.rows import kernel as gaussian
 
 MANY = gaussian.FLOAT64_UP_TO + 904  # so that the last tile is not full
 

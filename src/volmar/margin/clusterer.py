@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from volmar._checks import shown
 from volmar.base import Clusterer, Status
 from volmar.base.blocks import given_start, require_in_memory
-from volmar.base.guided import GuidedMixin
-from volmar.base.guided_tree import grow_guided_tree
+from volmar.base.guided import GuidedMixin, grow_guided_tree
 from volmar.base.recursion import RecursiveResult
 from volmar.base.validation import check_choice, check_count, check_number
 from volmar.guidance.guide import Guide, Placement

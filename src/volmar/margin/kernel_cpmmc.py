@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from volmar._checks import check_random_state
 from volmar.base import WeightedClusterer
 from volmar.base.blocks import require_in_memory
-from volmar.base.kernel import N_LANDMARKS
-from volmar.base.kernel_width import GammaWidth
+from volmar.base.kernel import N_LANDMARKS, GammaWidth
 from volmar.base.validation import check_choice, check_count
 from volmar.margin.clusterer import GuidedMarginMixin, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult

@@ -14,8 +14,7 @@ from volmar._memory import require_memory
 from volmar._warn import warn_user
 from volmar.base import WeightedClusterer
 from volmar.base.blocks import require_in_memory
-from volmar.base.kernel import KernelMixin
-from volmar.base.kernel_width import GammaWidth
+from volmar.base.kernel import GammaWidth, KernelMixin
 from volmar.base.validation import check_choice, check_count
 from volmar.margin.clusterer import GuidedMarginMixin, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult

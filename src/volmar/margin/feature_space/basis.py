@@ -28,9 +28,8 @@ from volmar.rows import (
     is_in_memory,
     mapped_scores,
 )
-from volmar.rows.blocks.held import HeldRows
-from volmar.rows.gaussian import gaussian_sums
-from volmar.rows.kernel import shifted
+from volmar.rows.blocks.table import HeldRows
+from volmar.rows.kernel import gaussian_sums, shifted
 
 # ------------------------------------------------------------------ search for basis vectors
 
