@@ -310,8 +310,7 @@ def generate_labels(
     from the axes of the kernel's graph (`KernelSpace.graph_axes`). Narrow kernels need them,
     because their best labellings are far from those found from random directions.
     """
-    search = _Search(source, C, limit, n_init, tol, np.random.default_rng(seed))
-    search.reading = reading
+    search = _Search(source, C, limit, n_init, tol, np.random.default_rng(seed), reading)
     found = search.find_violated()
     for _ in range(max_iter):
         if found is None:
@@ -333,8 +332,9 @@ class _Search:
         n_init: int,
         tol: float,
         rng: np.random.Generator,
+        reading: str,
     ):
-        self.source, self.C, self.limit = source, C, limit
+        self.source, self.C, self.limit, self.reading = source, C, limit, reading
         self.n_init, self.tol, self.rng = n_init, tol, rng
         self.passes_before = source.n_passes
         self.space = GrowingSubspace(source)
@@ -349,7 +349,6 @@ class _Search:
         self.violation = np.inf
         self.history: list[float] = []
         self.n_labellings = 0
-        self.reading = "margin"
 
     def _value(self, square: float) -> float:
         return -0.5 * (square + float(self.alpha @ self.alpha) / self.C)
@@ -368,10 +367,10 @@ class _Search:
         # Number of unsuccessful searches before the end. A single search can miss violated
         # labellings if many are similar.
         for _ in range(5):
-            candidates = [self._climb(self.space, y) for y in self._starts()]
+            candidates = [climb(self.space, self.alpha, y, self.limit) for y in self._starts()]
             best = max(candidates, key=lambda labelling: labelling.square)
             found = max(
-                (self._climb(self.source, y) for y in (best.y, *graph_starts)),
+                (climb(self.source, self.alpha, y, self.limit) for y in (best.y, *graph_starts)),
                 key=lambda labelling: labelling.square,
             )
             graph_starts = []
@@ -383,9 +382,6 @@ class _Search:
             if self.upper - self._value(found.square) > self.tol * abs(self.upper):
                 return found
         return None
-
-    def _climb(self, source: VectorSpace, y: NDArray) -> Labelling:
-        return climb(source, self.alpha, y, self.limit)
 
     def _sides(self, f: NDArray) -> NDArray:
         return balanced_labels(f, self.alpha, self.limit)
