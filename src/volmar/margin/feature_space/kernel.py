@@ -14,7 +14,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator
 from volmar._eigen import eigsh
 from volmar._memory import require_memory
 from volmar.base.kernel import KernelExpansion, KernelMixin
-from volmar.margin.feature_space.linear import LinearSpace
+from volmar.margin.feature_space.linear import LinearSpace, linear_space
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, solve_definite
 
 # An inner product, and a difference of squared lengths, below these shares of the largest kernel
@@ -262,7 +262,9 @@ class KernelRepresentation(KernelMixin):
     def _feature_space(self, X: Any, weights: Any) -> KernelSpace | LinearSpace:
         """Return the rows in the feature space of the kernel."""
         if self._is_linear():
-            return LinearSpace(X, weights, center=self._centers())
+            if self._centers():
+                return linear_space(X, weights)
+            return LinearSpace(X, weights, center=False)
         n = X.shape[0]
         require_memory(3.0 * 8 * n**2, f"the kernel matrix of {n} rows", self._memory_remedy)
         K, expansion = self._kernel_matrix(X.astype(np.float64, copy=False), weights)
