@@ -258,22 +258,14 @@ class IterSVR(KernelRepresentation, Clusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=2
-        Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
-        separates best is split next (see `tree_`).
+    {recursive:n_clusters}
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed".
         "linear" uses the rows themselves.
-    gamma : float, str or None, default="scale"
-        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
-        1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels ignore it.
-    degree : float, default=3
-        Degree of the polynomial kernel, at least 1.
-    coef0 : float, default=1
-        Constant of the polynomial and sigmoid kernels.
-    kernel_params : dict, optional
-        Further keyword arguments for a callable kernel.
+    {gamma}
+    {degree}
+    {coef0}
+    {kernel_params}
     C : float or "scale", default="scale"
         Weight of the loss. "scale" is ``10 / sum_i |phi(x_i) - mean|^2``. The larger C, the closer
         the regression fits the given labels, including those of the start. The paper uses 500.
@@ -302,19 +294,15 @@ class IterSVR(KernelRepresentation, Clusterer):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
-    tree_ : SplitTree
-        The splits, for more than two clusters. The attributes of a single
-        hyperplane are then found at ``tree_.splits()[i].model``, not here.
+    {labels_}
+    {recursive:tree_}
     coef_ : ndarray of shape (1, n_features)
         w. Only available for kernel="linear".
     dual_coef_ : ndarray of shape (n_samples,)
         Coefficients of k(x_j, x); their sum is zero. Not available for kernel="linear".
     intercept_ : ndarray of shape (1,)
         Constant of the decision function, set by `bias`.
-    gamma_ : float or None
-        Kernel coefficient used; None for kernels without one.
+    {gamma_}
     C_ : float
         The C used.
     status_ : Status
@@ -326,8 +314,7 @@ class IterSVR(KernelRepresentation, Clusterer):
         Result with the gap of that regression, and the objectives of all regressions in `history`.
     n_iter_ : int
         Number of regressions.
-    n_features_in_ : int
-        Number of features (number of training rows with kernel="precomputed").
+    {kernel:n_features_in_}
 
     See Also
     --------

@@ -579,22 +579,14 @@ class LGMMC(KernelRepresentation, Clusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=2
-        Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
-        separates best is split next (see `tree_`).
+    {recursive:n_clusters}
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed".
         "linear" uses the rows themselves, in linear time and memory.
-    gamma : float, str or None, default="scale"
-        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
-        1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels ignore it.
-    degree : float, default=3
-        Degree of the polynomial kernel, at least 1.
-    coef0 : float, default=1
-        Constant of the polynomial and sigmoid kernels.
-    kernel_params : dict, optional
-        Further keyword arguments for a callable kernel.
+    {gamma}
+    {degree}
+    {coef0}
+    {kernel_params}
     centered : bool, optional
         Whether rows are centred in the feature space. Hyperplanes then pass through the mean of
         the rows, and not through the origin. If None, True (False with mode="paper").
@@ -627,19 +619,15 @@ class LGMMC(KernelRepresentation, Clusterer):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
-    tree_ : SplitTree
-        The splits, for more than two clusters. The attributes of a single
-        hyperplane are then found at ``tree_.splits()[i].model``, not here.
+    {labels_}
+    {recursive:tree_}
     coef_ : ndarray of shape (1, n_features)
         w in units of the margin. Only available for kernel="linear".
     dual_coef_ : ndarray of shape (n_samples,)
         Coefficients of k(x_j, x) in units of the margin. Not available for kernel="linear".
     intercept_ : ndarray of shape (1,)
         Constant of the decision function.
-    gamma_ : float or None
-        Kernel coefficient used; None for kernels without one.
+    {gamma_}
     status_ : Status
         How the search ended.
     objective_ : float
@@ -649,8 +637,7 @@ class LGMMC(KernelRepresentation, Clusterer):
         `labelled_objective`.
     n_iter_ : int
         Number of labellings generated.
-    n_features_in_ : int
-        Number of features (number of training rows with kernel="precomputed").
+    {kernel:n_features_in_}
 
     See Also
     --------
