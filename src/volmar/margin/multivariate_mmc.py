@@ -12,7 +12,7 @@ import numpy as np
 from volmar.base import Status
 from volmar.base.kernel import used_gamma
 from volmar.base.validation import check_choice, check_number
-from volmar.margin.clusterer import ONE_SIDE, MarginClusterer, MarginInputs
+from volmar.margin.clusterer import MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
 from volmar.margin.engine.nested import cutting_planes_outside
@@ -285,12 +285,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         return inputs
 
     def _scaled(self, rule: str, space: KernelSpace | LinearSpace) -> float:
-        square = space.mean_square()
-        if square == 0.0:
-            raise ValueError(ONE_SIDE)
-        if square < 0.0:
-            raise self._not_a_kernel()
-        C = _factor(rule) / square
+        C = _factor(rule) / self._spread(space)
         if not 0.0 < C < math.inf:
             raise ValueError(
                 f"C={rule!r} is out of range for rows of this scale: {C:g}. Scale X, or give C "
