@@ -6,8 +6,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-__all__ = ["attach"]
-
 _IMPORT = re.compile(r"^    from (\S+) import \(?\s*(\w+) as \w+", flags=re.MULTILINE)
 
 
@@ -38,11 +36,6 @@ def attach(package: str) -> None:
 
     The names are those that the package imports under ``if TYPE_CHECKING``, one ``from module
     import name as name`` per name. Type checkers read the same statements.
-
-    Parameters
-    ----------
-    package : str
-        ``__name__`` of the package.
     """
     module = sys.modules[package]
     source = module.__spec__.loader.get_source(package)  # type: ignore[union-attr]

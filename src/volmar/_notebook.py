@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["html_card"]
-
-# Maximum number of rows of a table that are shown.
-MOST_ROWS = 50
-# Maximum number of characters of a cell that is not wrapped.
-SHORT = 40
+MOST_ROWS = 50  # maximum number of rows of a table that are shown
 # Colours are inherited from the page, so that light and dark themes both work.
 STYLE = (
     ".volmar-card{color:inherit;font-size:.95em;line-height:1.45;max-width:60em;"
@@ -36,21 +31,9 @@ def html_card(
 ) -> str:
     """Return sentences and a table as self-contained HTML, in the colours of the page.
 
-    Parameters
-    ----------
-    kind : str
-        Caption above the sentences, in a small font.
-    sentences : iterable of str
-        Sentences, one paragraph each. All text is escaped.
-    header : sequence of str, default=()
-        Names of the columns of the table.
-    rows : sequence of sequence of str or int, default=()
-        Rows of the table. Integers are right-aligned. Only the first 50 rows are shown, with the
-        number of further rows below.
+    Sentences are paragraphs below the caption `kind`. Integers in `rows` are right-aligned. All
+    text is escaped.
 
-    Examples
-    --------
-    >>> from volmar._notebook import html_card
     >>> "<p>a &lt; b</p>" in html_card("Test", ["a < b"])
     True
     """
@@ -70,5 +53,5 @@ def html_card(
 def _cell(value: str | int) -> str:
     if not isinstance(value, str):
         return f'<td class="volmar-number">{value:,}</td>'
-    kind = ' class="volmar-long"' if len(value) > SHORT else ""
+    kind = ' class="volmar-long"' if len(value) > 40 else ""
     return f"<td{kind}>{escape(value)}</td>"
