@@ -160,7 +160,9 @@ def reading(path: Path, kind: str = "", remedy: str = "Save the table again.") -
         elif reason is None:
             reason = one_line(error).replace(str(path), path.name)
             remedy = "Correct that line." if "fields in line" in reason else remedy
-        raise TableError(f"{path.name} cannot be read{kind}: {reason}. {remedy}") from error
+            if "pickle" in reason:  # NumPy advises to load it unsafely
+                reason = "it holds Python objects, which could execute code, or something else"
+        raise TableError(f"{path.name[:255]} cannot be read{kind}: {reason}. {remedy}") from error
 
 
 def import_pandas() -> Any:

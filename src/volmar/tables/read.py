@@ -162,7 +162,7 @@ def _sheet_of(path: Path) -> tuple[Path, str] | None:
     if not sign or not sheet or not file.is_file():
         return None
     if file.suffix.lower() not in _EXCEL:
-        raise TableError(f"{name} is no Excel file with a sheet {shown(sheet)}. Omit the #.")
+        raise TableError(f"{name} is no Excel file and has no sheet {shown(sheet)}. Omit the #.")
     return file, sheet
 
 
@@ -742,7 +742,7 @@ _SPARSE_PARTS = {
 
 def _read_numpy(path: Path) -> Any:
     """Return the array of an NPY file, or the table of an NPZ file as an array or CSR array."""
-    remedy = "Save numbers: numpy.save(file, array.astype(float)). Objects could execute code."
+    remedy = "Save only numbers, with numpy.save(file, array.astype(float))."
     # NumPy would not close a damaged file.
     with reading(path, " as a NumPy file", remedy), path.open("rb") as file:
         loaded = np.load(file, allow_pickle=False)
