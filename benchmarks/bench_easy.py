@@ -79,7 +79,6 @@ TARGETS = (
     ("CPMMC", 5.0, "round groups", lambda kind: kind.family == "round"),
     ("KernelCPMMC", 10.0, "bent groups", lambda kind: kind.shape == "bent"),
     ("SKMMC", 10.0, "bent groups", lambda kind: kind.shape == "bent"),
-    ("LGMMC", 10.0, "bent groups", lambda kind: kind.shape == "bent"),
 )
 
 

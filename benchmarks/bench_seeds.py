@@ -22,7 +22,7 @@ from benchmarks.table import Table
 from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
 
-OURS = ("MSPC", "CPMMC", "KernelCPMMC", "SKMMC", "SoftLabelMVC", "KernelKMeans")
+OURS = ("MSPC", "CPMMC", "KernelCPMMC", "SKMMC", "SoftLabelMVC")
 # Fits with more than two clusters take seconds, and are part of a full run only.
 SLOW = ("SKMMC",)
 COUNTS = (0, 2, 5, 10, 20, 50)

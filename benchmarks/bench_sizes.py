@@ -2,11 +2,10 @@
 
 The groups overlap and have unequal sizes (in proportion to 1, 2, ..., k). No cluster may be larger
 than "largest". volmar assigns labels by `volmar.guidance.guide.Guide.place`, in Lloyd's iteration
-on the rows and in `KernelKMeans` (linear kernel, fewer rows: its time is quadratic). All methods
-start from the same centres of k-means++ (`KernelKMeans` from a fit without limits, which is part
-of its time). Both solve each step exactly, so inertia differs only by the rounding of costs to
-integers and by the local optimum. "gap" is the certified distance of volmar's last step from the
-best labels for its means. The other method is stopped after `MAX_SECONDS`.
+on the rows. All methods start from the same centres of k-means++. Both solve each step exactly, so
+inertia differs only by the rounding of costs to integers and by the local optimum. "gap" is the
+certified distance of volmar's last step from the best labels for its means. The other method is
+stopped after `MAX_SECONDS`.
 """
 
 import numpy as np
@@ -15,15 +14,15 @@ from sklearn.cluster import KMeans, kmeans_plusplus
 from benchmarks.rivals import k_means_constrained
 from benchmarks.table import Table
 from benchmarks.timing import in_turns, time_limit
-from volmar import MSPC, KernelKMeans
+from volmar import MSPC
 from volmar.guidance.guide import Guide
 
-# Rows, features, clusters, maximum size as a multiple of n / k, and whether KernelKMeans is run.
+# Rows, features, clusters, and maximum size as a multiple of n / k.
 SIZES = (
-    (2000, 10, 10, 1.0, True),
-    (2000, 10, 10, 1.25, True),
-    (23_000, 50, 50, 1.0, False),
-    (23_000, 50, 50, 1.25, False),
+    (2000, 10, 10, 1.0),
+    (2000, 10, 10, 1.25),
+    (23_000, 50, 50, 1.0),
+    (23_000, 50, 50, 1.25),
 )
 MAX_SECONDS = 600
 MAX_ITER = 300
@@ -34,7 +33,7 @@ def run(*, full: bool) -> Table:
     missing = k_means_constrained.reason_it_is_missing()
     if missing:
         table.notes.append(f"k-means-constrained is left out: {missing}.")
-    for n, d, k, room, runs_kernel in SIZES:
+    for n, d, k, room in SIZES:
         X = make_unequal(n, d, k, seed=0)
         largest = int(np.ceil(room * n / k))
         centers = kmeans_plusplus(X, k, random_state=0)[0]
@@ -42,8 +41,6 @@ def run(*, full: bool) -> Table:
             "KMeans without limits": lambda X=X, c=centers: (_k_means(X, c), None),
             "Guide.place in k-means": lambda X=X, c=centers, m=largest: limited_k_means(X, c, m),
         }
-        if runs_kernel:
-            calls["KernelKMeans"] = lambda X=X, k=k, m=largest: (_kernel(X, k, m), None)
         if "max_cluster_size" in MSPC().get_params():
             calls["MSPC"] = lambda X=X, k=k, m=largest: (_separation(X, k, m), None)
         if not missing:
@@ -100,11 +97,6 @@ def inertia_of(X, labels, k):
 def _k_means(X, centers):
     k = centers.shape[0]
     return KMeans(k, init=centers, n_init=1, max_iter=MAX_ITER, tol=0.0).fit_predict(X)
-
-
-def _kernel(X, k, largest):
-    model = KernelKMeans(k, kernel="linear", max_cluster_size=largest, random_state=0)
-    return model.fit_predict(X)
 
 
 def _separation(X, k, largest):

@@ -123,8 +123,8 @@ WORK = {
     "SDPMMC, n = 1,000": Work(lambda: groups(1000, 10, 2), _fit("SDPMMC")),
     "HardLabelMVC, n = 1,000": Work(lambda: groups(1000, 10, 2), _fit("HardLabelMVC")),
     "GMMC, n = 1,000": Work(lambda: groups(1000, 10, 2), _fit("GMMC")),
-    "IterSVR, 10,000 x 50": Work(lambda: groups(10_000, 50, 2), _fit("IterSVR")),
-    "LGMMC, 10,000 x 50": Work(lambda: groups(10_000, 50, 2), _fit("LGMMC")),
+    "IterSVR, 10,000 x 50": Work(lambda: groups(10_000, 50, 2), _fit("IterSVR", kernel="linear")),
+    "LGMMC, 10,000 x 50": Work(lambda: groups(10_000, 50, 2), _fit("LGMMC", kernel="linear")),
     "predict: MSPC k=10, 1e6 x 50": Work(
         lambda: _fitted(10, _volmar("MSPC", 10), KMeans(10, n_init=1, random_state=0)),
         _predict(0),

@@ -3,9 +3,9 @@ Three baselines for two clusters
 ================================
 
 Kernel k-means, normalised spectral clustering and the normalised cut on three data sets, each with
-its default settings. All three methods separate these groups. The first does so by a kernel, whose
-width it chooses without labels, the other two by a graph. (The two gaussians differ in their third
-feature, which the plots do not show.)
+its default settings. The last two separate these groups by a graph. Kernel k-means does not: with
+a Gaussian kernel of the default width, its clusters are nearly those of k-means. (The two
+gaussians differ in their third feature, which the plots do not show.)
 """
 
 import matplotlib.pyplot as plt

@@ -375,7 +375,8 @@ class Experiment:
                         **common,
                     )
             if "label-free" in columns:
-                default = spec.get("default", {})
+                own = spec.get("default_on", {}).get(dataset, {})
+                default = {**spec.get("default", {}), **own}
                 yield Cell(
                     column="label-free", parameters=default, similarity=None, **named, **common
                 )

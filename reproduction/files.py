@@ -38,6 +38,7 @@ METHOD_KEYS = (
     "datasets",
     "columns",
     "on",
+    "default_on",
     "best_of",
 )
 PANEL_KEYS = ("axis", "measures", "percent")
@@ -246,7 +247,8 @@ def _check(experiment: Experiment) -> None:
         _check_known(name, f"sizes of {dataset}", special.get("sizes", ()), sizes)
     for method, spec in experiment.methods.items():
         _check_known(name, f"datasets of {method}", spec.get("datasets", ()), experiment.datasets)
-        _check_known(name, f"on of {method}", spec.get("on", ()), experiment.datasets)
+        for key in ("on", "default_on"):
+            _check_known(name, f"{key} of {method}", spec.get(key, ()), experiment.datasets)
         _check_known(name, f"columns of {method}", spec.get("columns", ()), experiment.columns)
         _check_known(name, f"sizes of {method}", spec.get("sizes", ()), sizes)
         run = [m for m, one in experiment.methods.items() if "best_of" not in one]

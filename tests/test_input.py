@@ -10,7 +10,7 @@ from scipy import sparse
 from volmar import (
     CPMMC,
     MSPC,
-    KernelKMeans,
+    KernelCPMMC,
     MinimaxProbabilityMachine,
     SoftLabelMVC,
     VolumeRegularizedClassifier,
@@ -50,7 +50,7 @@ def test_a_matrix_q_that_is_none_is_named(Q):
 def test_kernels_without_sparse_support_are_refused(kernel):
     X = sparse.csr_array(np.random.default_rng(0).uniform(size=(12, 2)))
     with pytest.raises(TypeError, match=f"kernel='{kernel}' does not support sparse X"):
-        KernelKMeans(kernel=kernel, gamma=1.0).fit(X)
+        KernelCPMMC(kernel=kernel, gamma=1.0).fit(X)
 
 
 def test_messages_of_scikit_learn_do_not_hold_all_rows():

@@ -368,9 +368,7 @@ FITS = {
     "VolumeRegularizedClassifier": labels_of("VolumeRegularizedClassifier"),
     "auto": lambda _: volmar.MSPC("auto", random_state=0).fit(blobs()).labels_,
     "seeds": lambda _: (
-        volmar.KernelKMeans(3, random_state=0)
-        .fit(blobs(), y=np.r_[0, 1, 2, np.full(87, -1)])
-        .labels_
+        volmar.MSPC(3, random_state=0).fit(blobs(), y=np.r_[0, 1, 2, np.full(87, -1)]).labels_
     ),
     "equal rows": lambda _: volmar.MSPC(3, random_state=0).fit(np.eye(3).repeat(9, 0)).labels_,
     "TableClusterer": table_labels,

@@ -31,11 +31,8 @@ def html_card(
 ) -> str:
     """Return sentences and a table as self-contained HTML, in the colours of the page.
 
-    Sentences are paragraphs below the caption `kind`. Integers in `rows` are right-aligned. All
-    text is escaped.
-
-    >>> "<p>a &lt; b</p>" in html_card("Test", ["a < b"])
-    True
+    `kind` is the caption. All text is escaped. Integers are right-aligned, and only the first 50
+    rows of the table are shown.
     """
     parts = [f"<style>{STYLE}</style>", '<div class="volmar-card">']
     parts.append(f'<p class="volmar-kind">{escape(kind)}</p>')

@@ -8,8 +8,8 @@ import volmar
 from volmar._input import check_matrix
 from volmar._weights import check_sample_weight
 from volmar.base import Clusterer, Result, Status
-from volmar.base.callbacks import fit_steps
 from volmar.base.clusterer import two_column_scores
+from volmar.base.outcome import fit_steps
 from volmar.base.validation import (
     check_choice,
     check_count,
@@ -123,7 +123,7 @@ class ParameterRecorder(Recorder):
     "model",
     [
         volmar.CPMMC(init=volmar.MSPC(random_state=0), random_state=0),
-        volmar.KernelKMeans(3, gamma="auto", random_state=0),
+        volmar.KernelCPMMC(3, gamma="auto", random_state=0),
         volmar.SKMMC(gamma="auto", random_state=0),  # fits again with the chosen width
     ],
     ids=["init", "adopted width", "width"],

@@ -20,7 +20,7 @@ from sklearn.metrics import adjusted_rand_score
 import volmar.base.clusterer
 import volmar.rows.parts
 from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC
-from volmar.base.splitting import CellSplit, side_of
+from volmar.base.recursion import CellSplit, side_of
 from volmar.distributed import LostBlocksError
 from volmar.evidence import LinearCells
 from volmar.rows import is_dask

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 import volmar
-from volmar.base.distinct import count_distinct_rows
+from volmar.base.clusterer import count_distinct_rows
 
 
 @pytest.mark.parametrize("name", volmar.CLUSTERERS)

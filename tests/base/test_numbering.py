@@ -16,8 +16,8 @@ CLUSTERERS = [
     for name in volmar.__all__
     if name != "__version__" and issubclass(getattr(volmar, name), Clusterer)
 ]
-# Its labels are balanced, so rows of the larger group change clusters.
-BALANCED = ("HardLabelMVC",)
+# Their labels are balanced, so rows of the larger group change clusters.
+BALANCED = ("HardLabelMVC", "IterSVR")
 SIZES = {2: (22, 38), 3: (16, 21, 35)}
 
 
@@ -50,7 +50,8 @@ def modes():
     for name in CLUSTERERS:
         parameters = getattr(volmar, name)().get_params()
         for k in (2, 3, "auto"):
-            yield name, k, {}
+            if k != "auto" or getattr(volmar, name)._supports_auto:
+                yield name, k, {}
         if "multiway" in parameters:
             yield name, 3, {"multiway": "recursive"}
         if "mode" in parameters:

@@ -95,8 +95,8 @@ def test_precomputed_matrices_are_cut_with_their_rows(blobs):
 
 def test_sparse_rows(blobs):
     X, _ = blobs
-    dense = volmar.IterSVR(3, kernel="linear", random_state=0).fit(X)
-    csr = volmar.IterSVR(3, kernel="linear", random_state=0).fit(sparse.csr_array(X))
+    dense = volmar.CPMMC(3, multiway="recursive", random_state=0).fit(X)
+    csr = volmar.CPMMC(3, multiway="recursive", random_state=0).fit(sparse.csr_array(X))
     np.testing.assert_array_equal(dense.labels_, csr.labels_)
     for one, other in zip(dense.tree_.splits(), csr.tree_.splits(), strict=True):
         assert [j for j, _ in one.leading] == [j for j, _ in other.leading]
@@ -287,18 +287,9 @@ def test_names_are_drawn_as_they_are(blobs):
     plt.close(display.figure_)
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("CPMMC", {}),
-        ("IterSVR", {"kernel": "linear"}),
-        ("LGMMC", {"kernel": "linear"}),
-        ("MultivariateMMC", {}),
-    ],
-)
-def test_the_number_of_clusters_by_tested_splits(name, parameters):
+def test_the_number_of_clusters_by_tested_splits():
     X, y = make_blobs(300, centers=3, n_features=4, separation=9.0, random_state=1)
-    model = getattr(volmar, name)("auto", random_state=0, **parameters).fit(X)
+    model = volmar.CPMMC("auto", random_state=0).fit(X)
     assert adjusted_rand_score(y, model.labels_) > 0.97
     np.testing.assert_array_equal(model.predict(X), model.labels_)
     for node in model.tree_.nodes():
@@ -306,17 +297,13 @@ def test_the_number_of_clusters_by_tested_splits(name, parameters):
         assert (node.p_value <= 0.05 * node.n_rows / 300) == (not node.is_leaf)
     assert "(p ≤ 0.0" in str(model.tree_)
     noise = np.random.default_rng(0).normal(size=(200, 4))
-    assert (
-        getattr(volmar, name)("auto", random_state=0, **parameters).fit(noise).labels_.max() == 0
-    )
+    assert volmar.CPMMC("auto", random_state=0).fit(noise).labels_.max() == 0
 
 
 CURVED = [
     ("SoftLabelMVC", {}),
-    ("NormalizedCut", {}),
     ("SKMMC", {}),
     ("KernelCPMMC", {}),
-    ("IterSVR", {"kernel": "rbf"}),
 ]
 
 
@@ -347,10 +334,13 @@ def test_words_for_the_number_of_clusters(blobs):
     X, _ = blobs
     with pytest.raises(ValueError, match=r"n_clusters must be an integer .* or 'auto' for CPMMC"):
         volmar.CPMMC("fast").fit(X)
-    with pytest.raises(ValueError, match="needs rows to search for gaps, but LGMMC was given"):
-        volmar.LGMMC("auto", kernel="precomputed").fit(X @ X.T)
-    with pytest.raises(ValueError, match=r"NormalizedCut was given similarities \('precomputed'"):
-        volmar.NormalizedCut("auto", affinity="precomputed").fit(X @ X.T)
+    with pytest.raises(ValueError, match="needs rows to search for gaps, but KernelCPMMC was"):
+        volmar.KernelCPMMC("auto", kernel="precomputed").fit(X @ X.T)
+    with pytest.raises(ValueError, match=r"SoftLabelMVC was given similarities \('precomputed'"):
+        volmar.SoftLabelMVC("auto", affinity="precomputed").fit(X @ X.T)
+    for name in ("GMMC", "IterSVR", "LGMMC", "SDPMMC", "NormalizedCut", "KernelKMeans", "SMIC"):
+        with pytest.raises(ValueError, match=rf"^n_clusters .*for {name}, got 'auto'.* use MSPC"):
+            getattr(volmar, name)("auto").fit(X)
 
 
 def test_normalized_cut_splits_clusters_before_halves_of_one():
@@ -377,8 +367,10 @@ def five_groups():
     return 12.0 * np.eye(5)[truth] + rng.normal(size=(truth.size, 5)), truth
 
 
-@pytest.mark.parametrize("name", CLUSTERERS)
-def test_alpha_and_max_clusters_are_parameters_of_every_clusterer(name, blobs):
+@pytest.mark.parametrize(
+    "name", [name for name in CLUSTERERS if getattr(volmar, name)._supports_auto]
+)
+def test_alpha_and_max_clusters_are_parameters_if_the_number_may_be_open(name, blobs):
     X, _ = blobs
     kind = getattr(volmar, name)
     for value, error in (("x", TypeError), (0.0, ValueError), (0.7, ValueError)):

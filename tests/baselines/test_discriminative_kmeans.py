@@ -5,9 +5,8 @@ import pytest
 from helpers.scatter import correlated, covariances, every_cluster, labellings
 from sklearn.cluster import KMeans
 
-from volmar import KernelKMeans
-from volmar.baselines.discriminative_kmeans import DiscriminativeKMeans, whitening
-from volmar.baselines.lda_kmeans import LDAKMeans
+from volmar import DiscriminativeKMeans, KernelKMeans, LDAKMeans
+from volmar.baselines.projected_kmeans import whitening
 from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
 from volmar.rows import as_rows, standardized

@@ -11,7 +11,7 @@ from sklearn.cluster import SpectralClustering
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from volmar import NormalizedCut, NormalizedSpectralClustering
-from volmar.baselines.normalized_cut import cuts_along
+from volmar.baselines.spectral import cuts_along
 from volmar.datasets import load, make_two_circles, make_two_moons
 from volmar.graphs import GaussianSimilarity, gaussian_similarity, local_scaling_similarity
 from volmar.metrics import clustering_error, normalized_cut

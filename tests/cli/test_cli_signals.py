@@ -62,6 +62,31 @@ def test_the_exit_code_is_that_of_the_signal_in_a_text_that_is_run(name, code, t
     assert ended.returncode == code
 
 
+HELD_BACK = """
+import os, signal, sys, threading, time
+from volmar.cli.signals import catch_signals, without_interrupts
+
+threading.Thread(target=time.sleep, args=(3,), daemon=True).start()
+signal.signal(signal.SIGINT, signal.default_int_handler)
+catch_signals()
+try:
+    with without_interrupts():
+        os.kill(os.getpid(), signal.SIGINT)  # the other thread gets it
+        time.sleep(0.2)
+        sys.stdout.write("whole")
+except KeyboardInterrupt:
+    sys.stdout.write(", then stopped")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals cannot be blocked")
+def test_interrupts_that_other_threads_get_are_held_back_too():
+    ended = subprocess.run(
+        [sys.executable, "-c", HELD_BACK], capture_output=True, text=True, check=False, timeout=50
+    )
+    assert ended.stdout == "whole, then stopped"
+
+
 BETWEEN = """
 import os, signal
 import typer.core

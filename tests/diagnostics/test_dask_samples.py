@@ -7,7 +7,7 @@ import pytest
 
 from volmar import MSPC
 from volmar.diagnostics import describe_clusters, label_test, split_test, stability
-from volmar.rows import collections, count_labels, draw_from_collection
+from volmar.rows import anywhere, count_labels, draw_from_collection
 
 pd = pytest.importorskip("pandas")
 dd = pytest.importorskip("dask.dataframe")
@@ -15,7 +15,7 @@ dd = pytest.importorskip("dask.dataframe")
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
-    monkeypatch.setattr(collections, "COLLECTION_ROWS", 500)
+    monkeypatch.setattr(anywhere, "COLLECTION_ROWS", 500)
     with dask.config.set(scheduler="synchronous"):
         yield
 

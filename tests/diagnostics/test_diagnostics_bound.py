@@ -17,7 +17,7 @@ from volmar.diagnostics.bound import C0, direct_limit
 from volmar.graphs import gaussian_similarity, laplacian
 from volmar.operators import as_operator
 from volmar.volume import VolumeProblem
-from volmar.volume.alternation import minimise_given_labels
+from volmar.volume.descent import minimise_given_labels
 
 
 def partitions(n):

@@ -17,7 +17,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
 from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
-from volmar.baselines import KernelKMeans
 from volmar.datasets import make_two_circles
 from volmar.diagnostics import split_test, stability
 from volmar.evidence import DIRECTION, HumpTest, held_out
@@ -418,14 +417,14 @@ def test_a_mixture_is_tested_by_its_predictions():
     ids=["f4", "csr", "huge", "tiny", "constant"],
 )
 def test_curved_splits_of_rows_of_every_kind(change):
-    result = split_test(change(rings()), KernelKMeans(2), n_splits=1, random_state=0)
-    plain = split_test(rings(), KernelKMeans(2), n_splits=1, random_state=0)
+    result = split_test(change(rings()), SoftLabelMVC(2), n_splits=1, random_state=0)
+    plain = split_test(rings(), SoftLabelMVC(2), n_splits=1, random_state=0)
     assert result.is_real
     agreement = np.mean((result.scores > 0) == (plain.scores > 0))
     assert max(agreement, 1 - agreement) > 0.98
     assert not split_test(
         change(np.random.default_rng(1).normal(size=(200, 2))),
-        KernelKMeans(2),
+        SoftLabelMVC(2),
         n_splits=1,
         random_state=0,
     ).is_real

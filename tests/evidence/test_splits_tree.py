@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 from volmar import CPMMC, MSPC
-from volmar.base.splitting import CellSplit
+from volmar.base.recursion import CellSplit
 from volmar.base.tree import SplitNode, SplitTree
 from volmar.evidence import LinearCells, make_split
 from volmar.models import load_model, save_model

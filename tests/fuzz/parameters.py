@@ -65,9 +65,8 @@ GOOD = {
         *("{-3:3}", "{-3:3}", "1e-160", "1e4"),
     ),
     "init": (
-        *("'auto'", "'k-means'", "'k-means++'", "'random'", "'spectral'", "'principal'"),
+        *("'auto'", "'k-means'", "'k-means++'", "'random'", "'principal'"),
         *(
-            "'kernel k-means'",
             "np.arange(n) % 2",
             "np.arange(n) % k",
             "np.array(list('ab') * n)[:n]",
@@ -100,14 +99,12 @@ GOOD = {
     "rounding": ("'centred'", "'random'", "'posterior'", "'difference'"),
     "row_balance": ("True", "False", "np.True_"),
     "scale": ("None", "1.0", "{-3:3}"),
-    "relaxation": ("'sdp'", "'label_generation'"),
     "scan": ("'auto'", "'exact'", "'histogram'"),
     "shift": ("None", "0.0", "{-3:3}"),
     "sigma": ("None", "1.0", "'mean'", "'2*rms'", "'0.3*range'", "{-3:3}", "1e-160"),
     "solver": ("'gep'", "'mpm'", "'eig'"),
     "threshold": ("None", "'adaptive'", "'fixed'"),
     "tol": ("1e-3", "1e-6", "0.5", "{-12:0}"),
-    "triangle": ("True", "False"),
 }
 #: For any parameter: wrong types, wrong ranges, near misses.
 BAD = (

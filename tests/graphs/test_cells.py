@@ -8,8 +8,8 @@ from scipy.spatial.distance import cdist
 from sklearn.datasets import make_blobs
 
 from volmar import SoftLabelMVC
-from volmar.graphs import NeighborSearch, cells, neighbor_graph, neighbors
-from volmar.graphs.cells import CellIndex
+from volmar.graphs import NeighborSearch, neighbor_graph, neighbors
+from volmar.graphs.neighbors import CellIndex
 
 
 def rows_of(kind, n=6000, d=16, seed=0):
@@ -37,7 +37,7 @@ def test_recall_is_what_was_asked_for_and_what_is_reported(kind):
     sample = np.random.default_rng(1).choice(len(X), 500, replace=False)
     limit = true_distances(X, k, sample)[:, -1:] * (1 + 1e-9)
     recall = np.mean(graph.data.reshape(-1, k)[sample] <= limit)
-    assert recall >= cells.TARGET_RECALL - 0.01
+    assert recall >= neighbors.TARGET_RECALL - 0.01
     assert abs(search.recall - recall) < 0.03
     assert graph.diagonal().sum() == 0
 
@@ -45,14 +45,14 @@ def test_recall_is_what_was_asked_for_and_what_is_reported(kind):
 def test_a_search_can_be_repeated_and_leaves_most_rows_unseen(monkeypatch):
     X = rows_of("blobs")
     seen = []
-    look_into = cells._Scan._look_into
+    look_into = neighbors._Scan._look_into
 
     def counted(self, cell, queries):
         seen.append(queries.size * int(np.diff(self._cells.start)[cell]))
         look_into(self, cell, queries)
 
     first = CellIndex(X, 10, seed=3)
-    monkeypatch.setattr(cells._Scan, "_look_into", counted)
+    monkeypatch.setattr(neighbors._Scan, "_look_into", counted)
     found = first.among()
     assert sum(seen) < 0.3 * len(X) ** 2
     np.testing.assert_array_equal(found, CellIndex(X, 10, seed=3).among())
@@ -72,7 +72,7 @@ def test_bounds_and_blocks_do_not_change_the_answer(monkeypatch, setting):
     X = rows_of("blobs", n=3000)
     expected = neighbor_graph(X, n_neighbors=8, neighbors="cells", random_state=0)
     value = {"MAX_HELD": 1, "USUAL": 0.2, "CHUNK": 700, "TILE": 5000}[setting]
-    monkeypatch.setattr(cells, setting, value)
+    monkeypatch.setattr(neighbors, setting, value)
     found = neighbor_graph(X, n_neighbors=8, neighbors="cells", random_state=0)
     # Float32 products differ in the last digit with the shape of a block.
     assert (found != expected).nnz <= 0.01 * expected.nnz

@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.datasets import make_circles, make_moons
 
 from volmar.graphs.copies import distinct_rows
-from volmar.graphs.cut_graph import CutGraph
+from volmar.graphs.density_scaling import CutGraph
 from volmar.metrics import clustering_error
 
 

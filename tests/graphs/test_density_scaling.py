@@ -19,9 +19,7 @@ from volmar.graphs import (
     make_similarity,
 )
 from volmar.graphs.copies import Copies, distinct_rows
-from volmar.graphs.density_scaling import default_n_neighbors
-from volmar.graphs.joining import joining_edges
-from volmar.margin.engine.starts import spectral_start
+from volmar.graphs.density_scaling import default_n_neighbors, joining_edges
 from volmar.metrics import clustering_error
 
 
@@ -287,11 +285,6 @@ def test_noisy_moons_and_few_rows_on_circles():
     assert np.mean([clustering_error(y, SoftLabelMVC().fit_predict(X)) for X, y in moons]) <= 0.02
     rings = [make_circles(80, noise=0.05, factor=0.5, random_state=seed) for seed in range(8)]
     assert np.mean([clustering_error(y, SoftLabelMVC().fit_predict(X)) for X, y in rings]) <= 0.05
-
-
-def test_start_of_the_margin_methods_follows_the_density():
-    X, y = make_moons(1000, noise=0.1, random_state=0)
-    assert clustering_error(y, spectral_start(X)) <= 0.02
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 from sklearn.datasets import make_blobs
 from sklearn.neighbors import KNeighborsTransformer, NearestNeighbors
 
-from volmar.graphs import NeighborSearch, neighbor_backends, neighbor_graph, neighbors, symmetrize
+from volmar.graphs import NeighborSearch, neighbor_graph, neighbors, symmetrize
 
 quick = settings(deadline=None, max_examples=25)
 
@@ -133,7 +133,7 @@ def test_dtype_is_kept():
 @pytest.mark.parametrize("structure", ["blobs", "noise"])
 def test_recall_of_the_inverted_file_faiss(monkeypatch, structure):
     X = blobs(n=5000) if structure == "blobs" else np.random.default_rng(0).normal(size=(5000, 16))
-    monkeypatch.setattr(neighbor_backends, "FAISS_FLAT_LIMIT", 1000)
+    monkeypatch.setattr(neighbors, "FAISS_FLAT_LIMIT", 1000)
     found = neighbor_graph(X, n_neighbors=10, neighbors="faiss", random_state=0)
     again = neighbor_graph(X, n_neighbors=10, neighbors="faiss", random_state=0, n_jobs=1)
     assert (found != again).nnz == 0
@@ -143,8 +143,8 @@ def test_recall_of_the_inverted_file_faiss(monkeypatch, structure):
 
 def test_rows_an_approximate_index_leaves_short_are_searched_again_faiss(monkeypatch):
     X = np.vstack([blobs(n=2000, d=2), [[1e3, 1e3]]])
-    monkeypatch.setattr(neighbor_backends, "FAISS_FLAT_LIMIT", 100)
-    monkeypatch.setattr(neighbor_backends, "FAISS_PROBES", 1)
+    monkeypatch.setattr(neighbors, "FAISS_FLAT_LIMIT", 100)
+    monkeypatch.setattr(neighbors, "FAISS_PROBES", 1)
     graph = neighbor_graph(X, n_neighbors=30, neighbors="faiss", random_state=0)
     np.testing.assert_array_equal(np.diff(graph.indptr), 30)
     exact_last = brute_force(X, 30)[1][-1]
@@ -152,7 +152,7 @@ def test_rows_an_approximate_index_leaves_short_are_searched_again_faiss(monkeyp
 
 
 def test_faiss_search_pickles(monkeypatch):
-    monkeypatch.setattr(neighbor_backends, "FAISS_FLAT_LIMIT", 100)
+    monkeypatch.setattr(neighbors, "FAISS_FLAT_LIMIT", 100)
     X = blobs(n=2000)
     search = NeighborSearch(X, neighbors="faiss", random_state=0)
     expected = search.query(X[:50], 5)
@@ -216,7 +216,7 @@ def test_missing_back_end_names_the_extra(monkeypatch, name, package):
     def refuse(module):
         raise ImportError(module)
 
-    monkeypatch.setattr(neighbor_backends, "import_module", refuse)
+    monkeypatch.setattr(neighbors, "import_module", refuse)
     with pytest.raises(ImportError, match=rf"neighbors='{name}'.*volmar\[large\].*{package}"):
         neighbor_graph(blobs(), n_neighbors=5, neighbors=name)
 

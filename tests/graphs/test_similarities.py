@@ -17,8 +17,8 @@ from volmar.graphs import (
     gaussian_similarity,
     local_scaling_similarity,
     make_similarity,
+    similarities,
 )
-from volmar.graphs import local_scaling as local_scaling_module
 
 RECIPES = [
     ("gaussian", {"sigma": "mean/2"}),
@@ -66,7 +66,7 @@ def test_local_scaling_graph_holds_the_dense_values(n_neighbors, edges):
 def test_local_scaling_turns_sparse_past_the_limit(monkeypatch):
     X = points(0)
     assert isinstance(local_scaling_similarity(X), np.ndarray)
-    monkeypatch.setattr(local_scaling_module, "DENSE_LIMIT", 39)
+    monkeypatch.setattr(similarities, "DENSE_LIMIT", 39)
     assert sp.issparse(local_scaling_similarity(X))
     assert isinstance(local_scaling_similarity(X, graph="dense"), np.ndarray)
 

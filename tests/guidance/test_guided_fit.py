@@ -8,13 +8,12 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC, KernelKMeans, SoftLabelMVC
+from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC, SoftLabelMVC
 from volmar.guidance.guide import Guide
 from volmar.models import load_model, save_model
 
 #: Every clusterer that takes what the user knows, with quick parameters.
 GUIDED = [
-    KernelKMeans(gamma=0.05, random_state=0),
     MSPC(random_state=0),
     CPMMC(random_state=0),
     CPMMC(multiway="recursive", random_state=0),

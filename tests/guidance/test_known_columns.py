@@ -10,7 +10,7 @@ from volmar import TableClusterer
 from volmar.models import load_model
 from volmar.tables import TableError
 
-METHOD = "KernelKMeans"
+METHOD = "MSPC"
 
 
 @pytest.fixture

@@ -6,13 +6,11 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar import KernelKMeans
-from volmar.baselines.kernel_kmeans import KernelProblem, kernel_kmeans
-from volmar.guidance.guide import Guide
-from volmar.guidance.limits import check_limits
+from volmar import MSPC
+from volmar.guidance.knowledge import check_limits
 from volmar.models import load_model, save_model
 
-MODEL = KernelKMeans(3, gamma=0.05, random_state=0)
+MODEL = MSPC(3, random_state=0)
 
 
 @pytest.fixture
@@ -32,7 +30,6 @@ def blobs():
         (3, {"max_cluster_size": 50}, 0, 50),
         (3, {"max_cluster_size": 0.4}, 0, 60),
         (3, {"max_cluster_size": 1 / 3}, 0, 50),
-        (3, {"min_cluster_size": 45}, 45, 150),
         (3, {"min_cluster_size": 0.3, "max_cluster_size": 56}, 45, 56),
         (4, {"max_cluster_size": 0.25}, 0, 38),
         ("auto", {"max_cluster_size": 40}, 0, 40),
@@ -66,7 +63,7 @@ def test_a_limit_for_each_cluster(model, blobs):
 
 
 def test_limits_that_hold_change_nothing(model, blobs):
-    """Kernel k-means ends where it would without limits."""
+    """The fit ends where it would without limits."""
     X = blobs[0]
     free = clone(model).fit(X)
     limited = model.set_params(max_cluster_size=149).fit(X)
@@ -115,22 +112,6 @@ def test_rows_that_are_apart(model, blobs):
     assert model.labels_[a] == model.labels_[b]
 
 
-def test_the_objective_falls_at_every_step():
-    X = np.random.default_rng(0).standard_normal((120, 2))
-    problem = KernelProblem(X @ X.T, np.ones(120))
-    guide = Guide(4, np.full(120, -1), low=np.full(4, 30.0), high=np.full(4, 30.0))
-    result = kernel_kmeans(problem, np.arange(120) % 4, 4, guide=guide)
-    assert len(result.history) > 2
-    assert (np.diff(result.history) < 0).all()
-    assert result.status.ok
-    assert np.bincount(result.labels).tolist() == [30, 30, 30, 30]
-    # No other labels within the limits are closer to the means.
-    costs = problem.costs(problem.sums(result.labels, 4), result.labels)
-    placed = guide.place(-costs)
-    rows = np.arange(120)
-    assert costs[rows, placed.labels].sum() == pytest.approx(costs[rows, result.labels].sum())
-
-
 def test_saved_models_keep_their_offsets(model, blobs, tmp_path):
     X = blobs[0]
     model.set_params(max_cluster_size=50).fit(X)
@@ -144,7 +125,7 @@ def test_saved_models_keep_their_offsets(model, blobs, tmp_path):
     ("params", "error", "words"),
     [
         ({"max_cluster_size": 40}, ValueError, "max_cluster_size=40 allows a total size of 120"),
-        ({"min_cluster_size": 51}, ValueError, "min_cluster_size=51 requires a total size of 153"),
+        ({"min_cluster_size": 51}, ValueError, "min_cluster_size=51 is too large for 3 clusters"),
         ({"max_cluster_size": [0.5, 0.5]}, ValueError, "one number for each of 3 clusters, got 2"),
         ({"max_cluster_size": 1.5}, ValueError, "max_cluster_size must be"),
         ({"max_cluster_size": [1.5, 3.0, 4.0]}, ValueError, "floats above 1"),

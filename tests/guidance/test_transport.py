@@ -10,8 +10,7 @@ from scipy.optimize import linprog
 
 from volmar.guidance import transport as transport_module
 from volmar.guidance.guide import Guide
-from volmar.guidance.smooth import Limits, dual_value, smooth_offsets
-from volmar.guidance.transport import transport
+from volmar.guidance.transport import Limits, dual_value, smooth_offsets, transport
 
 
 def value_of_linear_program(gains, weights, limits):

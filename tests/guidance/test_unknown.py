@@ -12,14 +12,12 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.pipeline import make_pipeline
 
-from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC, KernelKMeans, SoftLabelMVC, TableClusterer
-from volmar.guidance.links import check_must_link
-from volmar.guidance.seeds import check_seeds, names_of_clusters
+from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC, SoftLabelMVC, TableClusterer
+from volmar.guidance.knowledge import check_must_link, check_seeds, names_of_clusters
 from volmar.models import load_model, save_model
 from volmar.tables import TableError
 
 GUIDED = [
-    KernelKMeans(3, gamma=0.05, random_state=0),
     MSPC(3, random_state=0),
     CPMMC(3, random_state=0),
     KernelCPMMC(3, gamma=0.05, random_state=0),
@@ -319,7 +317,7 @@ def test_lazy_labels_that_cannot_be_used_are_refused(blocks):
 
 # ------------------------------------------------------------------------------ tables
 
-METHOD = "KernelKMeans"
+METHOD = "MSPC"
 IN_TABLES = {
     name: y
     for name, y in [*OF_INTEGERS.items(), *OF_STRINGS.items()]

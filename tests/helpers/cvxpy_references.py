@@ -19,13 +19,7 @@ def kernel(make, n, gamma=2.0, center=False):
     return (K + K.T) / 2
 
 
-def triangles(M):
-    """Both kinds of Xu's constraints, for all triples of different rows."""
-    i, j, k = np.array(list(itertools.permutations(range(M.shape[0]), 3))).T
-    return [M[i, j] + M[j, k] + M[i, k] + 1, M[i, j] - M[j, k] - M[i, k] + 1]
-
-
-def equation_22(K, box, balance=None, *, row_balance=False, triangle=False, eta=None):
+def equation_22(K, box, balance=None, *, row_balance=False, eta=None):
     """Eq. 22 with `box` where it prints C; with a variable eta, AISTATS eq. 10 with Q = K."""
     n = len(K)
     M = cp.Variable((n, n), PSD=True)
@@ -46,8 +40,6 @@ def equation_22(K, box, balance=None, *, row_balance=False, triangle=False, eta=
         constraints.append(cp.abs(cp.sum(M, axis=1)) <= balance)
     elif balance is not None:
         constraints.append(cp.sum(M) <= n * balance)
-    if triangle:
-        constraints += [slack >= 0 for slack in triangles(M)]
     program = cp.Problem(cp.Minimize(t), constraints)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the warning "may be inaccurate" concerns the last digits
@@ -70,23 +62,6 @@ def hard_label_value(Q, reg, C):
         warnings.simplefilter("ignore")  # the warning "may be inaccurate" concerns the last digits
         program.solve(solver=cp.CLARABEL)
     return program.value, float(eta.value)
-
-
-def label_mixture_value(Q, reg, C, limit):
-    """Value of the relaxation over all labellings: max over a and Z >= aa', tr Z = 1."""
-    n = len(Q)
-    a, top = cp.Variable(n, nonneg=True), cp.Variable()
-    Z = cp.Variable((n, n), symmetric=True)
-    column = cp.reshape(a, (n, 1), order="C")
-    block = cp.bmat([[Z, column], [column.T, np.ones((1, 1))]])
-    cuts = [
-        cp.sum(cp.multiply(reg * Q * np.outer(y, y), Z)) <= top for y in all_labellings(n, limit)
-    ]
-    program = cp.Problem(
-        cp.Maximize(2 * cp.sum(a) - top), [block >> 0, cp.trace(Z) == 1, a <= C, *cuts]
-    )
-    program.solve(solver=cp.CLARABEL)
-    return program.value
 
 
 def l1_value_by_cvxpy(X, y, c):

@@ -9,11 +9,9 @@ from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import rbf_kernel
 
-from volmar.margin.engine.cut_pool import CutPool
-from volmar.margin.engine.descent import maximise_margin
-from volmar.margin.engine.losses import HingeLoss
-from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.feature_space import basis_search
+from volmar.margin.engine.descent import CutPool, maximise_margin
+from volmar.margin.engine.problem import HingeLoss, MarginProblem
+from volmar.margin.feature_space import basis
 from volmar.margin.feature_space.basis import BasisSpace
 from volmar.margin.feature_space.kernel import KernelSpace
 
@@ -129,7 +127,7 @@ def test_a_vector_of_one_cut_is_a_fixed_point_of_mean_shift():
     source.vector(y / y.size)
     for b, side in zip(source.vectors, (y > 0, y < 0), strict=True):
         k = rbf_kernel(X[side], b[None], gamma=gamma)[:, 0]
-        assert 2 * gamma * np.sum((k @ X[side] / k.sum() - b) ** 2) < basis_search.STEP_TOL
+        assert 2 * gamma * np.sum((k @ X[side] / k.sum() - b) ** 2) < basis.STEP_TOL
 
 
 @pytest.mark.parametrize("signs", ["positive", "mixed"])
@@ -139,11 +137,11 @@ def test_searches_never_lower_the_field(signs, monkeypatch):
     pilot = source._pilot
     r = np.abs(y) if signs == "positive" else y + 0.1
     field = pilot.field(r / y.size)
-    monkeypatch.setattr(basis_search, "STEP_TOL", 0.0)
+    monkeypatch.setattr(basis, "STEP_TOL", 0.0)
     for start in X[:20]:
         values = []
         for steps in range(6):
-            monkeypatch.setattr(basis_search, "MAX_STEPS", steps)
+            monkeypatch.setattr(basis, "MAX_STEPS", steps)
             end = pilot.climb(field, start)
             values.append(abs((r / y.size) @ rbf_kernel(X, end[None], gamma=0.5)[:, 0]))
         assert np.all(np.diff(values) >= -1e-14)
@@ -164,7 +162,7 @@ def test_the_divergence_of_algorithm_4_is_caught_and_counted():
         assert np.linalg.norm(source.vectors - centre, axis=1).max() <= reach
         assert source.inner(a, [a])[0] > 0
     assert sum(count > 0 for count in diverged) >= 4
-    assert max(diverged) <= 1 + basis_search.MAX_RESTARTS
+    assert max(diverged) <= 1 + basis.MAX_RESTARTS
     split = BasisSpace(X, gamma=gamma, random_state=0)
     split.vector(y / y.size)
     assert split.n_diverged == 0
@@ -173,10 +171,10 @@ def test_the_divergence_of_algorithm_4_is_caught_and_counted():
 def test_the_best_point_seen_is_the_last_resort(monkeypatch):
     # Between two equal points with opposite signs the field of eq. 47 vanishes.
     X, y = np.array([[-1.0], [1.0]]), np.array([-1.0, 1.0])
-    monkeypatch.setattr(basis_search, "N_AVERAGED", 2)
+    monkeypatch.setattr(basis, "N_AVERAGED", 2)
     source = BasisSpace(X, gamma=0.01, basis="single", random_state=0)
     source.vector(y / 2)
-    assert source.n_diverged == 1 + basis_search.MAX_RESTARTS
+    assert source.n_diverged == 1 + basis.MAX_RESTARTS
     assert np.isfinite(source.vectors).all()
 
 
@@ -303,9 +301,9 @@ def test_a_full_basis_asks_for_no_further_pass():
 def test_searches_on_a_sample_catch_as_much(monkeypatch):
     X, y = two_clouds(n=3000)
     gamma = gamma_of(X, 0.7)
-    monkeypatch.setattr(basis_search, "PILOT_ROWS", 400)
+    monkeypatch.setattr(basis, "PILOT_ROWS", 400)
     some = BasisSpace(X, gamma=gamma, random_state=0)
-    monkeypatch.setattr(basis_search, "PILOT_ROWS", 3000)
+    monkeypatch.setattr(basis, "PILOT_ROWS", 3000)
     every = BasisSpace(X, gamma=gamma, random_state=0)
     assert some._pilot.index.size == 400
     lengths = []
@@ -316,7 +314,7 @@ def test_searches_on_a_sample_catch_as_much(monkeypatch):
         assert abs(source.scores(a).mean()) < 1e-12
     np.testing.assert_allclose(lengths[0], lengths[1], rtol=0.02)
     shares = np.where(np.arange(3000) < 30, 0.02, 0.4 / 2970)
-    monkeypatch.setattr(basis_search, "PILOT_ROWS", 400)
+    monkeypatch.setattr(basis, "PILOT_ROWS", 400)
     heavy = BasisSpace(X, gamma=gamma, weights=shares, random_state=0)
     assert np.isin(np.arange(30), heavy._pilot.index).mean() > 0.9
     np.testing.assert_allclose(heavy._pilot.restricted(shares).sum(), 1.0, atol=0.1)

@@ -6,16 +6,17 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
 from volmar import CPMMC, KernelCPMMC
-from volmar.margin.engine.losses import Violated
-from volmar.margin.engine.problem import Near
+from volmar.margin import multiway
+from volmar.margin.engine.problem import Near, Violated
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.multiway import cluster_sizes
-from volmar.margin.multiway.cluster_sizes import _Auction, _RankedAuction, sized_labels
-from volmar.margin.multiway.problem import (
+from volmar.margin.multiway import (
     MANY_CLUSTERS,
     MAX_MOVED,
     MultiwayHinge,
     MultiwayMarginProblem,
+    _Auction,
+    _RankedAuction,
+    sized_labels,
 )
 
 K = MANY_CLUSTERS + 2
@@ -139,10 +140,8 @@ def test_a_sample_has_enough_rows_of_the_smallest_cluster(rng, monkeypatch):
     f = rng.standard_normal((n, 3))
     f[:, 2] -= 5.0
     seen = []
-    whole = cluster_sizes._offsets
-    monkeypatch.setattr(
-        cluster_sizes, "_offsets", lambda *of: seen.append(len(of[0])) or whole(*of)
-    )
+    whole = multiway._offsets
+    monkeypatch.setattr(multiway, "_offsets", lambda *of: seen.append(len(of[0])) or whole(*of))
     found = sized_labels(f, None, 0.01)
     assert np.bincount(found.labels).min() >= 0.01 * n
     assert seen[0] >= 20_000 * 0.7

@@ -9,7 +9,7 @@ import pytest
 from helpers.cvxpy_references import clarabel
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import linalg, optimize, sparse
+from scipy import linalg, optimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
@@ -301,7 +301,7 @@ def test_permuted_rows_permute_labels(seed):
     np.testing.assert_allclose(two.scores_, sign * one.scores_[order], atol=1e-3)
 
 
-def test_precomputed_sparse_and_single_precision(rng):
+def test_precomputed_and_single_precision(rng):
     X, _ = groups(rng, 30)
     X_new, _ = groups(rng, 10)
     model = GMMC(gamma=0.2).fit(X)
@@ -311,12 +311,8 @@ def test_precomputed_sparse_and_single_precision(rng):
     K_new = rbf_kernel(X_new, X, gamma=0.2)
     scores = model.decision_function(X_new)
     np.testing.assert_allclose(matrix.decision_function(K_new), scores, atol=1e-6)
-    of_sparse = matrix.decision_function(sparse.csr_matrix(K_new))
-    np.testing.assert_allclose(of_sparse, scores, atol=1e-6)
     assert matrix.__sklearn_tags__().input_tags.pairwise
     assert not model.__sklearn_tags__().input_tags.pairwise
-    rows = GMMC(gamma=0.2).fit(sparse.csr_matrix(X))
-    np.testing.assert_allclose(rows.decision_function(X_new), scores, atol=1e-6)
     single = GMMC(gamma=0.2).fit(X.astype(np.float32))
     np.testing.assert_array_equal(single.labels_, model.labels_)
     assert single.objective_ == pytest.approx(model.objective_, rel=1e-4)
@@ -372,15 +368,6 @@ def test_an_iteration_limit_is_warned_of(rng):
         model = GMMC(max_iter=2).fit(X)
     assert model.result_.status is Status.MAX_ITER
     assert model.n_iter_ == 2
-
-
-def test_sparse_rows_after_dense_ones(rng):
-    """The training mean is subtracted block by block; for a csr_matrix the result is no array."""
-    X, _ = groups(rng)
-    model = GMMC().fit(X)
-    scores = model.decision_function(X)
-    for make in (sparse.csr_matrix, sparse.csr_array):
-        np.testing.assert_allclose(model.decision_function(make(X)), scores, atol=1e-10)
 
 
 def test_extreme_values_of_C_and_shift(rng):

@@ -10,17 +10,14 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import CPMMC, SKMMC, KernelCPMMC
-from volmar.base.guided_tree import grouped_clusters, guide_of_sides
+from volmar.base.guided import grouped_clusters, guide_of_sides
 from volmar.guidance.guide import Guide
-from volmar.margin.engine import sample as sampling
-from volmar.margin.engine.descent import maximise_margin
-from volmar.margin.engine.guided_labels import clusters_allowed, sides_allowed
-from volmar.margin.engine.losses import HingeLoss
-from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.engine.sample import first_sample
+from volmar.margin.engine import descent as sampling
+from volmar.margin.engine.descent import first_sample, maximise_margin
+from volmar.margin.engine.problem import HingeLoss, MarginProblem, clusters_allowed, sides_allowed
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.multiway.descent import NearestMean, balanced_weights, maximise_margins
+from volmar.margin.multiway import NearestMean, balanced_weights, maximise_margins
 from volmar.solvers import Status
 
 TOL = 1e-4
@@ -168,7 +165,7 @@ def test_three_clusters_are_certified_with_seeds_on_the_wrong_side(kind, links):
 
 def test_a_sample_of_many_rows_has_its_part_of_the_guide(monkeypatch, rng):
     monkeypatch.setattr(sampling, "MANY_ROWS", 2_000)
-    monkeypatch.setattr(sampling, "SHARE", 0.2)
+    monkeypatch.setattr(sampling, "SAMPLE_SHARE", 0.2)
     X, y = two_groups(rng, 3_000, 4.0)
     seeds = wrong_seeds(y, np.arange(0, 3_000, 100))
     problem = MarginProblem(LinearSpace(X, None), HingeLoss(), guide=Guide(2, seeds))

@@ -1,4 +1,4 @@
-"""IterSVR: clusters, equivalent inputs, weights, starts, edges."""
+"""IterSVR: clusters, equivalent inputs, starts, edges."""
 
 import itertools
 import pickle
@@ -6,17 +6,14 @@ import re
 
 import numpy as np
 import pytest
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
-from volmar.datasets import make_blobs, make_two_circles, make_two_moons
-from volmar.margin.engine.starts import kernel_k_means_start, principal_start
+from volmar.datasets import make_two_circles
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.iter_svr import IterSVR
-from volmar.margin.lgmmc import LGMMC
 from volmar.metrics import clustering_error
 from volmar.solvers import Status
 
@@ -26,7 +23,6 @@ TIGHT = {"tol": 1e-8}
 KINDS = [
     {"kernel": "linear"},
     {"gamma": 0.1},
-    {"gamma": 0.1, "method": "nystroem", "n_landmarks": 30},
 ]
 
 
@@ -95,65 +91,7 @@ def test_precomputed_is_the_named_kernel(groups, start, rng):
     assert clustering_error(np.arange(60) < 20, auto.labels_) <= 0.05
 
 
-def test_all_rows_as_landmarks_are_the_exact_kernel(groups, start):
-    exact = IterSVR(init=start, **TIGHT).fit(groups)
-    nystroem = IterSVR(init=start, method="nystroem", n_landmarks=60, **TIGHT).fit(groups)
-    np.testing.assert_array_equal(exact.labels_, nystroem.labels_)
-    assert nystroem.objective_ == pytest.approx(exact.objective_, rel=1e-5)
-
-
-@pytest.mark.parametrize("bias", ["gap", "balance"])
-@pytest.mark.parametrize("options", KINDS[:2])
-def test_dense_is_csr(groups, start, options, bias):
-    groups[np.abs(groups) < 0.5] = 0
-    dense = IterSVR(init=start, bias=bias, **options, **TIGHT).fit(groups)
-    csr = IterSVR(init=start, bias=bias, **options, **TIGHT).fit(sparse.csr_array(groups))
-    np.testing.assert_array_equal(dense.labels_, csr.labels_)
-    assert csr.objective_ == pytest.approx(dense.objective_, rel=1e-7)
-    np.testing.assert_array_equal(csr.predict(sparse.csr_array(groups)), csr.labels_)
-
-
-@pytest.mark.parametrize("C", ["scale", 0.05])
-@pytest.mark.parametrize("bias", ["gap", "balance"])
-@pytest.mark.parametrize("options", [{"kernel": "linear"}, {"gamma": "scale"}])
-def test_weight_two_is_a_row_written_twice(groups, start, rng, options, bias, C):
-    sizes = rng.integers(0, 4, 60)
-    written = np.repeat(np.arange(60), sizes)
-    parameters = {"bias": bias, "C": C, **options, **TIGHT}
-    weighted = IterSVR(init=start, **parameters).fit(groups, sample_weight=sizes)
-    twice = IterSVR(init=start[written], **parameters).fit(groups[written])
-    np.testing.assert_array_equal(weighted.labels_[written], twice.labels_)
-    assert weighted.objective_ == pytest.approx(twice.objective_, rel=1e-6)
-    assert pytest.approx(twice.C_, rel=1e-9) == weighted.C_
-    plain = IterSVR(init=start, **parameters).fit(groups)
-    assert abs(weighted.objective_ / plain.objective_ - 1) > 1e-4
-
-
-@pytest.mark.parametrize("options", KINDS)
-def test_a_common_factor_of_the_weights_changes_nothing(groups, rng, options):
-    weights = rng.uniform(0.5, 2.0, 60)
-    one = IterSVR(random_state=0, **options).fit(groups, sample_weight=weights)
-    seven = IterSVR(random_state=0, **options).fit(groups, sample_weight=7 * weights)
-    np.testing.assert_array_equal(one.labels_, seven.labels_)
-    assert pytest.approx(one.C_ / 7) == seven.C_
-    assert seven.objective_ == pytest.approx(one.objective_, rel=2e-3)
-
-
-@pytest.mark.parametrize("options", KINDS[1:])
-def test_rows_without_weight_have_no_effect(groups, start, rng, options):
-    weights = np.ones(60)
-    weights[::6] = 0.0
-    kept = weights > 0
-    wild = groups.copy()
-    wild[~kept] = 30 * wild[~kept] + 100
-    options = {**options, "method": "exact", "bias": "balance"}
-    one = IterSVR(init=start, **options, **TIGHT).fit(wild, sample_weight=weights)
-    other = IterSVR(init=start[kept], **options, **TIGHT).fit(groups[kept])
-    np.testing.assert_array_equal(one.labels_[kept], other.labels_)
-    assert one.objective_ == pytest.approx(other.objective_, rel=1e-7)
-
-
-@pytest.mark.parametrize("options", [{"kernel": "linear"}, {}, {"method": "nystroem"}])
+@pytest.mark.parametrize("options", [{"kernel": "linear"}, {}])
 @pytest.mark.parametrize("scale", [1e-150, 1e-8, 1e8, 1e148])
 def test_scale_of_x_is_of_no_matter(groups, options, scale):
     labels = IterSVR(random_state=0, **options).fit(groups).labels_
@@ -224,7 +162,7 @@ def test_a_degenerate_start_is_outdone_by_any_other(monkeypatch):
     assert next(calls) == 2
 
 
-@pytest.mark.parametrize("options", [{"kernel": "linear"}, {}, {"method": "nystroem"}])
+@pytest.mark.parametrize("options", [{"kernel": "linear"}, {}])
 @pytest.mark.parametrize("bias", ["gap", "balance"])
 def test_two_rows(options, bias):
     X = np.array([[0.0, 1.0], [1.0, 1.0]])
@@ -260,11 +198,11 @@ def test_pickle_clone_and_random_state(groups):
     assert dict(back.result_.residuals) == dict(model.result_.residuals)
 
 
-@pytest.mark.parametrize("options", [{}, {"kernel": "precomputed"}, {"method": "nystroem"}])
+@pytest.mark.parametrize("options", [{}, {"kernel": "precomputed"}])
 def test_pickle_leaves_the_kernel_matrix_behind(rng, options):
     X = rng.standard_normal((400, 2)) + np.repeat([[0.0], [4.0]], 200, axis=0)
     K = rbf_kernel(X) if options.get("kernel") else X
-    model = IterSVR(random_state=0, n_landmarks=10, **options).fit(K)
+    model = IterSVR(random_state=0, **options).fit(K)
     assert len(pickle.dumps(model)) < 0.1 * 8 * 400**2
 
 
@@ -290,10 +228,7 @@ def test_an_early_end_warns(rng):
         ({"init": "k means"}, ValueError, "init must be one of"),
         ({"init": np.zeros(60)}, ValueError, "init must hold n_clusters=2"),
         ({"init": np.arange(59) % 2}, ValueError, r"init must hold one label per row.*\(59,\)"),
-        ({"method": "landmarks"}, ValueError, "method must be one of"),
-        ({"method": "nystroem", "kernel": "linear"}, ValueError, "Use method='exact'"),
-        ({"method": "nystroem", "kernel": "precomputed"}, ValueError, "Use method='exact'"),
-        ({"n_landmarks": 1}, ValueError, "n_landmarks must be at least 2"),
+        ({"n_clusters": "auto"}, ValueError, "^n_clusters must be an integer .* use MSPC"),
         ({"n_init": 0}, ValueError, "n_init must be at least 1"),
         ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
@@ -328,69 +263,9 @@ def test_an_indefinite_kernel_is_refused_at_every_C(rng, C):
     K = K + K.T + 5 * np.eye(40)
     with pytest.raises(ValueError, match="not positive semi-definite"):
         IterSVR(kernel="precomputed", C=C, init=np.arange(40) % 2).fit(K)
-    # Rows without weight may have any values.
-    weights = np.r_[1.0, 1.0, np.zeros(38)]
-    pair = IterSVR(kernel="precomputed", random_state=0).fit(K, sample_weight=weights)
-    assert pair.labels_[0] != pair.labels_[1]
     # The negated squared distances are a kernel for coefficients of sum zero, which is enough.
     X = rng.standard_normal((40, 3)) + np.repeat([[0.0], [4.0]], 20, axis=0)
     D = -((X[:, None] - X[None]) ** 2).sum(axis=2) / 2
     model = IterSVR(kernel="precomputed", C=C, random_state=0).fit(D)
     linear = IterSVR(kernel="linear", C=C, init=model.labels_).fit(X)
     assert model.objective_ == pytest.approx(linear.objective_, rel=2e-3)
-
-
-def _sum_of_squares(K, labels):
-    """Sum of squares within two clusters of a kernel matrix, from its definition."""
-    total = K.trace()
-    for side in (labels, ~labels):
-        total -= K[np.ix_(side, side)].sum() / side.sum()
-    return total
-
-
-def test_kernel_k_means_start_is_a_fixed_point_of_lloyds_step():
-    X, _ = make_two_circles(80, noise=0.02, random_state=0)
-    K = rbf_kernel(X, gamma=2.0)
-    labels = kernel_k_means_start(KernelSpace(K), np.random.default_rng(0))
-    distances = np.empty((80, 2))
-    for j, side in enumerate((~labels, labels)):
-        inside = K[np.ix_(side, side)].mean()
-        distances[:, j] = K.diagonal() - 2 * K[:, side].mean(axis=1) + inside
-    np.testing.assert_array_equal(distances.argmin(axis=1), labels)
-    first = principal_start(KernelSpace(K), np.random.default_rng(0))
-    assert _sum_of_squares(K, labels) <= _sum_of_squares(K, first) + 1e-12
-
-
-@pytest.mark.parametrize("init", ["kernel k-means", "spectral"])
-@pytest.mark.parametrize("parameters", [{}, {"method": "nystroem"}, {"kernel": "linear"}])
-def test_every_start_by_its_name(init, parameters):
-    X, y = make_blobs(120, separation=7.0, random_state=0)
-    model = IterSVR(init=init, random_state=0, **parameters).fit(X)
-    assert clustering_error(y, model.labels_) <= 0.01
-
-
-def test_a_spectral_start_follows_the_graph():
-    """The rings are separate on the graph, and IterSVR stays where it starts at a large C."""
-    X, y = make_two_circles(200, noise=0.02, factor=0.4, random_state=0)
-    model = IterSVR(init="spectral", C=500.0, gamma=2.0, random_state=0).fit(X)
-    assert clustering_error(y, model.labels_) == 0.0
-    with pytest.raises(ValueError, match="init='spectral' needs the rows"):
-        IterSVR(init="spectral", kernel="precomputed").fit(X @ X.T)
-
-
-@pytest.mark.parametrize("estimator", [IterSVR, LGMMC])
-def test_more_rows_than_a_documented_number_are_represented_by_landmarks(estimator):
-    X, y = make_two_moons(1200, random_state=0)
-    few = estimator(random_state=0).fit(X[:1000])
-    assert few.dual_coef_.shape == (1000,)
-    many, exact, nystroem = (
-        estimator(gamma=few.gamma_, method=method, init=y, random_state=0).fit(X)
-        for method in ("auto", "exact", "nystroem")
-    )
-    assert not hasattr(many, "dual_coef_")
-    assert exact.dual_coef_.shape == (1200,)
-    np.testing.assert_array_equal(many.decision_function(X), nystroem.decision_function(X))
-    assert clustering_error(exact.labels_, many.labels_) < 0.01
-    K = rbf_kernel(X, gamma=few.gamma_)
-    given = estimator(kernel="precomputed", init=y, random_state=0).fit(K)
-    assert given.dual_coef_.shape == (1200,)

@@ -10,9 +10,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.iter_svr import IterSVR
-from volmar.margin.relaxations.bias_rules import lowest_loss_cut, widest_gap_cut
-from volmar.margin.relaxations.iter_svr_solver import iterate_svr
+from volmar.margin.iter_svr import IterSVR, iterate_svr, lowest_loss_cut, widest_gap_cut
 from volmar.solvers import Status
 
 
@@ -64,8 +62,8 @@ def test_a_cycle_ends_with_the_best_of_it(rng):
     circle = [X[:, j] > np.median(X[:, j]) for j in range(3)]
     calls = itertools.count()
 
-    def rule(g, weights, floor, bias):
-        cut = lowest_loss_cut(g, weights, floor, bias)
+    def rule(g, floor, bias):
+        cut = lowest_loss_cut(g, floor, bias)
         return cut._replace(labels=circle[next(calls) % 3].astype(np.int64))
 
     result = iterate_svr(space, np.arange(20) % 2, 0.1, rule, floor=1, max_iter=50, tol=1e-7)

@@ -7,8 +7,8 @@ from sklearn.metrics.pairwise import laplacian_kernel
 
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.feature_space.subspace import GrowingSubspace
-from volmar.margin.relaxations.label_generation import (
+from volmar.margin.lgmmc import (
+    GrowingSubspace,
     balanced_labels,
     climb,
     largest_possible_square,
@@ -103,66 +103,3 @@ def test_the_subspace_of_a_kernel_near_the_identity_stays_orthonormal(rng):
     gram = [source.inner(vector, space.basis) for vector in space.basis]
     assert len(gram) > 8
     np.testing.assert_allclose(gram, np.eye(len(gram)), atol=1e-8)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.2, 0.9])
-def test_sorting_by_weight_is_balanced_and_nearly_the_best(rng, share):
-    exact = 0
-    for _ in range(60):
-        weights = rng.uniform(0.1, 2.0, 8)
-        f, alpha = rng.standard_normal(8) + 0.7, rng.random(8) * (rng.random(8) < 0.8)
-        limit = max(share * weights.sum(), weights.max())
-        y = balanced_labels(f, alpha, limit, weights)
-        assert abs(weights @ y) <= limit * (1 + 1e-12)
-        best = np.abs(all_labellings(8, limit, weights) @ (alpha * f)).max()
-        assert best - y @ (alpha * f) <= 2 * np.max(alpha * np.abs(f))
-        exact += y @ (alpha * f) >= best - 1e-12
-        if abs(weights @ np.sign(f)) <= limit:
-            np.testing.assert_array_equal(y, np.sign(f))
-    assert exact >= 30
-
-
-def test_the_row_that_the_relaxation_cuts_in_two_changes_sides():
-    """Costs of 5, 4 and 1 per unit of weight: the second row does not fit, but the third does."""
-    f, weights = np.array([5.0, 4.0, 1.0, -1.0]), np.array([2.0, 2.0, 1.0, 1.0])
-    y = balanced_labels(f, weights, 2.0, weights)
-    np.testing.assert_array_equal(y, [1, 1, -1, -1])
-    y = balanced_labels(f, weights, 1.0, np.array([2.0, 3.0, 1.0, 1.0]))
-    np.testing.assert_array_equal(y, [1, -1, 1, -1])
-    np.testing.assert_array_equal(balanced_labels(-f, weights, 2.0, weights), [-1, -1, 1, 1])
-    # Two of weight 2 that cost 1/8 per unit make room for four that cost 1/5.
-    alpha, weights = np.array([0.25, 0.25, 0.2, 0.2, 0.2, 0.2]), np.array([2.0, 2, 1, 1, 1, 1])
-    y = balanced_labels(np.ones(6), alpha, 2.0, weights)
-    np.testing.assert_array_equal(y, [-1, -1, 1, 1, 1, 1])
-
-
-@pytest.mark.parametrize("limit", [0, 3, 6])
-def test_sorting_by_equal_weights_is_sorting(rng, limit):
-    for n in (8, 9):
-        allowed = max(limit, n % 2)
-        for _ in range(20):
-            f, alpha = rng.standard_normal(n) + 0.7, rng.random(n)
-            y = balanced_labels(f, alpha, max(allowed, 1), np.ones(n))
-            np.testing.assert_array_equal(y, balanced_labels(f, alpha, allowed))
-
-
-def test_climbing_and_the_bound_with_weights_are_those_of_rows_written_often(rng):
-    weights = rng.integers(1, 4, 20)
-    written = np.repeat(np.arange(20), weights)
-    Z = rng.standard_normal((20, 3))
-    one = LinearSpace(Z, weights)
-    often = LinearSpace(Z[written])
-    limit = 0.9 * weights.sum()
-    for _ in range(20):
-        alpha = rng.dirichlet(np.ones(20))
-        shared = (alpha / weights)[written]
-        start = balanced_labels(rng.standard_normal(20), alpha, limit, weights)
-        end = climb(one, alpha, start, limit, weights)
-        same = climb(often, shared, start[written], limit)
-        np.testing.assert_array_equal(end.y[written], same.y)
-        assert end.square == pytest.approx(same.square)
-        bounds = [
-            largest_possible_square(source, pulls, np.random.default_rng(0))
-            for source, pulls in ((one, alpha), (often, shared))
-        ]
-        assert bounds[0] == pytest.approx(bounds[1], rel=2e-3)

@@ -2,16 +2,15 @@
 
 import numpy as np
 import pytest
-from helpers.cvxpy_references import all_labellings, centred, saddle_by_cvxpy, weighted_rows
+from helpers.cvxpy_references import all_labellings, centred, saddle_by_cvxpy
 
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.lgmmc import LGMMC
-from volmar.margin.relaxations.label_generation import (
+from volmar.margin.lgmmc import (
     balanced_labels,
     climb,
+    generate_labels,
 )
-from volmar.margin.relaxations.lgmmc_solver import generate_labels
 from volmar.solvers import Status
 from volmar.solvers.label_kernel_svm import solve_label_kernel_svm
 
@@ -117,48 +116,3 @@ def test_the_mixture_is_nearly_as_good_for_its_labels_as_their_own_machine():
     assert max(ratios) <= 1.0 + 1e-9
     assert np.median(ratios) >= 0.9
     assert min(ratios) >= 0.8
-
-
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize(("share", "binds"), [(0.4, True), (0.95, False)])
-def test_the_weighted_relaxation_over_all_labellings(seed, share, binds):
-    """Against all labellings of the rows, and all of duplicated rows, whose copies may differ."""
-    rng = np.random.default_rng(seed)
-    weights = rng.permutation([1, 1, 1, 1, 2, 3])
-    Z, C, limit = weighted_rows(rng, 6, 2, weights), 1.0, share * weights.sum()
-    truth = saddle_by_cvxpy(Z, all_labellings(6, limit, weights), C, weights)
-    written = np.repeat(np.arange(6), weights)
-    separate = saddle_by_cvxpy(Z[written], all_labellings(9, limit), C)
-    assert separate <= truth * (1 - 1e-6)
-    shares, unit = weights / weights.sum(), weights.mean()
-    for source in (
-        LinearSpace(Z, weights),
-        KernelSpace(Z @ Z.T, shares),
-    ):
-        # The source's weights have a mean of 1.
-        found = generate_labels(
-            source, C=C * unit, limit=limit / unit, n_init=40, tol=1e-7, max_iter=200
-        )
-        assert found.status is Status.CONVERGED
-        assert found.bound <= separate + 1e-7
-        assert found.objective >= truth - 1e-6 * abs(truth)
-        assert found.objective == pytest.approx(truth, rel=1e-2 if binds else 1e-5)
-        assert found.residuals["master gap"] <= 1e-7
-
-
-def test_margin_and_value_of_the_labels_with_weights(rng):
-    weights = rng.integers(0, 4, 40)
-    written = np.repeat(np.arange(40), weights)
-    X = rng.standard_normal((40, 4))
-    model = LGMMC(kernel="linear", C=10.0, balance=0.5, random_state=0)
-    one = model.fit(X, sample_weight=weights)
-    Z = X - np.average(X, axis=0, weights=weights)
-    f, w = (Z @ one.result_.normal)[written], one.result_.normal
-    C = 10.0 / np.square(Z[written]).sum()
-    r = np.linspace(0.2, 5, 4001) * one.result_.rho
-    slack = np.maximum(r[:, None] - np.abs(f), 0.0)
-    values = -0.5 * r**2 / (w @ w + C * np.square(slack).sum(axis=1))
-    assert one.result_.labelled_objective == pytest.approx(values.min(), rel=1e-5)
-    assert one.result_.rho == pytest.approx(r[values.argmin()], rel=5e-3)
-    assert abs(np.average(one.result_.scores, weights=weights)) < 1e-9
-    assert not one.result_.alpha[weights == 0].any()

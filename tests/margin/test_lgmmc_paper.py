@@ -41,15 +41,14 @@ def test_the_printed_programme_over_all_labellings(C, centered):
 
 
 def test_the_rows_as_they_are_in_every_space():
-    """A linear kernel of rows off the origin: as rows, as a matrix and by landmarks."""
+    """A linear kernel of rows off the origin: as rows and as a matrix."""
     X, _ = make_two_moons(9, random_state=0)
     X = X + 1.0
     settings = {"mode": "paper", "C": 0.1, "tol": 1e-4, "max_iter": 200, "random_state": 0}
     linear = LGMMC(kernel="linear", **settings).fit(X)
     given = LGMMC(kernel="precomputed", **settings).fit(X @ X.T)
-    landmarks = LGMMC(kernel="linear", method="nystroem", n_landmarks=9, **settings).fit(X)
     value = saddle_by_cvxpy(X, all_labellings(9, 0.3 * 9), 0.1)
-    for model in (linear, given, landmarks):
+    for model in (linear, given):
         assert model.objective_ == pytest.approx(value, rel=1e-3)
     assert linear.intercept_ == pytest.approx(0.0, abs=1e-12)
     np.testing.assert_allclose(linear.decision_function(X), X @ linear.coef_[0], rtol=1e-6)
@@ -59,18 +58,6 @@ def test_the_rows_as_they_are_in_every_space():
         assert (moved.objective_ == pytest.approx(here.objective_, rel=1e-3)) == is_same
 
 
-def test_a_weight_of_two_is_a_row_written_twice():
-    X, _ = make_two_circles(30, random_state=0)
-    settings = {"mode": "paper", "gamma": 1.0, "C": 1e-3, "balance": 0.5, "random_state": 0}
-    start = np.arange(30) % 2
-    once = LGMMC(init=start, **settings).fit(X, sample_weight=np.full(30, 2.0))
-    twice = LGMMC(init=np.repeat(start, 2), **settings).fit(np.repeat(X, 2, axis=0))
-    # Weights have the mean 1: twice the C is half the number of rows.
-    same = LGMMC(init=start, **{**settings, "C": 2e-3}).fit(X)
-    assert once.objective_ == pytest.approx(LGMMC(init=start, **settings).fit(X).objective_)
-    assert same.objective_ == pytest.approx(twice.objective_, rel=2e-2)
-
-
 def test_labels_are_those_of_the_mixture():
     X, y = make_two_circles(300, random_state=0)
     model = LGMMC(mode="paper", gamma="4*scale", random_state=0).fit(X)
@@ -78,10 +65,6 @@ def test_labels_are_those_of_the_mixture():
     assert model.result_.scores.min() * model.result_.scores.max() < 0
     assert clustering_error(model.labels_, model.predict(X)) <= 0.1
     assert 0.0 <= clustering_error(y, model.labels_) <= 0.5
-    # The whole kernel matrix for any number of rows.
-    assert LGMMC(mode="paper")._is_exact(5000)
-    assert not LGMMC()._is_exact(5000)
-    assert not LGMMC(mode="paper", method="nystroem")._is_exact(50)
 
 
 def test_what_none_stands_for():
@@ -118,10 +101,9 @@ def test_intercept_and_gamma(make, kernel, gamma, expected):
 
 
 def test_the_papers_call_of_gmmc():
-    """C_e = 1e4 and K + I/n; with a given weight no sizes are taken from k-means."""
+    """C_e = 1e4 and K + I/n."""
     X, _ = make_two_moons(30, random_state=0)
-    own = quiet_fit(GMMC(balance_weight=1e4), X)
-    assert own.balance_ == (0.5, 0.5)
+    own = quiet_fit(GMMC(), X)
     shifted = quiet_fit(GMMC(balance_weight=1e4, shift=1 / 30), X)
     assert own.objective_ == shifted.objective_
 
@@ -135,28 +117,17 @@ def test_the_search_finds_the_labelling_of_a_narrow_kernel(make, centered):
     model = quiet_fit(
         LGMMC(kernel="precomputed", mode="paper", centered=centered, random_state=0), K
     )
-    own = quiet_fit(
-        LGMMC(kernel="precomputed", mode="paper", centered=centered, init=y, max_iter=1, n_init=1),
-        K,
-    )
-    assert model.objective_ <= own.objective_ * (1.0 - 1e-2)
     assert clustering_error(y, model.labels_) <= 0.03
 
 
 def test_axes_of_the_kernel_graph():
-    """Eigenvectors of D^-1 K by their equation; rows of weight 0 change nothing."""
+    """Eigenvectors of D^-1 K by their equation."""
     X, _ = make_two_moons(60, random_state=0)
     K = rbf_kernel(X, gamma=5.0)
-    axes = KernelSpace(K).graph_axes()
+    axes = KernelSpace(K).graph_axes
     walk = K / K.sum(axis=1, keepdims=True)
     values = np.sort(np.linalg.eigvals(walk).real)[::-1][1 : 1 + axes.shape[1]]
     assert axes.shape == (60, 5)
     np.testing.assert_allclose(walk @ axes, axes * values, atol=2e-3 * np.abs(axes).max())
-    weights = np.ones(60)
-    weights[::4] = 0.0
-    kept = weights > 0
-    some = KernelSpace(K, weights).graph_axes()
-    alone = KernelSpace(K[np.ix_(kept, kept)]).graph_axes()
-    np.testing.assert_allclose(some[kept], alone, rtol=1e-9, atol=1e-12)
-    assert KernelSpace(K - 0.5).graph_axes().shape == (60, 0)
-    assert KernelSpace(K[:2, :2]).graph_axes().shape == (2, 0)
+    assert KernelSpace(K - 0.5).graph_axes.shape == (60, 0)
+    assert KernelSpace(K[:2, :2]).graph_axes.shape == (2, 0)

@@ -14,7 +14,6 @@ CASES = [
     (KernelCPMMC, {"kernel": "linear"}),
     (IterSVR, {}),
     (IterSVR, {"kernel": "linear"}),
-    (IterSVR, {"method": "nystroem", "n_landmarks": 20}),
 ]
 
 

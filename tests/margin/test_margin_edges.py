@@ -7,9 +7,8 @@ from scipy import sparse
 from volmar import SKMMC, MultivariateMMC
 from volmar.margin.cpmmc import CPMMC
 from volmar.margin.engine.descent import maximise_margin
-from volmar.margin.engine.losses import HingeLoss
 from volmar.margin.engine.nested import relabelling_outside
-from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.engine.problem import HingeLoss, MarginProblem
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.kernel_cpmmc import KernelCPMMC
 from volmar.solvers import Status

@@ -11,12 +11,10 @@ from scipy import sparse
 from sklearn.metrics import normalized_mutual_info_score, rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
-from volmar.margin.engine.cut_pool import IDLE_FOR, CutPool
-from volmar.margin.engine.descent import maximise_margin
-from volmar.margin.engine.losses import HingeLoss, Violated
+from volmar.margin.engine.descent import IDLE_FOR, CutPool, maximise_margin
 from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
 from volmar.margin.engine.nested import cutting_planes_outside, relabelling_outside
-from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.engine.problem import HingeLoss, MarginProblem, Violated
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.metrics import pair_f_measure

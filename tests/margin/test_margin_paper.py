@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 
 from volmar import CPMMC, SKMMC, KernelCPMMC, MultivariateMMC
 from volmar.margin import clusterer
-from volmar.margin.engine import start_search
+from volmar.margin.engine import starts as start_search
 
 KINDS = (CPMMC, KernelCPMMC, SKMMC, MultivariateMMC)
 

@@ -6,12 +6,10 @@ import pytest
 
 from volmar import CPMMC
 from volmar.distributed import report_passes
-from volmar.margin.engine import sample as sampling
-from volmar.margin.engine.descent import maximise_margin
-from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.engine import descent as sampling
+from volmar.margin.engine.descent import first_sample, maximise_margin
 from volmar.margin.engine.multivariate_losses import RandLoss
-from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.engine.sample import first_sample
+from volmar.margin.engine.problem import HingeLoss, MarginProblem
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.solvers import Status
@@ -23,7 +21,7 @@ TOL = 0.01
 def few_are_many(monkeypatch):
     """Samples of a fifth of the rows from 2,000 rows on."""
     monkeypatch.setattr(sampling, "MANY_ROWS", 2_000)
-    monkeypatch.setattr(sampling, "SHARE", 0.2)
+    monkeypatch.setattr(sampling, "SAMPLE_SHARE", 0.2)
 
 
 def groups(n=3_000, d=4, k=2, seed=0, shift=4.0):

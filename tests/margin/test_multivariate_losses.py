@@ -13,8 +13,8 @@ from scipy.special import entr
 from sklearn.metrics import normalized_mutual_info_score, rand_score
 
 from volmar.margin.engine import multivariate_losses
-from volmar.margin.engine.losses import HingeLoss
 from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
+from volmar.margin.engine.problem import HingeLoss
 from volmar.metrics import pair_f_measure
 
 LOSSES = [ErrorLoss(), RandLoss(), FBetaLoss(), FBetaLoss(0.3), FBetaLoss(4.0), NMILoss()]

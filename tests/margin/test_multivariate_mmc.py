@@ -235,7 +235,6 @@ def test_the_known_failure_of_the_printed_algorithm_and_its_remedies():
         ({"kernel": lambda A, B: A @ B.T}, None),
         ({"kernel": "rbf", "gamma": 0.5}, 0.5),
         ({"kernel": "rbf", "gamma": None}, 0.5),
-        ({"kernel": "rbf", "gamma": 0.25, "method": "nystroem", "n_landmarks": 10}, 0.25),
     ],
 )
 def test_intercept_and_gamma(parameters, gamma):

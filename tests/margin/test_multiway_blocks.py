@@ -8,8 +8,8 @@ from helpers.block_models import in_blocks
 
 from volmar import CPMMC, KernelCPMMC
 from volmar.distributed import report_passes
-from volmar.margin.multiway import cluster_sizes
-from volmar.margin.multiway.cluster_sizes import shares_of_clusters, sized_labels
+from volmar.margin import multiway
+from volmar.margin.multiway import shares_of_clusters, sized_labels
 from volmar.rows import as_rows, as_table
 
 N, K = 2600, 4
@@ -133,7 +133,7 @@ def test_few_numbers_travel():
     [(0.05, False), (0.15, False), (0.25, False), (0.15, True), (0.24, True)],
 )
 def test_offsets_in_blocks_are_those_in_memory(monkeypatch, floor, weighted):
-    monkeypatch.setattr(cluster_sizes, "MIN_SAMPLE", 400)
+    monkeypatch.setattr(multiway, "MIN_SAMPLE", 400)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, 3))
     W = rng.normal(size=(3, K))

@@ -16,7 +16,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from volmar import CPMMC, KernelCPMMC
 from volmar.datasets import make_blobs
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.multiway.descent import balanced_weights, maximise_margins
+from volmar.margin.multiway import balanced_weights, maximise_margins
 from volmar.solvers import Status
 
 BOTH = [CPMMC, KernelCPMMC]

@@ -14,15 +14,21 @@ from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import CPMMC, KernelCPMMC
-from volmar.margin.engine.cut_pool import CutPool
-from volmar.margin.engine.descent import maximise_margin
-from volmar.margin.engine.losses import Violated
+from volmar.margin.engine.descent import CutPool, maximise_margin
+from volmar.margin.engine.problem import Violated
 from volmar.margin.engine.starts import principal_scores
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.multiway.cluster_sizes import MIN_SAMPLE, shares_of_clusters, sized_labels
-from volmar.margin.multiway.descent import NearestMean, balanced_weights
-from volmar.margin.multiway.problem import EVENLY, MultiwayHinge, MultiwayMarginProblem
+from volmar.margin.multiway import (
+    EVENLY,
+    MIN_SAMPLE,
+    MultiwayHinge,
+    MultiwayMarginProblem,
+    NearestMean,
+    balanced_weights,
+    shares_of_clusters,
+    sized_labels,
+)
 from volmar.solvers import CuttingPlaneResult, Status
 
 BOTH = [CPMMC, KernelCPMMC]

@@ -11,11 +11,10 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import SKMMC
 from volmar.base import Status
-from volmar.margin.engine.losses import HingeLoss
-from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.engine.sparse_nested import PrintedCuts, printed_sparse_loop
-from volmar.margin.feature_space import printed_basis
-from volmar.margin.feature_space.printed_basis import PrintedBasisSpace
+from volmar.margin.engine.nested import PrintedCuts, printed_sparse_loop
+from volmar.margin.engine.problem import HingeLoss, MarginProblem
+from volmar.margin.feature_space import basis as printed_basis
+from volmar.margin.feature_space.basis import PrintedBasisSpace
 from volmar.models import load_model, save_model
 
 

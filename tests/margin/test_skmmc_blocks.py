@@ -13,13 +13,11 @@ from sklearn.metrics.pairwise import rbf_kernel
 from volmar import SKMMC
 from volmar.distributed import report_passes
 from volmar.margin.engine.descent import maximise_margin
-from volmar.margin.engine.losses import HingeLoss
-from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.feature_space import basis_search
-from volmar.margin.feature_space.basis import BasisSpace
-from volmar.margin.feature_space.block_images import GROUP, BlockImages
+from volmar.margin.engine.problem import HingeLoss, MarginProblem
+from volmar.margin.feature_space import basis
+from volmar.margin.feature_space.basis import GROUP, BasisSpace, BlockImages
 from volmar.rows import as_table
-from volmar.rows.blocks.held import HeldRows
+from volmar.rows.blocks.table import HeldRows
 
 N = 3000
 CHUNKS = [1300, (37, 2500, 0, 463), N]
@@ -120,7 +118,7 @@ def test_weights_in_blocks_are_those_in_memory(kind):
     if kind == "few":
         weights[np.random.default_rng(2).random(N) < 0.6] = 0.0
     D = in_blocks(X)
-    assert (np.count_nonzero(weights) > basis_search.PILOT_ROWS) == (kind == "many")
+    assert (np.count_nonzero(weights) > basis.PILOT_ROWS) == (kind == "many")
     here, there, _ = both(X, D, weights)
     check_same(here, there, X, D)
 
@@ -324,21 +322,21 @@ def test_pilot_rows_do_not_depend_on_blocks():
     X, _ = clouds()
     shares = np.random.default_rng(0).random(N) ** 4
     shares /= shares.sum()
-    here = [basis_search.drawn(N, one, np.random.RandomState(0)) for one in (None, shares)]
+    here = [basis.drawn(N, one, np.random.RandomState(0)) for one in (None, shares)]
     for chunks in (700, (2600, 400)):
         table = as_table(in_blocks(X, chunks))
         given = table.beside(da.from_array(shares, chunks=(chunks,)))
-        there = basis_search.drawn(N, given, np.random.RandomState(0))
+        there = basis.drawn(N, given, np.random.RandomState(0))
         np.testing.assert_array_equal(there[0], here[1][0])
         np.testing.assert_allclose(there[1], here[1][1], rtol=1e-14)
-    assert here[0][0].size == basis_search.PILOT_ROWS
+    assert here[0][0].size == basis.PILOT_ROWS
     for (index, inverse), p in zip(here, (np.full(N, 1 / N), shares), strict=True):
         assert np.all(np.diff(index) > 0)
         np.testing.assert_allclose(p[index] @ inverse, 1.0, rtol=1e-12)
 
 
 def test_sums_over_pilot_rows_have_the_expectation_of_those_over_all(monkeypatch):
-    monkeypatch.setattr(basis_search, "PILOT_ROWS", 20)
+    monkeypatch.setattr(basis, "PILOT_ROWS", 20)
     rng = np.random.default_rng(0)
     values = rng.normal(size=60)
     shares = rng.random(60) ** 3
@@ -347,7 +345,7 @@ def test_sums_over_pilot_rows_have_the_expectation_of_those_over_all(monkeypatch
         weights = np.full(60, 1 / 60) if p is None else p
         sums = []
         for seed in range(1500):
-            index, inverse = basis_search.drawn(60, p, np.random.RandomState(seed))
+            index, inverse = basis.drawn(60, p, np.random.RandomState(seed))
             sums.append(inverse @ (weights * values)[index])
         error = np.std(sums) / np.sqrt(len(sums))
         assert abs(np.mean(sums) - weights @ values) < 4 * error

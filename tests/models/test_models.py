@@ -75,7 +75,7 @@ def cases():
     ):
         case = f"SMIC-{type(similarity).__name__}"
         yield case, "SMIC", {"affinity": similarity}, X, NEW
-    for name in ("CPMMC", "MSPC", "MultivariateMMC", "SoftLabelMVC", "KernelKMeans"):
+    for name in ("CPMMC", "MSPC", "SoftLabelMVC"):
         yield f"{name}-auto", name, {"n_clusters": "auto"}, X, NEW
     if find_spec("faiss"):
         faiss = LocalScalingSimilarity(n_neighbors=5, neighbors="faiss", random_state=0)

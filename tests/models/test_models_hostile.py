@@ -305,7 +305,7 @@ def forged_npz(**parts):
 def test_sparse_matrices_that_are_wrong(tmp_path):
     """Compiled code would read outside of the arrays."""
     path = tmp_path / "m"
-    model = fit("KernelKMeans", {}, sparse.csr_array(X))
+    model = fit("KernelCPMMC", {}, sparse.csr_array(X))
     save_model(path, model)
     parts = parts_of(path)
     name = next(name for name in parts if name.endswith(".npz"))
@@ -341,7 +341,7 @@ def test_sparse_matrices_that_are_wrong(tmp_path):
 
 def test_a_bomb_in_a_sparse_matrix_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "m"
-    save_model(path, fit("KernelKMeans", {}, sparse.csr_array(X)))
+    save_model(path, fit("KernelCPMMC", {}, sparse.csr_array(X)))
     parts = parts_of(path)
     name = next(name for name in parts if name.endswith(".npz"))
     forge(path, {**parts, name: forged_npz(data=np.zeros(10**8, np.int8))})

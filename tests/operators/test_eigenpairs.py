@@ -14,7 +14,7 @@ from volmar.graphs import laplacian
 from volmar.operators import DenseOperator, SparseOperator, as_operator
 from volmar.operators import dense as dense_module
 from volmar.operators import sparse as sparse_module
-from volmar.operators.lanczos import largest_eigenpairs
+from volmar.operators.protocol import largest_eigenpairs
 
 
 def test_backend_eigenpairs(backend):

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from volmar.operators import DenseOperator, SparseOperator, as_operator
 from volmar.operators import dense as dense_module
 from volmar.operators import sparse as sparse_module
-from volmar.operators.conjugate_gradients import conjugate_gradients
+from volmar.operators.protocol import conjugate_gradients
 
 
 def test_backend_agrees_with_the_matrix(backend, rng):

@@ -10,7 +10,7 @@ from scipy import sparse
 from volmar import SoftLabelMVC
 from volmar.datasets import make_two_moons
 from volmar.graphs import density_scaling, density_scaling_similarity
-from volmar.operators import SparseOperator, fill
+from volmar.operators import SparseOperator
 from volmar.operators import sparse as sparse_module
 
 
@@ -46,18 +46,18 @@ def test_nothing_is_factorised_to_see_an_expander(monkeypatch):
 
     L = blobs(20_000)[0]
     with monkeypatch.context() as patch:
-        patch.setattr(fill, "factorise", refused)
-        assert fill.predicted_fill(L, enough=15.0) > 15
-        assert fill.is_expander(L)
-        assert not fill.is_expander(moons(20_000)[0])
-    assert fill.predicted_fill(moons(20_000)[0], enough=15.0) < 15
+        patch.setattr(sparse_module, "factorise", refused)
+        assert sparse_module.predicted_fill(L, enough=15.0) > 15
+        assert sparse_module.is_expander(L)
+        assert not sparse_module.is_expander(moons(20_000)[0])
+    assert sparse_module.predicted_fill(moons(20_000)[0], enough=15.0) < 15
 
 
 def test_a_ball_goes_on_in_the_next_component():
     L = sparse.csr_matrix(sparse.block_diag([moons(300)[0]] * 10))
-    ball = fill._ball_around(L, 2999, 2000)
+    ball = sparse_module._ball_around(L, 2999, 2000)
     assert np.unique(ball).size == 2000
-    assert 0.95 < fill._share_inside(L, ball) <= 1.0
+    assert 0.95 < sparse_module._share_inside(L, ball) <= 1.0
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -7,9 +7,8 @@ from scipy import linalg, sparse
 
 from volmar.operators import SparseOperator
 from volmar.operators import sparse as sparse_module
-from volmar.operators.conjugate_gradients import conjugate_gradients
-from volmar.operators.fill import factorise, predicted_fill
-from volmar.operators.two_level import TwoLevel
+from volmar.operators.protocol import conjugate_gradients
+from volmar.operators.sparse import TwoLevel, factorise, predicted_fill
 
 
 def test_solve_by_condition_fill_and_size(monkeypatch, rng):

@@ -24,8 +24,7 @@ from volmar.rows import (
     parts,
     sums_by_discriminants,
 )
-from volmar.rows.cells import Cells
-from volmar.rows.parts import row_ranks
+from volmar.rows.parts import Cells, row_ranks
 
 
 class Above:

@@ -98,7 +98,7 @@ def test_float32_rows_keep_their_digits_far_from_zero():
 
 
 def test_tiles_of_columns_change_nothing(monkeypatch):
-    module = sys.modules["volmar.rows.row_space"]
+    module = sys.modules["volmar.rows.standardized"]
     X = wide()
     whole = row_space(as_rows(X))
     monkeypatch.setattr(module, "_TILE_ENTRIES", 1)

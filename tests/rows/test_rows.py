@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.kernel_approximation import Nystroem
 
 from volmar.rows import DenseRows, MappedRows, RowSource, SparseRows, as_rows, tiled
-from volmar.rows import sparse as sparse_module
+from volmar.rows import tiled as sparse_module
 
 
 class Scaling:

@@ -260,7 +260,7 @@ def test_circles_by_landmarks_and_exactly(monkeypatch):
         assert model.score(X_new, y_new) == 1.0
     assert MinimaxProbabilityMachine().fit(X, y).score(X_new, y_new) < 0.7
     # The same again where features are computed as they are read.
-    monkeypatch.setattr("volmar.rows.convert.FEATURE_BYTES", 1)
+    monkeypatch.setattr("volmar.rows.anywhere.FEATURE_BYTES", 1)
     again = clone(few).fit(X, y)
     assert again.kappa_ == pytest.approx(few.kappa_, rel=1e-10)
     # Beyond the size up to which a kernel is exact, landmarks are the default.

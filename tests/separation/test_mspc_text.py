@@ -13,7 +13,7 @@ from volmar import MSPC
 from volmar.metrics import clustering_error
 from volmar.rows import as_rows, row_space
 
-MODULE = sys.modules["volmar.rows.row_space"]
+MODULE = sys.modules["volmar.rows.standardized"]
 leading_space = MODULE.leading_space
 
 

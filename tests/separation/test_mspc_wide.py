@@ -148,7 +148,7 @@ def test_the_minimax_machine(by_columns):
 @pytest.mark.parametrize("solver", ["gep", "mpm", "eig"])
 def test_paper_mode_takes_the_whole_span_of_many_rows(monkeypatch, by_columns, solver):
     """Beyond 2000 rows the default searches among 100 principal directions."""
-    module = sys.modules["volmar.rows.row_space"]
+    module = sys.modules["volmar.rows.standardized"]
     monkeypatch.setattr(module, "EXACT_ROWS", 20)
     monkeypatch.setattr(module, "COMPONENTS", 5)
     X, _ = groups(shift=1.0)

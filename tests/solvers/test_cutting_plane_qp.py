@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from volmar.solvers import CuttingPlaneResult, Status, cutting_plane_qp, solve_cutting_plane_qp
-from volmar.solvers.cutting_plane_certificate import WorkingSet
+from volmar.solvers.cutting_plane_qp import WorkingSet
 
 FORMS = [("adaptive", "absolute"), ("adaptive", "relative"), ("fixed", "absolute")]
 KINDS = ["plain", "duplicated", "near-duplicated", "low rank", "blind to t", "zero"]

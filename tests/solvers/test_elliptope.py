@@ -14,9 +14,15 @@ from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import gaussian_similarity, local_scaling_similarity
 from volmar.solvers import Status, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
-from volmar.solvers.elliptope import _Saddle
-from volmar.solvers.elliptope_problem import ElliptopeProblem, gap_reference, unit_rows
-from volmar.solvers.elliptope_rounding import round_as_printed, round_centred, round_randomly
+from volmar.solvers.elliptope import (
+    ElliptopeProblem,
+    _Saddle,
+    gap_reference,
+    round_as_printed,
+    round_centred,
+    round_randomly,
+    unit_rows,
+)
 
 SETS = {"gaussians": make_two_gaussians, "moons": make_two_moons, "circles": make_two_circles}
 
@@ -194,7 +200,7 @@ def test_sparse_and_dense_agree():
 
 
 def test_the_large_certificate_is_the_small_one(monkeypatch):
-    from volmar.solvers import elliptope_problem
+    from volmar.solvers import elliptope as elliptope_problem
 
     Q = similarity("moons", 60) + np.eye(60) / 60
     small = solve_elliptope_saddle(Q, max_iter=50)

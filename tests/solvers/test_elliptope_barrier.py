@@ -14,8 +14,8 @@ from volmar.solvers import (
     solve_elliptope_saddle,
 )
 from volmar.solvers.box_qp import BoxQP
+from volmar.solvers.elliptope import ElliptopeProblem
 from volmar.solvers.elliptope_barrier import _Barrier, _conjugate_gradients, _Hessian
-from volmar.solvers.elliptope_problem import ElliptopeProblem
 
 SETS = {"gaussians": make_two_gaussians, "moons": make_two_moons, "circles": make_two_circles}
 

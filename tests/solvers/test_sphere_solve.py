@@ -8,9 +8,8 @@ from scipy import linalg, sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar.datasets import make_two_circles
-from volmar.solvers.box_qp import BoxQP
-from volmar.solvers.elliptope_problem import ElliptopeProblem
-from volmar.solvers.sphere_solve import solve_on_sphere
+from volmar.solvers.box_qp import BoxQP, solve_on_sphere
+from volmar.solvers.elliptope import ElliptopeProblem
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.cvxpy_references import hard_label_value, label_mixture_value
+from helpers.cvxpy_references import hard_label_value
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, make_blobs
 from sklearn.exceptions import ConvergenceWarning
@@ -19,8 +19,8 @@ from volmar.metrics import clustering_error
 from volmar.operators import as_operator
 from volmar.solvers import Status, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
-from volmar.volume import hard_label_problem
-from volmar.volume.hard_label_problem import HardLabelProblem
+from volmar.volume import hard_label_mvc
+from volmar.volume.hard_label_mvc import HardLabelProblem
 
 
 def quiet_fit(model, X):
@@ -209,7 +209,7 @@ def test_large_spectra_are_bounded_as_small_ones(make, monkeypatch):
     X, _ = make_two_moons(80, random_state=0)
     W = gaussian_similarity(X, sigma="mean/10", self_loops=False)
     small = HardLabelProblem.of(W)
-    monkeypatch.setattr(hard_label_problem, "DENSE_UP_TO", 10)
+    monkeypatch.setattr(hard_label_mvc, "DENSE_UP_TO", 10)
     for values, name in ((W, "indefinite"), (W + 2 * np.eye(80), "definite")):
         large = HardLabelProblem.of(make(values))
         expected = small.shift if name == "indefinite" else 0.0
@@ -288,34 +288,9 @@ def test_any_definite_matrix_may_be_given():
     assert quiet_fit(margin, K).objective_ == pytest.approx(saddle.objective, rel=1e-4)
 
 
-@pytest.mark.parametrize("make", [make_two_gaussians, make_two_circles])
-def test_mixtures_of_labellings(make):
-    """JMLR section 9; nine rows against all labellings, fifty by their error."""
-    X, _ = make(9, random_state=0)
-    model = quiet_fit(
-        HardLabelMVC(relaxation="label_generation", reg=0.3, balance=1.0, random_state=0), X
-    )
-    Q = gaussian_similarity(X, sigma="mean/10", self_loops=True) + np.eye(9) / 9
-    assert model.objective_ == pytest.approx(label_mixture_value(Q, 0.3, 1.0, 3.0), rel=1e-5)
-    assert model.result_.is_certified(1e-4)
-    rows = HardLabelMVC(relaxation="label_generation", reg=0.3, row_balance=True, random_state=0)
-    value = label_mixture_value(Q, 0.3, 1.0, 1.0)
-    assert quiet_fit(rows, X).objective_ == pytest.approx(value, rel=1e-5)
-    errors = []
-    for seed in range(4):
-        X, y = make(50, random_state=seed)
-        model = quiet_fit(HardLabelMVC(relaxation="label_generation", random_state=0), X)
-        assert model.result_.gap <= 1e-2 * model.objective_
-        errors.append(clustering_error(y, model.labels_))
-    assert np.mean(errors) <= 0.1
-    with pytest.raises(ValueError, match=r"not solved in the papers.*Use mode='default'"):
-        HardLabelMVC(relaxation="label_generation", mode="paper").fit(X)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"relaxation": "lp"}, "relaxation must be one of"),
         ({"Q": "laplacian"}, "Q must be one of 'similarity'|Q must be .*similarity"),
         ({"Q": np.eye(3)}, "Q must have a row for each row of X, got 3 and 20"),
         ({"Q": -np.eye(20)}, "Q must be positive definite, but its smallest eigenvalue is -1"),

@@ -18,10 +18,9 @@ from volmar.datasets import make_two_moons
 from volmar.graphs import laplacian, local_scaling_similarity
 from volmar.operators import SparseOperator, as_operator
 from volmar.operators import sparse as sparse_module
-from volmar.volume import VolumeProblem, refinement
+from volmar.volume import VolumeProblem, descent
+from volmar.volume.descent import FirstStep, refine, solve_qp
 from volmar.volume.problem import signs
-from volmar.volume.refinement import FirstStep, refine
-from volmar.volume.sqp import solve_qp
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -127,6 +126,6 @@ def test_extrapolation_saves_steps(monkeypatch):
     operator = SparseOperator(L, shift=1 / n, bounds=(0, 2))
     y = signs(X[:, 0] - np.median(X[:, 0]))
     extrapolated = refine(FirstStep(operator, 1 / n), y, max_iter=200)
-    monkeypatch.setattr(refinement, "MAX_BETA", 0.0)
+    monkeypatch.setattr(descent, "MAX_BETA", 0.0)
     plain = refine(FirstStep(operator, 1 / n), y, max_iter=200)
     assert len(extrapolated.merits) < len(plain.merits)

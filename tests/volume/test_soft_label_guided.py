@@ -16,11 +16,10 @@ from volmar.guidance.guide import Guide
 from volmar.guidance.starts import FROM_NEIGHBORS, aligned_labels, spread_labels
 from volmar.models import load_model, save_model
 from volmar.operators import as_operator
-from volmar.volume.alternation import alternate
-from volmar.volume.guided import seed_weights
+from volmar.volume.descent import Allowed, FirstStep, alternate, refine
 from volmar.volume.multiway import OneAgainstRest, reassigned, refine_jointly
 from volmar.volume.problem import VolumeProblem
-from volmar.volume.refinement import Allowed, FirstStep, refine
+from volmar.volume.soft_label_mvc import seed_weights
 
 
 def small_problem(seed, n=9):

@@ -14,8 +14,8 @@ from volmar.metrics import clustering_error
 from volmar.operators import as_operator
 from volmar.solvers import Status
 from volmar.volume import VolumeProblem
+from volmar.volume.descent import sqp
 from volmar.volume.problem import signs
-from volmar.volume.sqp import sqp
 
 SETS = {"gaussians": make_two_gaussians, "moons": make_two_moons, "circles": make_two_circles}
 

@@ -19,8 +19,8 @@ from volmar.datasets import make_two_moons
 from volmar.graphs import GaussianSimilarity, local_scaling_similarity
 from volmar.operators import as_operator
 from volmar.solvers import Status
-from volmar.volume import AVRProblem, alternation
-from volmar.volume.avr import solve_avr, solve_one_against_rest
+from volmar.volume import AVRProblem, descent
+from volmar.volume.volume_regularized_classifier import solve_avr, solve_one_against_rest
 
 DIGITS = load_digits()
 
@@ -33,7 +33,7 @@ def digits(per_class, classes):
 
 def test_a_search_that_ends_too_early_warns(monkeypatch):
     X, _, y = moons(120)
-    monkeypatch.setattr(alternation, "MAX_NEWTON", 1)
+    monkeypatch.setattr(descent, "MAX_NEWTON", 1)
     with pytest.warns(ConvergenceWarning, match=r"MAX_ITER .* at reg=1.0 .* another reg"):
         model = VolumeRegularizedClassifier().fit(X, y)
     assert model.result_.status is Status.MAX_ITER

@@ -9,10 +9,9 @@ from volmar.graphs import laplacian, local_scaling_similarity
 from volmar.operators import as_operator
 from volmar.solvers import Status
 from volmar.volume import VolumeProblem
+from volmar.volume.descent import FirstStep, sqp
 from volmar.volume.problem import signs
-from volmar.volume.refinement import FirstStep
-from volmar.volume.sqp import sqp
-from volmar.volume.starts import candidates, is_tied, n_pairs_needed
+from volmar.volume.two_way import candidates, is_tied, n_pairs_needed
 
 
 def test_candidates_follow_the_papers_rule():

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.optimize import linear_sum_assignment
 from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from volmar._checks import check_random_state
+from volmar._checks import check_random_state, shown
+from volmar._clones import silent_clone
 from volmar._input import check_rows
 from volmar._memory import explain_memory
 from volmar._threads import in_jobs, one_thread
+from volmar._warn import warn_user
+from volmar._weights import as_weights
 from volmar.base.blocks import (
     check_blocks,
     check_weights,
@@ -28,17 +35,24 @@ from volmar.base.blocks import (
     with_dask_vectors,
     without_vectors,
 )
-from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
-from volmar.base.distinct import fit_distinct
-from volmar.base.knowledge import Knowledge
-from volmar.base.one_cluster import OneCluster
-from volmar.base.outcome import fresh_fit
-from volmar.base.prediction import NoveltyMixin
-from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
-from volmar.base.splitting import (
+from volmar.base.numbering import cluster_order
+from volmar.base.outcome import (
+    CallbackSupportMixin,
+    OneCluster,
+    finite_scores,
+    fit_steps,
+    fresh_fit,
+    quiet,
+    with_callbacks,
+)
+from volmar.base.recursion import (
+    GrownTree,
+    PartRows,
+    RecursiveResult,
     confirmed_split,
     fit_in_two,
     groups_test,
+    grow_tree,
     merge_leaves,
     side_of,
     tree_words,
@@ -46,24 +60,27 @@ from volmar.base.splitting import (
 )
 from volmar.base.tree import SplitTree, scores_in_graph
 from volmar.base.validation import check_auto, check_count, check_n_clusters, check_number
-from volmar.base.warm_start import WarmStart, warm_start
-from volmar.evidence import HeldOutTest
+from volmar.evidence import ClusterNovelty, HeldOutTest, calibrate_novelty
 from volmar.guidance.guide import Guide
-from volmar.guidance.seeds import Seeds
+from volmar.guidance.knowledge import Knowledge, Seeds
 from volmar.metrics import separation_along
-from volmar.rows import Parts, RowSource, as_rows, constant_vector, is_dask, is_in_memory
+from volmar.rows import (
+    Parts,
+    RowSource,
+    as_rows,
+    constant_vector,
+    draw_from_collection,
+    is_dask,
+    is_in_memory,
+)
 from volmar.rows.parts import pool_rows
 from volmar.solvers import Status
 
-# Separation probability of a random split; splits below it are still ranked by theirs.
-CHANCE, RANKS = 0.5, 1e-3
-# Range of `alpha`: the number of draws of a test is proportional to 1 / alpha.
-LOWEST_ALPHA, HIGHEST_ALPHA = 1e-3, 0.5
 # Maximum number of rows used to split a part. Tests use at least as many as one draw returns.
 SAMPLED_ROWS = 20_000
 
 
-class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
+class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     """Base class of all clusterers.
 
     A subclass checks its parameters (`_check_parameters`), prepares the data once (`_problem`),
@@ -88,6 +105,8 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
     _multiway: ClassVar[str] = "joint"
     #: Parameters that may hold one entry per row, which do not work with recursive splitting.
     _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
+    #: Whether n_clusters="auto" is supported.
+    _supports_auto: ClassVar[bool] = True
     #: Whether dask collections are supported: the method needs only sums over rows.
     _takes_blocks: ClassVar[bool] = False
     #: Whether the fit of a part may raise `PostponedSplitError` if its `_hurdle` is above 0.
@@ -105,16 +124,23 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
     #: With n_clusters="auto", called with the number of rows in finished clusters and of all rows.
     _tell: Callable[[int, int], None] | None = None
 
-    # Parameters that every clusterer declares in its own __init__.
+    #: The model given as `init`, during a fit that starts from it; `init` of the working copy then
+    #: holds the labels predicted by the model, or the default if these cannot be the start.
+    _previous: Previous | None = None
+
+    # Parameters that every clusterer declares in its own __init__; alpha and max_clusters only if
+    # it supports "auto".
     n_clusters: Any
-    alpha: float
-    max_clusters: int | None
+    alpha: float = 0.05
+    max_clusters: int | None = None
     random_state: Any
     mode: str
 
     # The names are integers or strings, as in the labels given by the user.
     classes_: NDArray[np.int64] | NDArray[np.str_]
     tree_: SplitTree
+    novelty_: ClusterNovelty
+    previous_clusters_: NDArray[np.int64]
     labels_: NDArray[np.int64] | NDArray[np.str_]
     result_: Any
 
@@ -163,7 +189,8 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
 
     def _split_worth(self, model: Any, probability: float, /) -> float:  # noqa: ARG002
         """Return the value by which splits of different parts are ranked: excess over chance."""
-        return max(probability - CHANCE, 0.0) + RANKS * probability
+        # A random split has 0.5. Splits below it are still ranked by their probability.
+        return max(probability - 0.5, 0.0) + 1e-3 * probability
 
     def _ask_first(self, rows: RowSource) -> None:
         """Request the first statistics of a fit to a dask collection, for a single pass."""
@@ -225,7 +252,8 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             check_auto(self)
         self._check_all_parameters()
         check_random_state(self.random_state)
-        check_number("alpha", self.alpha, low=LOWEST_ALPHA, high=HIGHEST_ALPHA)
+        # The number of draws of a test is proportional to 1 / alpha.
+        check_number("alpha", self.alpha, low=1e-3, high=0.5)
         if self.max_clusters is not None:
             check_count("max_clusters", self.max_clusters)
         X = self._validate(X, reset=True)
@@ -421,6 +449,167 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         """
         return super().fit_predict(X, y, **kwargs)
 
+    # ------------------------------------------------------------------ scores and predictions
+
+    @one_thread()
+    @explain_memory
+    def decision_function(self, X: Any) -> NDArray:
+        """Score rows by the clusters found by `fit`.
+
+        The documentation of each class defines its scores.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            New rows, or their similarities to the training rows if `fit` was given similarities.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_clusters)
+            With two clusters, scores are positive for cluster 1, and with one they are 0. With
+            more clusters, a row belongs to the cluster with its largest score. For a dask array,
+            the result is a lazy dask array in the same blocks. For a dask DataFrame, it is a
+            Series or DataFrame with the same index.
+        """
+        if is_dask(X):
+            check_is_fitted(self, "result_")
+            return lazily(self, "decision_function", X)
+        return self._finite_scores(self._validate(X, reset=False))
+
+    def _finite_scores(self, rows: Any) -> NDArray:
+        """Return the scores of validated rows."""
+        if isinstance(self.result_, OneCluster):
+            return np.zeros(rows.shape[0])
+        with quiet():
+            is_tree = isinstance(self.result_, RecursiveResult)
+            scores = self.tree_.scores(rows) if is_tree else self._scores(rows)
+        return self._with_offsets(finite_scores(scores, rows, self))
+
+    def _with_offsets(self, scores: NDArray) -> NDArray:
+        """Add the offsets that enforce the limits on cluster sizes."""
+        if self._offsets is None:
+            return scores
+        if scores.ndim == 1:
+            return scores + scores.dtype.type(self._offsets[1] - self._offsets[0])
+        return scores + self._offsets.astype(scores.dtype)
+
+    def predict(self, X: Any, reject: float | None = None) -> NDArray:
+        """Assign rows to the clusters found by `fit`.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            New rows, or their similarities to the training rows if `fit` was given similarities.
+        reject : float, optional
+            Rows whose `novelty_score` is at most this value are labelled -1. With 0.01, about 1 %
+            of the rows of the same source are rejected, and all other rows that are equally far
+            out. Call `fit_novelty` first. If None, no row is rejected.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Cluster of each row, or its name in `classes_` if `fit` was given labels. If the names
+            are strings, rejected rows are "-1". For a dask array, the result is a lazy dask array
+            in the same blocks. For a dask DataFrame, it is a Series with the same index.
+        """
+        if reject is not None:
+            check_reject(reject)
+            warn_of_few_rows(self._novelty(), reject)
+        if is_dask(X):
+            check_is_fitted(self, "result_")
+            if reject is None:
+                return lazily(self, "predict", X)
+            return lazily(self, "_predicted_or_rejected", X, reject=reject)
+        if reject is None:
+            return self._named(self._predicted(X))
+        return self._predicted_or_rejected(X, reject=reject)
+
+    def _named(self, labels: NDArray) -> NDArray:
+        """Replace labels by the names of the clusters, if they have names; -1 stays -1."""
+        if not hasattr(self, "classes_"):
+            return labels
+        return np.array([*self.classes_.tolist(), type(self.classes_.tolist()[0])(-1)])[labels]
+
+    def novelty_score(self, X: Any) -> NDArray[np.float64]:
+        """Return the p-value of each row in its cluster; it is low for rows of no cluster.
+
+        For new rows from the same source as the rows given to `fit_novelty`, the share of p-values
+        of at most alpha is at most about alpha.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            New rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            p-values between 1 / (1 + number of rows of the cluster) and 1, see
+            `volmar.diagnostics.ClusterNovelty`. The result is lazy if X is a dask collection.
+        """
+        novelty = self._novelty()
+        if is_dask(X):
+            return lazily(self, "novelty_score", X)
+        rows = self._validate(X, reset=False)
+        return novelty.p_values(rows, self._predicted(X))
+
+    @one_thread()
+    @explain_memory
+    def fit_novelty(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Calibrate `novelty_score`, after `fit`.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            The training rows, or other rows from the same source. From a dask collection, a sample
+            is drawn.
+        sample_weight : array of shape (n_samples,), optional
+            Weights of the rows. Only their ratios matter.
+
+        Returns
+        -------
+        self
+            The estimator with the attribute `novelty_`, a `volmar.diagnostics.ClusterNovelty`. The
+            next `fit` deletes it.
+        """
+        check_is_fitted(self, "result_")
+        if self._is_pairwise():
+            raise ValueError(
+                f"fit_novelty needs rows, but {type(self).__name__} was given values for pairs of "
+                "rows ('precomputed'). Use volmar.diagnostics.calibrate_novelty(rows, labels_), "
+                "or give the kernel or affinity by name."
+            )
+        rng = copy.deepcopy(check_random_state(self.random_state))
+        n_clusters = self._n_labels()
+        if is_dask(X):
+            most = min(4000 * n_clusters, 100_000)
+            seed = int(rng.randint(2**31 - 1))
+            drawn = draw_from_collection(X, sample_weight, seed=seed, most=most)
+            X, sample_weight = drawn.rows, drawn.beside[0]
+        rows = self._validate(X, reset=False)
+        self.novelty_ = calibrate_novelty(
+            rows,
+            self._predicted(X),
+            n_clusters=n_clusters,
+            sample_weight=sample_weight,
+            random_state=rng,
+        )
+        return self
+
+    def _predicted_or_rejected(self, X: Any, *, reject: float) -> NDArray:
+        labels = self._predicted(X)
+        rows = self._validate(X, reset=False)
+        return self._named(rejected(labels, self._novelty().p_values(rows, labels), reject))
+
+    def _novelty(self) -> ClusterNovelty:
+        check_is_fitted(self, "result_")
+        if not hasattr(self, "novelty_"):
+            raise NotFittedError(
+                f"{type(self).__name__} is not calibrated for p-values of rows. Call "
+                "fit_novelty(X) after fit, with the training rows or others from the same source."
+            )
+        return self.novelty_
+
     def _n_labels(self) -> int:
         """Return the number of clusters that rows may be assigned to."""
         if hasattr(self, "classes_"):
@@ -450,6 +639,51 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             # pairs of rows amplify them. Methods for many rows would not gain by the copy.
             rows = np.ascontiguousarray(rows)
         return rows
+
+    # ------------------------------------------------------------------ `init` as a fitted model
+
+    def _of_previous(self, model: Any) -> dict[str, Any]:  # noqa: ARG002
+        """Return values for parameters that are not set, as found by the previous model."""
+        return {}
+
+    def _hand_on(self, copied: Any) -> Any:
+        """Return the copy, prepared to number its clusters in the same way as this estimator."""
+        if self._previous is not None:
+            copied._previous = self._previous
+        return copied
+
+    def _cluster_order(self, labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
+        """Return the order of k clusters: by size, or matched to the previous model."""
+        order = cluster_order(labels, weights, k)
+        previous = self._previous
+        if previous is None or labels.shape != previous.labels.shape:  # labels of a sample
+            return order
+        return matched_order(taken_numbers(previous.labels, labels, previous.weights, k), order)
+
+    def _number_tree(self, grown: GrownTree) -> None:
+        """Set the cluster numbers of a tree, using the rows of the first split."""
+        grown.number_by_size()
+        if self._previous is None:
+            return
+        tree, sample = grown.tree, grown.sample
+        old, k = self._previous.labels[sample.numbers], tree.n_leaves
+        taken = taken_numbers(old, grown.sample_labels(), sample.weights, k)
+        order = matched_order(taken, np.arange(k))
+        sizes = tree.sizes
+        tree.relabel(np.argsort(order))
+        tree.sizes = None if sizes is None else tuple(sizes[j] for j in order)
+
+    def __sklearn_clone__(self) -> Self:
+        """Return a clone whose `init` is the same fitted model, not an unfitted clone of it."""
+        model = vars(self).get("init")
+        light = self
+        if is_model(model):
+            light = object.__new__(type(self))
+            vars(light).update(vars(self), init=default_start(self))
+        copied: Any = super(Clusterer, light).__sklearn_clone__()
+        if is_model(model):
+            copied.init = model
+        return copied
 
     def __getstate__(self):
         """Leave out labels that are dask arrays: a loaded model can predict them again."""
@@ -497,3 +731,210 @@ class WeightedClusterer(Clusterer):
 def two_column_scores(scores: NDArray) -> NDArray:
     """Return scores of at most two clusters as one signed column, positive for cluster 1."""
     return scores[:, -1] - scores[:, 0] if scores.shape[1] <= 2 else scores
+
+
+# ------------------------------------ prediction, and rejection of rows that belong to no cluster
+
+
+def check_reject(reject: Any) -> float:
+    """Return `reject` as a float; raise an error unless it is between 0 and 1."""
+    number = check_number("reject", reject, low=0.0, high=1.0, open_low=True)
+    if number == 1.0:
+        raise ValueError(
+            f"reject must be less than 1, got {shown(reject)}, which rejects all rows. It is the "
+            "share of ordinary rows to reject. Use 0.01 for example."
+        )
+    return number
+
+
+def rejected(labels: NDArray, p_values: NDArray, reject: float) -> NDArray[np.int64]:
+    """Return labels with -1 where the p-value is at most `reject`."""
+    return np.where(p_values <= reject, -1, labels).astype(np.int64)
+
+
+def warn_of_few_rows(novelty: ClusterNovelty, reject: float) -> None:
+    """Warn about clusters with too few calibration rows to reject any row at this level."""
+    few = np.flatnonzero(novelty.min_p_values > reject)
+    if few.size == 0:
+        return
+    listed = ", ".join(
+        f"{j} (p-values of at least {novelty.min_p_values[j]:.3g})" for j in few[:5].tolist()
+    )
+    more = ", ..." if few.size > 5 else ""
+    warn_user(
+        f"reject={reject:g} rejects no row of cluster {listed}{more}, because the calibration had "
+        f"too few rows. Use a larger reject, or call fit_novelty with at least "
+        f"{int(np.ceil(1 / reject)) - 1} rows per cluster."
+    )
+
+
+# ---------------- fits that start from a fitted model (`init=model`) and keep its cluster numbers
+
+
+def is_model(value: Any) -> bool:
+    """Return whether the value of `init` is an estimator, fitted or not."""
+    return isinstance(value, BaseEstimator)
+
+
+def taken_numbers(old: NDArray, labels: NDArray, weights: NDArray | None, k: int) -> NDArray:
+    """Return, for each of k new clusters, the number of the matching old cluster, or -1.
+
+    Clusters are matched to maximise the number (or weight) of rows that keep their cluster. Rows
+    with a negative old label are ignored, and clusters without common rows are not matched.
+    """
+    counted = old >= 0
+    names, codes = np.unique(old[counted], return_inverse=True)
+    mass = None if weights is None else weights[counted]
+    pairs = codes * k + labels[counted].astype(np.int64)
+    shared = np.bincount(pairs, mass, minlength=names.size * k).reshape(names.size, k)
+    first, second = linear_sum_assignment(shared, maximize=True)
+    match = shared[first, second] > 0
+    taken = np.full(k, -1)
+    taken[second[match]] = names[first[match]]
+    return taken
+
+
+def matched_order(taken: NDArray, by_size: NDArray) -> NDArray[np.intp]:
+    """Return an order of the clusters that keeps the numbers of matched old clusters.
+
+    Cluster ``order[j]`` becomes cluster j. The remaining numbers go first to clusters whose old
+    number is too large, in the order of the old numbers, then to unmatched clusters, by size.
+    """
+    k = taken.size
+    order = np.full(k, -1)
+    keeps = np.flatnonzero((taken >= 0) & (taken < k))
+    order[taken[keeps]] = keeps
+    beyond = np.flatnonzero(taken >= k)
+    new = by_size[taken[by_size] < 0]
+    order[order < 0] = np.concatenate([beyond[np.argsort(taken[beyond])], new])
+    return order.astype(np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class Previous:
+    """The model to start from, its labels of all rows, and the weights of the rows."""
+
+    model: Any
+    labels: NDArray
+    weights: NDArray | None
+
+    def start(self, n_clusters: Any) -> NDArray | None:
+        """Return the start labels, or None if they do not have `n_clusters` clusters."""
+        counted = self.labels if self.weights is None else self.labels[self.weights > 0]
+        names = np.unique(counted)
+        is_start = self.labels.min() >= 0 and names.size == n_clusters
+        return self.labels if is_start and np.isin(self.labels, names).all() else None
+
+
+def default_start(model: Any) -> Any:
+    """Return the default value of the parameter `init`."""
+    return inspect.signature(type(model)).parameters["init"].default
+
+
+@contextmanager
+def warm_start(model: Any, X: Any, sample_weight: Any) -> Iterator[None]:
+    """Let the fit of a working copy inside the context start from a model, if `init` is one.
+
+    The model's labels are the start if all clusters are found at once and the model has
+    `n_clusters` clusters. Otherwise the fit uses the default `init`, and its clusters are numbered
+    to match those of the model.
+    """
+    init = getattr(model, "init", None)
+    if not is_model(init) or not model._supports_auto:
+        yield
+        return
+    previous = Previous(init, *_old_labels(model, init, X, sample_weight))
+    settings = {"init": default_start(model)}
+    at_once = model.n_clusters == 2 or not model._is_recursive()
+    start = previous.start(model.n_clusters) if at_once else None
+    if start is not None:
+        settings = {"init": start, **model._of_previous(init)}
+    vars(model).update(settings, _previous=previous)
+    yield
+    labels = model.result_.labels.astype(np.int64)
+    model.previous_clusters_ = taken_numbers(
+        previous.labels, labels, previous.weights, int(labels.max()) + 1
+    )
+
+
+def _old_labels(
+    model: Any, init: Any, X: Any, sample_weight: Any
+) -> tuple[NDArray, NDArray | None]:
+    """Return the labels predicted by a fitted model, and the weights of the rows."""
+    name, own = type(init).__name__, type(model).__name__
+    if is_dask(X):
+        refuse_blocks(f"{own}(init={name}(...))", "clusters are matched in memory")
+    if not hasattr(init, "predict"):
+        raise TypeError(f"init={name}(...) cannot predict clusters. Give labels, init=labels.")
+    try:
+        check_is_fitted(init)
+    except NotFittedError as error:
+        raise ValueError(
+            f"init={name}(...) is not fitted. Fit it first, or give labels, init=labels."
+        ) from error
+    for one in (model, init):
+        if getattr(one, "_is_pairwise", bool)():
+            raise ValueError(
+                f"init={name}(...) cannot start a fit of {own} if rows are given by pairs "
+                "('precomputed'). Give labels, init=labels."
+            )
+    rows = model._validate(X, reset=True)
+    try:
+        labels = np.asarray(init.predict(X))
+    except ValueError as error:
+        raise ValueError(
+            f"init={name}(...) was fitted to other columns: {error} Give a model fitted to the "
+            "columns of X, or labels."
+        ) from error
+    if labels.shape != (rows.shape[0],) or labels.dtype.kind not in "iu":
+        raise TypeError(
+            f"init={name}(...) must predict one integer per row, got an array of dtype "
+            f"{labels.dtype} and shape {labels.shape}. Give labels, init=labels."
+        )
+    return labels.astype(np.int64), as_weights(sample_weight, rows.shape[0])
+
+
+# ------------ data with fewer distinct rows than n_clusters: every distinct row becomes a cluster
+
+
+def fit_distinct(model: Any, X: Any, weights: Any) -> bool:
+    """Fit one cluster per distinct row if X has fewer distinct rows than n_clusters.
+
+    Return whether this was done. It is not done if `init` holds labels, nor if all rows are equal
+    and the method cannot find a single cluster: the method itself then raises an error.
+    """
+    if not (is_in_memory(X) and isinstance(getattr(model, "init", ""), str)):
+        return False
+    if model._is_pairwise() and not hasattr(model, "kernel"):
+        return False  # nodes of a graph with the same edges need not be copies
+    n_distinct = count_distinct_rows(X, weights, model.n_clusters)
+    if not model._min_clusters <= n_distinct < model.n_clusters:
+        return False
+    fewer = silent_clone(model).set_params(n_clusters=n_distinct)
+    model._hand_on(fewer)._fit_rows(X, weights)  # the fit of `model` warns of its status
+    model._take_over(fewer)
+    warn_user(
+        f"Found {n_distinct} clusters where n_clusters={model.n_clusters}: X has only "
+        f"{n_distinct} different rows of positive weight. Lower n_clusters.",
+        ConvergenceWarning,
+    )
+    return True
+
+
+def count_distinct_rows(X: Any, weights: NDArray | None, most: int) -> int:
+    """Return the number of distinct rows of positive weight, at most `most`.
+
+    Rows are read only until `most` distinct rows are found, usually the first few.
+    """
+    counted = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights > 0)
+    step = max(1, 2**16 // max(X.shape[1], 1))
+    seen: set[bytes] = set()
+    start = 0
+    while start < counted.size and len(seen) < most:
+        # The first `most` rows are nearly always enough.
+        stop = start + (min(most, step) if start == 0 else step)
+        rows = X[counted[start:stop]]
+        dense = rows.toarray() if sparse.issparse(rows) else rows
+        seen.update(row.tobytes() for row in dense + 0.0)  # -0.0 is 0.0
+        start = stop
+    return min(len(seen), most)

@@ -10,26 +10,12 @@ from numpy.typing import NDArray
 
 from volmar.rows import cluster_sizes, in_one_pass
 
-# Shares of the total weight that differ by less than this count as equal, because sums of the same
-# weights in another order differ by rounding. With a power of two, the share of a few rows is
-# never halfway between two multiples.
-RESOLUTION = 2.0**-30
-
 
 def cluster_order(labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
     """Return the numbers of k clusters, the largest cluster first.
 
     Among clusters of equal size, the one whose first row comes earliest is first. Clusters without
     rows are last. A row of weight 2 counts twice.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.base.numbering import cluster_order
-    >>> cluster_order(np.array([2, 0, 1, 1, 0]), None, 3)
-    array([0, 1, 2])
-    >>> cluster_order(np.array([2, 0, 1, 1, 0]), np.array([9.0, 1, 1, 1, 1]), 3)
-    array([2, 0, 1])
     """
     return order_by_size(*in_one_pass(lambda: cluster_sizes(labels, weights, k), labels))
 
@@ -41,13 +27,6 @@ def nearest_by_size(
 
     Clusters are numbered by size, or as `order_of` returns. Ties of scores go to the first cluster
     in this order, also for new rows. Columns without rows are left out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.base.numbering import nearest_by_size
-    >>> nearest_by_size(np.array([[3.0, 0, 3], [0, 1, 0], [2, 5, 2]]), None)
-    (array([1, 0, 0]), array([1, 0]))
     """
     order = order_of(np.argmax(scores, axis=1), weights, scores.shape[1])
     filled, labels = np.unique(np.argmax(scores[:, order], axis=1), return_inverse=True)
@@ -56,5 +35,8 @@ def nearest_by_size(
 
 def order_by_size(sizes: NDArray, first: NDArray) -> NDArray[np.intp]:
     """Return the order of clusters by decreasing size, with ties broken by their first rows."""
-    shares = np.rint(sizes / (sizes.sum() * RESOLUTION))
+    # Shares that differ by less than 2^-30 count as equal, because sums of the same weights in
+    # another order differ by rounding. With a power of two, the share of a few rows is never
+    # halfway between two multiples.
+    shares = np.rint(sizes / (sizes.sum() * 2.0**-30))
     return np.lexsort((first, -shares))

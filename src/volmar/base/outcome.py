@@ -1,13 +1,14 @@
-"""Checks at the end of every fit and of every call for scores: finite values and the status."""
+"""What every fit goes through: callbacks, checks of its values and of scores, the status."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from traceback import walk_tb
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from volmar._checks import is_finite, is_number, shown
 from volmar._warn import warn_user
-from volmar.solvers import Status
-
-__all__ = [
-    "check_fitted_values",
-    "finite_scores",
-    "forget",
-    "fresh_fit",
-    "quiet",
-    "status_message",
-]
+from volmar.solvers import Result, Status
 
 #: Explanation and remedy for each status, unless the method has its own text.
 WORDS: Mapping[Status, str] = MappingProxyType(
@@ -212,3 +204,53 @@ def _extremes(estimator: Any, X: Any) -> str:
         if is_number(value) and name in defaults and value != defaults[name].default:
             texts.append(f"{name}={shown(value)}")
     return f" ({', '.join(texts)})" if texts else ""
+
+
+# ------------------------------------------------------ the result of a fit with a single cluster
+
+
+@dataclass(frozen=True, repr=False)
+class OneCluster(Result):
+    """All rows in one cluster, with an objective and a gap of 0."""
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0))
+
+
+# ----- progress through scikit-learn's callbacks (1.9 and later); no progress in earlier versions
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+try:
+    from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin  # noqa: PLC0414
+    from sklearn.callback import with_callbacks as with_callbacks  # noqa: PLC0414
+except ImportError:  # scikit-learn before 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Placeholder for versions of scikit-learn without callbacks."""
+
+    def with_callbacks(method: F) -> F:
+        """Return the method unchanged, because there are no callbacks to tear down."""
+        return method
+
+
+def fit_steps(estimator: Any, X: Any, n_steps: int, name: str = "start") -> Iterator[int]:
+    """Yield 0, ..., n_steps - 1, and notify the estimator's callbacks of each step.
+
+    If a callback requests a stop, the loop ends after the current step. Call this function once,
+    inside a `fit` decorated with `with_callbacks`. During a fit, `estimator` is a working copy:
+    callbacks get the estimator of the user.
+    """
+    estimator = getattr(estimator, "_user_model", estimator)
+    if not getattr(estimator, "_skl_callbacks", None):
+        yield from range(n_steps)
+        return
+    context = estimator._init_callback_context(max_subtasks=n_steps)
+    context.call_on_fit_task_begin(estimator=estimator, X=X)
+    for step in range(n_steps):
+        subtask = context.subcontext(task_name=f"{name} {step}")
+        subtask.call_on_fit_task_begin(estimator=estimator, X=X)
+        yield step
+        if subtask.call_on_fit_task_end(estimator=estimator, X=X):
+            break
+    context.call_on_fit_task_end(estimator=estimator, X=X)

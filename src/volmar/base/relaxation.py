@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from volmar._warn import warn_user
 from volmar.base.validation import check_choice, check_count, check_flag, check_number
 from volmar.solvers import Status
-from volmar.solvers.elliptope_rounding import (
+from volmar.solvers.elliptope import (
     SPREAD,
     Rounded,
     RoundedResult,
@@ -18,10 +18,6 @@ from volmar.solvers.elliptope_rounding import (
     round_centred,
     round_randomly,
 )
-
-# Number of random projections for rounding="random".
-N_RANDOM = 100
-TINY = 1e-300
 
 
 class RelaxationMixin:
@@ -51,7 +47,7 @@ class RelaxationMixin:
             return round_as_printed(V)
         if self.rounding == "centred":
             return round_centred(V)
-        return round_randomly(V, value, N_RANDOM, seed)
+        return round_randomly(V, value, 100, seed)
 
     def _status_words(self, result: Any) -> str:
         if not isinstance(result, RoundedResult) or result.status is not Status.MAX_ITER:
@@ -60,7 +56,7 @@ class RelaxationMixin:
         raised = "" if is_free else ", or balance"
         return (
             f"after {result.n_iter} iterations the gap is "
-            f"{result.gap / max(abs(result.objective), TINY):.1e} of the objective, and the row "
+            f"{result.gap / max(abs(result.objective), 1e-300):.1e} of the objective, and the row "
             f"sums exceed their bound by {result.residuals['balance']:.1e} of n. Raise max_iter "
             f"or tol{raised}"
         )

@@ -44,6 +44,11 @@ def check_n_clusters(n_clusters: Any, n_samples: int) -> int:
 def check_auto(estimator: Any) -> None:
     """Raise an error for strings other than "auto", and for "auto" with a precomputed matrix."""
     name, given = type(estimator).__name__, shown(estimator.n_clusters)
+    if not estimator._supports_auto:
+        raise ValueError(
+            f"n_clusters must be an integer (at least 1) for {name}, got {given}. To find the "
+            "number of clusters, use MSPC, CPMMC, KernelCPMMC, SKMMC or SoftLabelMVC."
+        )
     if estimator.n_clusters != "auto":
         raise ValueError(
             f"n_clusters must be an integer (at least 1) or 'auto' for {name}, got {given}."

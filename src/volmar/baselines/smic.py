@@ -17,44 +17,23 @@ from volmar.graphs.copies import distinct_rows
 from volmar.graphs.graph import Graph, build_graph
 from volmar.operators import as_operator
 
-ROUNDING = ("posterior", "difference")
-# Eigenvalues below this fraction of the largest are not used as divisors, because the Lanczos
-# method does not compute them accurately enough.
+# Smaller eigenvalues, as a fraction of the largest, are not used as divisors, because the Lanczos
+# method does not compute them accurately enough. An eigenvector whose average over identical rows
+# has a smaller norm only separates such rows from each other.
 SMALLEST_RATIO = 1e-6
-# Eigenvalues closer than this fraction of the largest count as equal; their eigenvectors are then
-# an arbitrary basis.
-SAME_RATIO = 1e-9
-# |phi'1| below this fraction of its maximum sqrt(n) counts as zero.
-ZERO_SUM = 1e-8
-# If an eigenvector averaged over identical rows has a norm below this, it only separates such rows
-# from each other.
-NO_FUNCTION = 1e-6
-# Entries of an eigenvector below this fraction of its largest entry count as zero.
-ZERO_ENTRY = 1e-12
 
 
 @dataclass(frozen=True, repr=False)
 class SMICResult(Result):
     """Labels, and the functions of the rows whose argmax gives the labels.
 
-    Attributes
-    ----------
-    objective : float
-        1/2 - k / (2n) sum_y phi_y' K^2 phi_y: the paper's approximate squared-loss mutual
-        information, eq. (16) for k = 2, with its sign changed.
-    gap : float
-        Always NaN. The eigenvectors solve the relaxed problem exactly, but there is no bound on
-        the loss from rounding them to labels.
-    residuals : mapping of str to float
-        ``"eigenvectors"``: maximum of ``|K phi_y - lambda_y phi_y|``, divided by the largest row
-        sum of K.
-    labels : ndarray of shape (n,)
-        Cluster of each row, consecutive from 0. Empty clusters are left out.
-    shares : ndarray of shape (n, c)
-        phi~_y / max(0, phi~_y)'1 of the clusters with rows; phi~_y itself with
-        rounding="difference".
-    divisors : ndarray of shape (c,)
-        lambda_y / lambda_1 of the clusters with rows; 1 if lambda_y is too small to divide by.
+    The objective is 1/2 - k / (2n) sum_y phi_y' K^2 phi_y: the paper's approximate squared-loss
+    mutual information, eq. (16) for k = 2, with its sign changed. The gap is NaN: the eigenvectors
+    solve the relaxed problem exactly, but there is no bound on the loss from rounding them to
+    labels. The residual "eigenvectors" is the maximum of ``|K phi_y - lambda_y phi_y|``, divided
+    by the largest row sum of K. Empty clusters are left out. For the others, `shares` are
+    phi~_y / max(0, phi~_y)'1 (phi~_y itself with rounding="difference"), and `divisors` are
+    lambda_y / lambda_1, or 1 if lambda_y is too small to divide by.
     """
 
     _per_cluster: ClassVar = {"shares": 1, "divisors": 0}
@@ -96,7 +75,7 @@ class KernelSpectrum:
     def is_inside_copies(self) -> bool:
         """Whether an eigenvector only separates identical rows from each other."""
         norms = np.linalg.norm(self.functions, axis=0)
-        return self.points is not None and bool((norms <= NO_FUNCTION).any())
+        return self.points is not None and bool((norms <= SMALLEST_RATIO).any())
 
     @property
     def n_clusters(self) -> int:
@@ -120,7 +99,7 @@ class KernelSpectrum:
             self.graph.components[0] > self.n_clusters
             or self.is_inside_copies
             or not self.is_extensible.all()
-            or np.any(-np.diff(self.values) <= SAME_RATIO * self.values[0])
+            or np.any(-np.diff(self.values) <= 1e-9 * self.values[0])
         )
 
     def words(self, n_unseen: int) -> str:
@@ -197,7 +176,12 @@ def information_maximization(
     # Empty clusters are left out.
     present, labels = np.unique(np.argmax(shares, axis=1), return_inverse=True)
     n_unseen = int((shares == 0).all(axis=1).sum())
-    _warn_of_labels(present.size, n_clusters)
+    if present.size < n_clusters:
+        warn_user(
+            f"Only {present.size} of n_clusters={n_clusters} clusters have rows, because the "
+            "other eigenvectors are not the largest in any row. Lower n_clusters, or use another "
+            "affinity."
+        )
     values = problem.values[:n_clusters]
     divisors = np.where(problem.is_extensible, values / values[0], 1.0)
     objective = 0.5 - n_clusters / (2 * n) * float(values @ values)
@@ -214,24 +198,15 @@ def information_maximization(
     )
 
 
-def _warn_of_labels(n_present: int, n_clusters: int) -> None:
-    if n_present < n_clusters:
-        warn_user(
-            f"Only {n_present} of n_clusters={n_clusters} clusters have rows, because the other "
-            "eigenvectors are not the largest in any row. Lower n_clusters, or use another "
-            "affinity.",
-        )
-
-
 def signed_functions(vectors: NDArray, residuals: NDArray) -> NDArray:
     """Return phi~_y = phi_y sign(phi_y'1), with sign(0) = 1.
 
     Entries within rounding error are set to zero. Otherwise rounding would decide the labels of
     whole components of a disconnected graph.
     """
-    noise = np.maximum(ZERO_ENTRY * np.abs(vectors).max(axis=0), residuals)
+    noise = np.maximum(1e-12 * np.abs(vectors).max(axis=0), residuals)
     clean = np.where(np.abs(vectors) > noise, vectors, 0.0)
-    return clean * np.where(clean.sum(axis=0) < -ZERO_SUM * np.sqrt(len(clean)), -1.0, 1.0)
+    return clean * np.where(clean.sum(axis=0) < -1e-8 * np.sqrt(len(clean)), -1.0, 1.0)
 
 
 def positive_shares(vectors: NDArray, residuals: NDArray) -> NDArray:
@@ -265,10 +240,8 @@ class SMIC(Clusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
-        Number of clusters. If "auto", the rows are split recursively, and a split is made only if
-        held-out rows confirm it by their distances to its border (see
-        `volmar.evidence.split_test` and `tree_`).
+    n_clusters : int, default=2
+        Number of clusters.
     affinity : str, callable or Similarity, default="local_scaling"
         The kernel K: "local_scaling" (on the graph of nearest neighbours), "density_scaling" (the
         default of the other graph methods; its varying weights are harmful here, because K is not
@@ -286,12 +259,6 @@ class SMIC(Clusterer):
         "difference", for at most two clusters, uses the sign of
         :math:`\tilde\phi_1 - \tilde\phi_2` as proposed in JMLR (remark 2). If both groups have the
         same structure, that difference is zero in one of them and determined by rounding.
-    alpha : float, default=0.05
-        Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
-        of one or more false splits. Small values make the tests slower. Not used otherwise.
-    max_clusters : int, optional
-        Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
-        strongest splits are made first, and a warning is issued if further splits are left out.
     random_state : int, RandomState or None, default=None
         Not used, present for API consistency. The method is deterministic.
 
@@ -371,18 +338,17 @@ class SMIC(Clusterer):
     0.0
     """
 
+    _supports_auto = False
     _min_clusters = 1
 
     def __init__(
         self,
-        n_clusters: int | str = 2,
+        n_clusters: int = 2,
         *,
         affinity: Any = "local_scaling",
         sigma: float | str | None = None,
         n_neighbors: int | None = None,
         rounding: str = "posterior",
-        alpha: float = 0.05,
-        max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -390,8 +356,6 @@ class SMIC(Clusterer):
         self.sigma = sigma
         self.n_neighbors = n_neighbors
         self.rounding = rounding
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.random_state = random_state
 
     def _scores(self, X: Any) -> NDArray:
@@ -399,7 +363,7 @@ class SMIC(Clusterer):
         return two_column_scores(np.asarray(self._row_weights(X) @ functions))
 
     def _check_parameters(self) -> None:
-        check_choice("rounding", self.rounding, ROUNDING)
+        check_choice("rounding", self.rounding, ("posterior", "difference"))
         is_many = isinstance(self.n_clusters, Integral) and int(self.n_clusters) > 2
         if self.rounding == "difference" and is_many:
             raise ValueError(

@@ -1,26 +1,29 @@
 """Graphs of points: similarities, nearest neighbours and Laplacians."""
 
-from volmar.graphs.bandwidth import distance_range, mean_distance, resolve_sigma, rms_distance
-from volmar.graphs.callable_similarity import CallableSimilarity
-from volmar.graphs.cosine_knn import CosineKNNSimilarity, cosine_knn_similarity
 from volmar.graphs.density_scaling import (
     DensityScalingSimilarity,
     density_scaling_similarity,
 )
-from volmar.graphs.gaussian import GaussianSimilarity, gaussian_similarity
+from volmar.graphs.distances import distance_range, mean_distance, resolve_sigma, rms_distance
+from volmar.graphs.graph import Extension, Similarity, make_similarity
 from volmar.graphs.laplacian import (
     component_message,
     connected_components,
     degrees,
     laplacian,
 )
-from volmar.graphs.local_scaling import LocalScalingSimilarity, local_scaling_similarity
-from volmar.graphs.nearest_neighbors import (
+from volmar.graphs.neighbors import NeighborSearch, neighbor_graph, symmetrize
+from volmar.graphs.similarities import (
+    CallableSimilarity,
+    CosineKNNSimilarity,
+    GaussianSimilarity,
+    LocalScalingSimilarity,
     NearestNeighborsSimilarity,
+    cosine_knn_similarity,
+    gaussian_similarity,
+    local_scaling_similarity,
     nearest_neighbors_similarity,
 )
-from volmar.graphs.neighbors import NeighborSearch, neighbor_graph, symmetrize
-from volmar.graphs.similarity import Extension, Similarity, make_similarity
 from volmar.graphs.validation import check_similarity
 
 __all__ = [

@@ -10,27 +10,34 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse import csgraph
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
+from sklearn.cluster import KMeans
+from sklearn.metrics import pairwise_distances_argmin_min
 
+from volmar._eigen import eigsh
+from volmar._warn import quiet_fit
 from volmar.graphs.copies import Copies, distinct_rows
-from volmar.graphs.gaussian import ExponentialExtension
-from volmar.graphs.joining import joining_edges
-from volmar.graphs.neighbor_backends import spatial_order
-from volmar.graphs.neighbors import NeighborRecipe, NeighborSearch, symmetrize
+from volmar.graphs.distances import candidate_distances
+from volmar.graphs.neighbors import (
+    ExactBackend,
+    NeighborRecipe,
+    NeighborSearch,
+    spatial_order,
+    symmetrize,
+)
+from volmar.graphs.similarities import ExponentialExtension
 from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_points, refuse_constant
 
-__all__ = ["DensityScalingSimilarity", "default_n_neighbors", "density_scaling_similarity"]
+# ---- density scaling
+
 
 # From this number of rows on, rows are sorted by a k-d tree, so that neighbours are in the cache.
 REORDERED_FROM = 50_000
-# Neighbours tied with the last are kept too, up to this multiple of the number of edges.
-MAX_TIED = 4
+# Distances within this factor are equal.
 SAME = 1.0 + 1e-9
 # Width of the kernel: k / USUAL_NEIGHBORS times the distance of nearest neighbours.
 USUAL_NEIGHBORS = 9
-# It is at most the local scale, and at least the mean distance of rows on a curve, which is 2 / k
-# of the local scale. Narrower kernels would turn random gaps between few rows into borders.
-MAX_WIDTH = 1.0
-MIN_RANK = 2.0
 # Above this value of -log, the kernel falls as a power of the distance: see `_log_kernel`.
 TAIL = 9.0
 # Limits of the local scales, relative to their median, in the weight of the density. All denser
@@ -132,7 +139,8 @@ class DensityScalingSimilarity(NeighborRecipe):
         keep[:, -1] = False
         if not tied.size:
             return _kept(found, keep)
-        width = min(MAX_TIED * n_edges, n - 1)
+        # Neighbours tied with the last are kept too, up to this multiple of the number of edges.
+        width = min(4 * n_edges, n - 1)
         more = search.query(points[tied], width)
         radius = distances[tied, -2]
         wide = more.data.reshape(tied.size, width)
@@ -239,41 +247,15 @@ def density_scaling_similarity(
 
     *Connectedness.* An edge joins two points if one of them is among the `n_edges` nearest
     neighbours of the other, or tied with the last of these. Components of the graph are joined by
-    short edges (see `volmar.graphs.joining`).
+    short edges (see `volmar.graphs.density_scaling`).
 
     *Copies.* Neighbours are distinct points. Rows that coincide are joined to each other, and each
     of them counts: if m > k rows are within the distance that should contain k, :math:`s_i` is
     scaled by :math:`(k / m)^{1/d}` for the density.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The points.
-    n_neighbors : int or None, default=None
-        Number of neighbours k of the local scale. If None, log2(n) + 3, rounded.
-    n_edges : int, default=10
-        Number of nearest neighbours that a row is joined to.
-    exponent : float, default=3
-        Exponent b, the weight of the density.
-    self_loops : bool, default=False
-        Whether the diagonal follows the formula. If False, it is 0.
-    neighbors : str or transformer, default="auto"
-        As in `NeighborSearch`.
-    random_state, n_jobs
-        As in `NeighborSearch`.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Similarities in X's float dtype, exactly symmetric.
-
-    Examples
-    --------
-    >>> from volmar.graphs import density_scaling_similarity
-    >>> density_scaling_similarity([[0.0], [1.0], [3.0]], n_neighbors=1).toarray().round(3)
-    array([[0.   , 0.607, 0.013],
-           [0.607, 0.   , 0.046],
-           [0.013, 0.046, 0.   ]])
+    `n_neighbors` is k of the local scale (None: log2(n) + 3, rounded), `n_edges` the number of
+    nearest neighbours that a row is joined to, and `exponent` b, the weight of the density. The
+    diagonal is 0 without `self_loops`. The result is CSR, exactly symmetric, in X's float dtype.
     """
     spec = DensityScalingSimilarity(
         n_neighbors=n_neighbors,
@@ -335,7 +317,9 @@ def _local_scales(near: Any, counts: NDArray, k: int, n_features: int) -> LocalS
     return LocalScales(
         radius,
         np.clip(scale / median, DENSEST, SPARSEST),
-        min(max(width, MIN_RANK / k), MAX_WIDTH),
+        # At most the local scale, and at least the mean distance of rows on a curve, 2 / k of it.
+        # Narrower kernels would turn random gaps between few rows into borders.
+        min(max(width, 2.0 / k), 1.0),
     )
 
 
@@ -393,3 +377,219 @@ def _with_short_indices(graph: Any) -> Any:
         return graph
     indices, indptr = (a.astype(np.int32, copy=False) for a in (graph.indices, graph.indptr))
     return sp.csr_array((graph.data, indices, indptr), shape=graph.shape)
+
+
+# ---- joining
+
+
+# If a component has at most SMALL rows, the nearest row outside is among the SMALL + 1 nearest
+# neighbours of its rows.
+SMALL = 32
+# Number of rows from which the search in a larger component starts, and its maximum number of
+# steps.
+N_TRIED = 100
+MAX_STEPS = 10
+
+
+def joining_edges(rows: Any, graph: Any) -> Any:
+    """Find short edges that join the connected components of a graph.
+
+    This is Borůvka's minimum spanning tree of the components. Every component except the largest
+    is joined to the nearest row outside. This is repeated with the merged components until one is
+    left. In a component of more than `SMALL` rows, the nearest pair is found by alternation: from
+    the best of `N_TRIED` rows to the nearest row outside, then to the row of the component nearest
+    to that, and so on. The search ends at a pair of mutual nearest rows. It is short, and nearly
+    always the shortest.
+
+    Edges of the graph count in either direction, and stored zeros are edges. Returns the distances
+    along the new edges as a CSR array, in one direction each.
+    """
+    n = rows.shape[0]
+    edges = sp.csr_array((np.ones(graph.indices.size), graph.indices, graph.indptr), shape=(n, n))
+    n_pieces, piece = csgraph.connected_components(edges, directed=False)
+    found = [np.empty((0, 2), dtype=np.intp)]
+    while n_pieces > 1:
+        sizes = np.bincount(piece)
+        sizes[np.argmax(sizes)] = 0
+        small = np.flatnonzero((sizes > 0) & (sizes <= SMALL))
+        new = _ways_out_of_small(rows, piece, small)
+        new += [_way_out(rows, piece == one) for one in np.flatnonzero(sizes > SMALL)]
+        # Two components may have found the same edge from both sides.
+        pairs = np.unique(np.sort(new, axis=1), axis=0)
+        found.append(pairs)
+        between = sp.coo_array((np.ones(len(pairs)), tuple(piece[pairs.T])), shape=(n_pieces,) * 2)
+        n_pieces, merged = csgraph.connected_components(between, directed=False)
+        piece = merged[piece]
+    row, column = np.concatenate(found).T
+    distances = candidate_distances(rows[row], rows, column[:, None], "euclidean").ravel()
+    return sp.coo_array((distances.astype(rows.dtype), (row, column)), shape=(n, n)).tocsr()
+
+
+def _ways_out_of_small(rows: Any, piece: NDArray, small: NDArray) -> list[tuple[int, int]]:
+    """Return the nearest pair (inside, outside) of each small component, by a single search."""
+    inside = np.flatnonzero(np.isin(piece, small))
+    if not inside.size:
+        return []
+    k = min(SMALL + 1, rows.shape[0])
+    near = ExactBackend(rows, None).near(rows[inside], k)
+    distances = candidate_distances(rows[inside], rows, near, "euclidean")
+    outside = piece[near] != piece[inside][:, None]
+    distances = np.where(outside, distances, np.inf)
+    column = np.argmin(distances, axis=1)
+    length = np.take_along_axis(distances, column[:, None], axis=1).ravel()
+    order = np.lexsort((length, piece[inside]))
+    first = order[np.unique(piece[inside][order], return_index=True)[1]]
+    return [(int(inside[i]), int(near[i, column[i]])) for i in first]
+
+
+def _way_out(rows: Any, inside: NDArray) -> tuple[int, int]:
+    """Return a pair of rows (inside, outside) that are mutual nearest neighbours."""
+    members, others = np.flatnonzero(inside), np.flatnonzero(~inside)
+    rows_inside, rows_outside = rows[members], rows[others]
+    tried = np.arange(0, members.size, max(1, members.size // N_TRIED))
+    near, distances = pairwise_distances_argmin_min(rows_inside[tried], rows_outside)
+    best = int(np.argmin(distances))
+    i, j = int(tried[best]), int(near[best])
+    for _ in range(MAX_STEPS):
+        back = int(pairwise_distances_argmin_min(rows_outside[[j]], rows_inside)[0][0])
+        out = int(pairwise_distances_argmin_min(rows_inside[[back]], rows_outside)[0][0])
+        if (back, out) == (i, j):
+            break
+        i, j = back, out
+    return int(members[i]), int(others[j])
+
+
+# ---- cut graph
+
+
+class CutGraph:
+    r"""Graphs of the nearest neighbours of the distinct rows.
+
+    Let :math:`s_i` be the distance of row i to its neighbour number :math:`q = \log_2 n - 2`, and
+    s the median of these distances. Each row and its 2 q + 1 nearest neighbours have similarities
+
+    .. math:: W^{(b)}_{ij} = m_i m_j \exp\Bigl(-\frac{|x_i - x_j|^2}{s_i s_j}\Bigr)
+              \Bigl(\frac{s^2}{s_i s_j}\Bigr)^b ,
+
+    where :math:`m_i` is the number of copies of a row, or their total weight. With b = 0, edges
+    are as strong in sparse places as in dense ones. With b > 0, a valley of the density is cheap
+    to cut. The number of neighbours grows with n, because a row on a thin ring of few rows has few
+    neighbours on it. Copies of a row are a single row of the graph: they neither use up its
+    neighbours nor make its scale zero, and a duplicated row equals a row of weight 2.
+
+    `distinct` (m, d) are the distinct rows, at least two, `group` (n,) the index of the distinct
+    row of each row, and `weights` (n,) are positive. `scale` is s, a typical distance between
+    neighbours; 0 if most rows are closer than float64 can resolve.
+    """
+
+    def __init__(self, distinct: Any, group: NDArray, weights: NDArray | None = None):
+        n = self.n_distinct = distinct.shape[0]
+        self._group = group
+        self._first = Copies(group, np.bincount(group)).first
+        self.masses = np.bincount(group, weights, n).astype(np.float64)
+        q = max(3, round(np.log2(n)) - 2)
+        k = min(2 * q + 1, n - 1)
+        near = NeighborSearch(distinct, neighbors="exact").graph(k)
+        self._distances = near.data.astype(np.float64).reshape(n, k)
+        self._neighbors = near.indices.reshape(n, k)
+        scales = self._distances[:, min(q, k) - 1]
+        self.scale = float(np.median(scales))
+        self._scales = np.maximum(scales, max(1e-9 * scales.max(), np.finfo(float).tiny))
+        self._judge = self._similarities(1.0)
+
+    def _similarities(self, b: float) -> Any:
+        n, k = self._neighbors.shape
+        D, columns = self._distances, self._neighbors
+        products = self._scales[:, None] * self._scales[columns]
+        W = np.exp(-(D**2) / products)
+        if b > 0:
+            W *= (np.median(self._scales) ** 2 / products) ** b
+        W *= self.masses[:, None] * self.masses[columns]
+        directed = sp.csr_array(
+            (W.ravel(), columns.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n)
+        )
+        return symmetrize(directed)
+
+    def shares(self, labels: NDArray) -> NDArray:
+        """Return the share of the total weight in each cluster."""
+        sizes = np.bincount(labels[self._first], self.masses)
+        return sizes / sizes.sum()
+
+    def cut(self, labels: NDArray) -> float:
+        r"""Return the ratio cut of k clusters: the similarity that is cut per row of a cluster.
+
+        .. math:: \frac1k \sum_{c=1}^k \frac{1}{\bar d\, m(c)} \sum_{i \in c, j \notin c}
+                  W^{(1)}_{ij}, \qquad m(c) = \sum_{i \in c} m_i
+
+        in units of the mean degree :math:`\bar d` of a row. It depends only on the rows and the
+        labels, so that it can compare labels of different kernels and methods. The size of a
+        cluster is its number of rows, not the sum of their degrees, to which rows in sparse places
+        would hardly contribute.
+        """
+        y = labels[self._first]
+        k = int(y.max()) + 1
+        members = np.zeros((self.n_distinct, k))
+        members[np.arange(y.size), y] = 1.0
+        degrees = self._judge.sum(axis=1)
+        sizes = self.masses @ members
+        if k < 2 or not sizes.all():
+            return np.inf
+        within = np.einsum("ij,ij->j", members, self._judge @ members)
+        return float(np.mean((degrees @ members - within) / sizes) * sizes.sum() / degrees.sum())
+
+    def labels(self, k: int, b: float) -> NDArray:
+        """Return k >= 2 clusters of the rows: spectral clustering of the graph with exponent b.
+
+        Two clusters are the sides of a threshold along one of the leading eigenvectors, the one
+        with the lowest `cut`. For more clusters, k-means is applied to the rows of the leading k
+        eigenvectors, scaled to unit length.
+        """
+        W = self._similarities(b)
+        # Similarity added to all pairs of rows, relative to the mean degree, to connect the graph
+        # before computing eigenvectors. It makes cutting off a few stray rows expensive.
+        joined = 0.001 * W.sum() / self.masses.sum()
+        degrees = W.sum(axis=1) + joined * self.masses
+        # Three eigenvectors are searched for two clusters. On rings, the first ones vary
+        # along the rings.
+        n_vectors = k if k > 2 else min(4, self.n_distinct - 1)
+        U = _leading_vectors(W, self.masses, joined, degrees, n_vectors)
+        if k == 2:
+            sides = [self._best_sides(u / np.sqrt(degrees)) for u in U.T[1:]]
+            y = min(sides, key=lambda found: found[0])[1]
+        else:
+            U = U / np.maximum(np.linalg.norm(U, axis=1), np.finfo(float).tiny)[:, None]
+            y = quiet_fit(KMeans(k, n_init=10, random_state=0), U, self.masses).labels_
+        return y[self._group]
+
+    def _best_sides(self, scores: NDArray) -> tuple[float, NDArray]:
+        """Return the lowest cut of any threshold on the scores, and its sides."""
+        order = np.argsort(scores, kind="stable")
+        P = self._judge[order][:, order]
+        left = np.cumsum(self.masses[order])[:-1]
+        right = self.masses.sum() - left
+        # A row adds its edges to later rows, and removes those to earlier ones.
+        changes = P.sum(axis=1) - 2.0 * sp.tril(P, -1).sum(axis=1)
+        cuts = np.maximum(np.cumsum(changes)[:-1], 0.0) * (1.0 / left + 1.0 / right)
+        # Minimum share of the rows on each side of such a cut.
+        cuts[np.minimum(left, right) < 0.02 * (left + right)] = np.inf
+        best = int(np.argmin(cuts))
+        y = np.zeros(len(scores), dtype=np.int64)
+        y[order[best + 1 :]] = 1
+        return float(cuts[best]), np.abs(y - y[0])  # the first row is in cluster 0
+
+
+def _leading_vectors(W: Any, masses: NDArray, joined: float, degrees: NDArray, k: int) -> NDArray:
+    """Return the k leading eigenvectors of D^-1/2 (W + joined m m' / sum(m)) D^-1/2."""
+    n, root = len(degrees), 1.0 / np.sqrt(degrees)
+    S = (sp.diags_array(root) @ W @ sp.diags_array(root)).tocsr()
+    u = root * masses * np.sqrt(joined / masses.sum())
+    # Maximum number of rows for which LAPACK computes the eigenvectors.
+    if n > max(100, 2 * k + 1):
+        operator = LinearOperator((n, n), matvec=lambda x: S @ x + u * (u @ x), dtype=np.float64)
+        start = np.random.default_rng(0).standard_normal(n)
+        try:
+            values, vectors = eigsh(operator, k=k, which="LA", v0=start, tol=1e-4, maxiter=20 * n)
+            return vectors[:, np.argsort(-values)]
+        except ArpackNoConvergence:
+            pass  # LAPACK is slower, but always converges
+    return np.linalg.eigh(S.toarray() + np.outer(u, u))[1][:, ::-1][:, :k]

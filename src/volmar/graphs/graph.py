@@ -3,35 +3,112 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar._checks import shown
 from volmar._warn import warn_user
-from volmar.graphs import (
-    check_similarity,
-    component_message,
-    connected_components,
-    degrees,
-    laplacian,
-    make_similarity,
+from volmar.graphs.density_scaling import DensityScalingSimilarity
+from volmar.graphs.laplacian import component_message, connected_components, degrees, laplacian
+from volmar.graphs.similarities import (
+    CallableSimilarity,
+    CosineKNNSimilarity,
+    GaussianSimilarity,
+    LocalScalingSimilarity,
+    NearestNeighborsSimilarity,
 )
-from volmar.graphs.validation import check_nonnegative, rows_over_sums
+from volmar.graphs.validation import (
+    MatrixLike,
+    check_nonnegative,
+    check_similarity,
+    rows_over_sums,
+)
 from volmar.operators import EigenPairs, SPDOperator, as_operator
 
-# A component with a smaller share of the rows counts as stray rows, not as structure.
-STRAY_SHARE = 0.05
-DEFAULT_NEIGHBORS = 7
-# Maximum number of components whose null vectors are given to the eigensolver. It finds the
-# others itself.
-MAX_NULL_VECTORS = 50
-# Minimum divisor 1 - lambda, an eigenvalue of D^-1/2 W D^-1/2. With a smaller one, the eigenvector
-# changes sign between neighbours. Dividing by it would magnify noise.
-SMALLEST_DIVISOR = 0.05
+# ---- similarity
+
+
+_SIMILARITIES: dict[str, type] = {
+    "gaussian": GaussianSimilarity,
+    "local_scaling": LocalScalingSimilarity,
+    "density_scaling": DensityScalingSimilarity,
+    "cosine_knn": CosineKNNSimilarity,
+    "nearest_neighbors": NearestNeighborsSimilarity,
+}
+
+
+class Extension(Protocol):
+    """Similarities between new points and the training points, by the rule of the graph."""
+
+    def __call__(self, X_new: MatrixLike) -> Any:
+        """Return similarities of shape (m, n), dense or CSR."""
+        ...  # pragma: no cover
+
+    def weights(self, X_new: MatrixLike) -> Any:
+        """Return similarities over row sums; ``weights(X_new) @ h`` extends h harmonically."""
+        ...  # pragma: no cover
+
+
+class Similarity(Protocol):
+    """A recipe for a similarity: it has the parameters, and is applied to points by `build`."""
+
+    def build(self, X: MatrixLike) -> tuple[Any, Extension]:
+        """Build the (n, n) similarity, dense or CSR, and its extension to new points."""
+        ...  # pragma: no cover
+
+
+def make_similarity(
+    affinity: str | Similarity | Callable[[Any, Any], Any] = "local_scaling", **params: Any
+) -> Similarity:
+    """Return the recipe for a similarity given by name or as a function.
+
+    An object with a `build` method is returned unchanged, callable or not. ``recipe.build(X)``
+    returns the matrix and an extension to new points.
+    """
+    if not isinstance(affinity, str):
+        return _recipe(affinity, params)
+    if affinity not in _SIMILARITIES:
+        raise ValueError(f"affinity must be one of {', '.join(_SIMILARITIES)}; got {affinity!r}.")
+    recipe = _SIMILARITIES[affinity]
+    valid = [field.name for field in fields(recipe)]
+    unknown = [name for name in params if name not in valid]
+    if unknown:
+        raise TypeError(
+            f"affinity={affinity!r} has no parameter {', '.join(unknown)}; it takes "
+            f"{', '.join(valid)}."
+        )
+    return recipe(**params)
+
+
+def _recipe(affinity: Any, params: dict[str, Any]) -> Similarity:
+    """Return the recipe of an affinity that is not a name."""
+    if isinstance(affinity, type):
+        raise TypeError(f"affinity must be an instance, not a class. Use {affinity.__name__}().")
+    is_recipe = hasattr(affinity, "build")
+    if not is_recipe and not callable(affinity):
+        raise TypeError(
+            f"affinity must be one of {', '.join(_SIMILARITIES)}, a callable f(X, Y) or an object "
+            f"with a build method; got {type(affinity).__name__}."
+        )
+    if params and is_recipe:
+        raise TypeError(
+            f"affinity is a recipe with its own parameters. Set {', '.join(params)} there."
+        )
+    if params:
+        raise TypeError(
+            f"affinity is a callable and takes no {', '.join(params)} here. Bind parameters with "
+            "functools.partial."
+        )
+    return affinity if is_recipe else CallableSimilarity(affinity)
+
+
+# ---- graph
+
+
 # Parameter of the estimator that each named affinity uses.
 OWN_PARAMETER = {
     "density_scaling": "n_neighbors",
@@ -119,7 +196,9 @@ class Graph:
         count, labels = self.components
         volumes = np.bincount(labels, self.degrees, count)
         sizes = np.where(volumes > 0, np.bincount(labels, minlength=count), 0)
-        chosen = np.argsort(-sizes, kind="stable")[: min(MAX_NULL_VECTORS, int((sizes > 0).sum()))]
+        # Maximum number of components whose null vectors are given to the eigensolver. It finds
+        # the others itself.
+        chosen = np.argsort(-sizes, kind="stable")[: min(50, int((sizes > 0).sum()))]
         return np.sqrt(self.degrees)[:, None] * (labels[:, None] == chosen)
 
     def component_words(self, n_clusters: int) -> str:
@@ -129,7 +208,8 @@ class Graph:
         """
         count, labels = self.components
         sizes = np.sort(np.bincount(labels))
-        if count > 1 and sizes[0] < STRAY_SHARE * labels.size:
+        # A component with a smaller share of the rows counts as stray rows, not as structure.
+        if count > 1 and sizes[0] < 0.05 * labels.size:
             return component_message(labels)
         if count <= n_clusters:
             return ""
@@ -201,7 +281,9 @@ class SpectralGraph:
 
     def extended(self, rows: Any) -> NDArray:
         """Return coordinates of new rows: means over their neighbours, divided by 1 - lambda."""
-        divisors = np.maximum(1.0 - self.values, SMALLEST_DIVISOR)
+        # Minimum divisor 1 - lambda, an eigenvalue of D^-1/2 W D^-1/2. With a smaller one, the
+        # eigenvector changes sign between neighbours. Dividing by it would magnify noise.
+        divisors = np.maximum(1.0 - self.values, 0.05)
         return np.asarray(self.graph.row_weights(rows) @ (self.coordinates / divisors))
 
 
@@ -284,7 +366,7 @@ def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> 
     defaults: dict[str, Any] = {"random_state": 0}
     if affinity == "density_scaling":
         return {"self_loops": False, **defaults, **params}
-    defaults["n_neighbors"] = min(DEFAULT_NEIGHBORS, n_samples - 1)
+    defaults["n_neighbors"] = min(7, n_samples - 1)
     if affinity == "local_scaling":
         defaults |= {"self_loops": False, "graph": "knn"}
     return {**defaults, **params}

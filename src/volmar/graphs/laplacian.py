@@ -21,23 +21,7 @@ _BLOCK_ROWS = 256
 def degrees(W: MatrixLike, *, check: bool = True) -> NDArray:
     """Compute the degrees d_i = Σ_j W_ij, including the diagonal, in float64.
 
-    Parameters
-    ----------
-    W : array-like or sparse matrix of shape (n, n)
-        Similarities.
-    check : bool, default=True
-        Whether to validate W. False saves a few passes over a W that is already validated.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Degree of each node.
-
-    Examples
-    --------
-    >>> from volmar.graphs import degrees
-    >>> degrees([[1.0, 0.5], [0.5, 0.0]])
-    array([1.5, 0.5])
+    ``check=False`` saves a few passes over a W that is already validated.
     """
     W = check_similarity(W) if check else W
     if sp.issparse(W):
@@ -56,28 +40,6 @@ def laplacian(W: MatrixLike, *, kind: str = "symmetric", check: bool = True) -> 
 
     For a node without edges (degree zero), D^{-1/2} is set to 0. Its row of L_sym and L_rw is then
     a unit vector, which is an eigenvector with eigenvalue 1, not 0.
-
-    Parameters
-    ----------
-    W : array-like or sparse matrix of shape (n, n)
-        Nonnegative symmetric similarities. The diagonal is used as given.
-    kind : {"unnormalized", "symmetric", "random_walk"}, default="symmetric"
-        Kind of Laplacian.
-    check : bool, default=True
-        Whether to validate W. False saves a few passes over a W that is already validated.
-
-    Returns
-    -------
-    ndarray or csr_array of shape (n, n)
-        The Laplacian, dense for dense W and CSR for sparse W, in W's float dtype. The first two
-        kinds are exactly symmetric.
-
-    Examples
-    --------
-    >>> from volmar.graphs import laplacian
-    >>> laplacian([[0.0, 2.0], [2.0, 0.0]], kind="symmetric")
-    array([[ 1., -1.],
-           [-1.,  1.]])
     """
     if kind not in _KINDS:
         raise ValueError(f"kind must be one of {', '.join(_KINDS)}; got {kind!r}.")
@@ -106,28 +68,7 @@ def laplacian(W: MatrixLike, *, kind: str = "symmetric", check: bool = True) -> 
 
 
 def connected_components(W: MatrixLike, *, check: bool = True) -> tuple[int, NDArray]:
-    """Find the connected components of the graph whose edges are the positive entries of W.
-
-    Parameters
-    ----------
-    W : array-like or sparse matrix of shape (n, n)
-        Similarities.
-    check : bool, default=True
-        Whether to validate W. False saves a few passes over a W that is already validated.
-
-    Returns
-    -------
-    n_components : int
-        Number of components.
-    labels : ndarray of shape (n,)
-        Component of each node, numbered from 0 in the order of first appearance.
-
-    Examples
-    --------
-    >>> from volmar.graphs import connected_components
-    >>> connected_components([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
-    (2, array([0, 1, 0]))
-    """
+    """Find the connected components of the graph whose edges are the positive entries of W."""
     W = check_similarity(W) if check else W
     if not sp.issparse(W):
         return _dense_components(W)
@@ -139,24 +80,7 @@ def connected_components(W: MatrixLike, *, check: bool = True) -> tuple[int, NDA
 
 
 def component_message(labels: MatrixLike) -> str:
-    """Return a message on a disconnected graph: components, smallest sizes, remedy.
-
-    Parameters
-    ----------
-    labels : array-like of shape (n,)
-        Component of each node, from `connected_components`.
-
-    Returns
-    -------
-    str
-        The message; empty if the graph is connected.
-
-    Examples
-    --------
-    >>> from volmar.graphs import component_message
-    >>> print(component_message([0, 0, 0, 1]))
-    The graph has 2 connected components (smallest: 1 of 4 points). ...
-    """
+    """Return a message on a disconnected graph: components, smallest sizes, remedy."""
     sizes = np.sort(np.bincount(np.unique(np.asarray(labels), return_inverse=True)[1]))
     if len(sizes) <= 1:
         return ""

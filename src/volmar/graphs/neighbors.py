@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
+from sklearn.base import clone
+from sklearn.neighbors import NearestNeighbors
+from threadpoolctl import threadpool_limits
 
 from volmar._checks import check_random_state
+from volmar._threads import user_openmp
 from volmar._warn import warn_user
 from volmar.graphs.distances import (
     candidate_distances,
@@ -20,33 +28,549 @@ from volmar.graphs.distances import (
     squared_norms,
     unit_rows,
 )
-from volmar.graphs.neighbor_backends import (
-    Backend,
-    CellBackend,
-    ExactBackend,
-    FaissBackend,
-    GraphBackend,
-    PyNNDescentBackend,
-    TransformerBackend,
-    require,
-)
 from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_new_points, check_points
 
-__all__ = ["APPROXIMATE_ABOVE", "NeighborSearch", "neighbor_graph", "symmetrize"]
+# ---- cells
+
+
+# Share of the true neighbours to find, and the number of rows on which the search is calibrated.
+TARGET_RECALL = 0.95
+N_CALIBRATION = 400
+# The number of cells for n rows is CELLS sqrt(n). With fewer cells, more rows are compared in
+# vain. With more cells, comparing queries with the centres takes too long.
+CELLS = 2.0
+# The bound is lowered so that it still holds for this share of the queries. The others are
+# searched again, with the bound multiplied by these factors.
+USUAL = 0.95
+WIDER = (1.5, 100.0)
+# Number of queries at a time, entries of a matrix product at a time (4 MB, to fit into a cache),
+# and candidates per query that are stored before they are reduced to the nearest k.
+CHUNK = 2**15
+TILE = 2**20
+MAX_HELD = 160
+# Number of candidates beyond k, so that rounding to float32 does not decide which row is k-th.
+SPARE = 2
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Rows in the order of their cells; cell c has the rows start[c]:start[c + 1]."""
+
+    centres: NDArray
+    rows: NDArray
+    start: NDArray
+    order: NDArray  # original index of each row
+
+
+class CellIndex:
+    """Index of rows for nearest-neighbour search by cells; `seed` makes it reproducible.
+
+    A query is compared with the rows of a cell if the squared distance to its centre, divided by
+    the squared bound on the distance of the k-th neighbour, is at most `reach`. `reach` is the
+    smallest ratio for which the recall on `N_CALIBRATION` rows, minus two standard errors, is at
+    least `TARGET_RECALL`. In the worst case, many dimensions without structure, most cells are
+    searched. `tightness` is a factor by which the bound is multiplied to limit the number of
+    candidates.
+    """
+
+    def __init__(self, rows: NDArray, k: int, seed: int) -> None:
+        rows = np.ascontiguousarray(rows, dtype=np.float32)
+        rng = np.random.default_rng(seed)
+        self.k = min(k + SPARE, rows.shape[0])
+        self._cells = _cells(rows, rng)
+        self.reach, self.tightness = self._calibrated(rng)
+
+    def among(self) -> NDArray:
+        """Return candidates for each fitted row; see `near`."""
+        cells = self._cells
+        own = np.repeat(np.arange(len(cells.centres)), np.diff(cells.start))
+        found = np.empty((len(own), self.k), dtype=np.int64)
+        found[cells.order] = self._search(cells.rows, own)
+        return found
+
+    def near(self, queries: NDArray) -> NDArray:
+        """Return unordered candidates (m, k + SPARE) for queries; -1 if there are too few."""
+        queries = np.ascontiguousarray(queries, dtype=np.float32)
+        own = _nearest_centre(queries, self._cells.centres)
+        order = np.argsort(own, kind="stable")
+        found = np.empty((len(own), self.k), dtype=np.int64)
+        found[order] = self._search(queries[order], own[order])
+        return found
+
+    def _search(self, queries: NDArray, own: NDArray) -> NDArray:
+        """Search for queries that are sorted by their cells."""
+        found = np.full((own.size, self.k), -1, dtype=np.int64)
+        # Queries with too few candidates are searched again with a wider bound and reach.
+        tries = [(share, self.reach) for share in (self.tightness, *WIDER)] + [(1.0, np.inf)]
+        for tightness, reach in tries:
+            short = np.flatnonzero(found[:, -1] < 0)
+            for start in range(0, short.size, CHUNK):
+                part = short[start : start + CHUNK]
+                scan = _Scan(self._cells, queries[part], own[part], self.k, tightness)
+                found[part] = scan.run(reach).nearest()
+        return np.where(found < 0, -1, self._cells.order[found])
+
+    def _calibrated(self, rng: np.random.Generator) -> tuple[float, float]:
+        """Return the reach that gives a sample the target recall, and the tightness."""
+        n = len(self._cells.rows)
+        chosen = np.sort(rng.choice(n, min(N_CALIBRATION, n), replace=False))
+        queries = self._cells.rows[chosen]
+        own = np.searchsorted(self._cells.start, chosen, side="right") - 1
+        scan = _Scan(self._cells, queries, own, self.k).run()
+        truth = scan.nearest()
+        worst = np.maximum.reduceat(scan.reduced().data, np.arange(0, truth.size, self.k))
+        tightness = float(np.quantile(worst / scan.first_bound, USUAL))
+        cell = np.searchsorted(self._cells.start, truth, side="right") - 1
+        ratio = np.take_along_axis(scan.distances_to_centres(), cell, axis=1)
+        ratio /= scan.first_bound[:, None]
+        # The recall varies between rows: allow for two standard errors.
+        for reach in np.quantile(ratio, np.linspace(TARGET_RECALL, 1.0, 11)):
+            recall = (ratio <= reach).mean(axis=1)
+            error = recall.std() / np.sqrt(recall.size)
+            if recall.mean() - 2 * error >= TARGET_RECALL:
+                return float(reach), tightness
+        return np.inf, tightness
+
+
+class _Scan:
+    """State of a search through the cells: queries, and the candidates found so far.
+
+    `own` is the cell of each query, in ascending order. Distances are squared and computed
+    relative to the centre of the searched cell. Relative to a common origin, far points would lose
+    the significant digits.
+    """
+
+    def __init__(
+        self, cells: _Cells, queries: NDArray, own: NDArray, k: int, tightness: float = 1.0
+    ) -> None:
+        self._cells, self._queries, self._k = cells, queries, k
+        self.first_bound = self._bounds(own)
+        self._bound = self.first_bound * np.float32(tightness)
+        self._found: list[tuple[NDArray, NDArray, NDArray]] = []
+        self._held = 0
+
+    def run(self, reach: float = np.inf) -> _Scan:
+        """Compare each query with the rows of the cells within its reach."""
+        cells, n_cells = self._cells, len(self._cells.centres)
+        limit = reach * self.first_bound if np.isfinite(reach) else None
+        step = max(1, 16 * TILE // max(1, len(self._queries)))
+        for first in range(0, n_cells, step):
+            if limit is None:
+                lists = [np.arange(len(self._queries))] * min(step, n_cells - first)
+            else:
+                near = self._squares_to(cells.centres[first : first + step]) <= limit
+                lists = [np.flatnonzero(row) for row in near]
+            for cell, queries in enumerate(lists, first):
+                self._look_into(cell, queries)
+        return self
+
+    def nearest(self) -> NDArray:
+        """Return positions of the nearest k rows found for each query, padded with -1."""
+        graph = self.reduced()
+        found = np.full((len(self._queries), self._k), -1, dtype=np.int64)
+        counts = np.diff(graph.indptr)
+        found[np.arange(self._k) < counts[:, None]] = graph.indices
+        return found
+
+    def distances_to_centres(self) -> NDArray:
+        """Return squared distances (m, n_cells) of queries to the centres."""
+        return self._squares_to(self._cells.centres).T
+
+    def _squares_to(self, centres: NDArray) -> NDArray:
+        squares = centres @ (-2.0 * self._queries.T)
+        squares += _norms(centres)[:, None]
+        squares += _norms(self._queries)
+        return squares
+
+    def _bounds(self, own: NDArray) -> NDArray:
+        """Return squared distances to the k-th nearest of some rows near the cell of a query."""
+        # Number of rows near the cell of a query that bound the distance of its k-th neighbour.
+        cells, n_rows = self._cells, max(600, self._k)
+        bound = np.empty(own.size, dtype=np.float32)
+        sizes = np.diff(cells.start)
+        filled, first = np.unique(own, return_index=True)
+        for cell, members in zip(filled, np.split(np.arange(own.size), first[1:]), strict=True):
+            centre = cells.centres[cell]
+            near = np.argsort(_norms(cells.centres - centre), kind="stable")
+            near = near[: int(np.searchsorted(np.cumsum(sizes[near]), n_rows)) + 1]
+            rows = [cells.rows[cells.start[c] : cells.start[c + 1]] for c in near]
+            right = _right(np.concatenate(rows)[:n_rows] - centre)
+            for part in _parts(members, right.shape[1]):
+                squares = _left(self._queries[part] - centre) @ right
+                bound[part] = np.partition(squares, self._k - 1, axis=1)[:, self._k - 1]
+        # Rounded up, so that the rows that define the bound are within it.
+        return np.maximum(bound, np.finfo(np.float32).tiny) * np.float32(1 + 1e-5)
+
+    def _look_into(self, cell: int, queries: NDArray) -> None:
+        start, stop = self._cells.start[cell], self._cells.start[cell + 1]
+        if start == stop or not queries.size:
+            return
+        centre = self._cells.centres[cell]
+        right = _right(self._cells.rows[start:stop] - centre)
+        for part in _parts(queries, stop - start):
+            bound = self._bound[part]
+            left = _left(self._queries[part] - centre)
+            left[:, -2] -= bound
+            excess = (left @ right).ravel()
+            at = np.flatnonzero(excess <= 0)
+            query, row = np.divmod(at, stop - start)
+            self._found.append((part[query], row + start, excess[at] + bound[query]))
+            self._held += at.size
+            if self._held > MAX_HELD * len(self._queries) + TILE:
+                self._reduce()
+
+    def _reduce(self) -> None:
+        """Keep the nearest k candidates, and lower the bounds accordingly."""
+        graph = self.reduced()
+        full = np.flatnonzero(np.diff(graph.indptr) == self._k)
+        worst = graph.data[graph.indptr[full][:, None] + np.arange(self._k)].max(axis=1)
+        self._bound[full] = np.nextafter(worst, np.float32(-1))
+        rows = np.repeat(np.arange(len(self._queries)), np.diff(graph.indptr))
+        self._found = [(rows, graph.indices, graph.data)]
+        self._held = graph.nnz
+
+    def reduced(self) -> Any:
+        """Return the nearest k candidates of each query, as a graph of squared distances."""
+        query, row, square = (np.concatenate(part) for part in zip(*self._found, strict=True))
+        shape = len(self._queries), len(self._cells.rows)
+        pairs = sp.coo_array((square, (query, row)), shape=shape)
+        pairs.has_canonical_format = True  # each pair is found only once: nothing to sum
+        graph = pairs.tocsr()
+        counts = np.diff(graph.indptr)
+        keep = np.ones(graph.nnz, dtype=bool)
+        width = self._k
+        while (many := np.flatnonzero((counts > width) & (counts <= 2 * width))).size or (
+            counts.max(initial=0) > 2 * width
+        ):
+            width *= 2
+            at = np.arange(width)
+            inside = at < counts[many, None]
+            places = np.minimum(graph.indptr[many, None] + at, graph.nnz - 1)
+            squares = np.where(inside, graph.data[places], np.inf)
+            far = np.argpartition(squares, self._k - 1, axis=1)[:, self._k :]
+            dropped = np.take_along_axis(places, far, axis=1)
+            keep[dropped[np.take_along_axis(inside, far, axis=1)]] = False
+        indptr = np.concatenate([[0], np.cumsum(np.minimum(counts, self._k))])
+        return sp.csr_array((graph.data[keep], graph.indices[keep], indptr), shape=shape)
+
+
+def _cells(rows: NDArray, rng: np.random.Generator) -> _Cells:
+    """Find centres by a few k-means steps on a sample, and sort the rows by their cells."""
+    n = rows.shape[0]
+    n_cells = min(max(1, int(CELLS * np.sqrt(n))), n)
+    sample = rows[rng.choice(n, min(n, 20 * n_cells), replace=False)]
+    centres = sample[:n_cells].copy()
+    for _ in range(6):
+        member = _nearest_centre(sample, centres)
+        sums = sp.csr_array(
+            (np.ones(len(sample), dtype=np.float32), member, np.arange(len(sample) + 1)),
+            shape=(len(sample), n_cells),
+        )
+        counts = np.bincount(member, minlength=n_cells)
+        filled = counts > 0
+        centres[filled] = (sums.T @ sample)[filled] / counts[filled, None]
+    member = _nearest_centre(rows, centres)
+    order = np.argsort(member, kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(member, minlength=n_cells))])
+    return _Cells(centres, rows[order], start, order)
+
+
+def _nearest_centre(rows: NDArray, centres: NDArray) -> NDArray:
+    """Return the index of the centre nearest to each row."""
+    right = np.ascontiguousarray(-2.0 * centres.T)
+    norms = _norms(centres)
+    nearest = np.empty(len(rows), dtype=np.intp)
+    step = max(1, TILE // len(centres))
+    for start in range(0, len(rows), step):
+        squares = rows[start : start + step] @ right
+        squares += norms
+        nearest[start : start + step] = np.argmin(squares, axis=1)
+    return nearest
+
+
+def _norms(rows: NDArray) -> NDArray:
+    return np.einsum("ij,ij->i", rows, rows)
+
+
+def _left(rows: NDArray) -> NDArray:
+    """Return rows (x, |x|², 1), whose products with columns of `_right` are squared distances."""
+    m, d = rows.shape
+    left = np.empty((m, d + 2), dtype=np.float32)
+    left[:, :d], left[:, d], left[:, d + 1] = rows, _norms(rows), 1.0
+    return left
+
+
+def _right(rows: NDArray) -> NDArray:
+    """Return columns (-2y, 1, |y|²); see `_left`."""
+    m, d = rows.shape
+    right = np.empty((d + 2, m), dtype=np.float32)
+    right[:d], right[d], right[d + 1] = -2.0 * rows.T, 1.0, _norms(rows)
+    return right
+
+
+def _parts(queries: NDArray, width: int) -> list[NDArray]:
+    """Divide queries into parts whose comparison with `width` rows fits into a cache."""
+    step = max(1, TILE // int(width))
+    return [queries[i : i + step] for i in range(0, queries.size, step)]
+
+
+# ---- neighbor backends
+
+
+# Maximum dimension in which a k-d tree skips most rows.
+TREE_UP_TO = 8
+# Number of queries of the tree at a time. Its results take three times as much memory as what is
+# kept of them.
+QUERIES = 2**16
+# Up to this number of rows, faiss compares all pairs. This is exact, and about as fast as training
+# and searching an index.
+FAISS_FLAT_LIMIT = 50_000
+# Number of cells visited for each query. The recall at n = 200,000 is 0.97-1.00 on clustered 16-
+# to 100-dimensional data, and 0.94 on 16-dimensional noise.
+FAISS_PROBES = 64
+
+
+class Backend:
+    """Search for candidate neighbours among fitted rows."""
+
+    _rows: Any
+    is_exact = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without an index, which is rebuilt from the same seed when needed."""
+        state = {name: value for name, value in vars(self).items() if name != "_quantizer"}
+        return state | {"_index": None}
+
+    def among(self, k: int) -> NDArray:
+        """Return candidates for each fitted row, which may include the row itself."""
+        return self.near(self._rows, min(k + 1, self._rows.shape[0]))
+
+    def near(self, rows: Any, k: int) -> NDArray:
+        """Return candidates for each new row."""
+        raise NotImplementedError
+
+
+class ExactBackend(Backend):
+    """A k-d tree in low dimension, else scikit-learn's blocked comparison of all pairs.
+
+    Rows are queried in the order of the tree's leaves, so that rows read by one query are still in
+    the cache for the next.
+    """
+
+    is_exact = True
+
+    def __init__(self, rows: Any, n_jobs: int | None) -> None:
+        self._rows = rows
+        self.n_jobs = n_jobs
+        self._index: Any
+        if not sp.issparse(rows) and rows.shape[1] <= TREE_UP_TO:
+            self._index = _tree(rows)
+        else:
+            # The trees of NearestNeighbors change filters of warnings for all threads.
+            self._index = NearestNeighbors(algorithm="brute", n_jobs=n_jobs).fit(rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the index, which is rebuilt from the rows."""
+        return {"rows": self._rows, "n_jobs": self.n_jobs}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def near(self, rows: Any, k: int) -> NDArray:
+        """Return candidates for each new row."""
+        if not isinstance(self._index, KDTree):
+            # Number of pairs of rows from which threads are worth their overhead.
+            is_large = rows.shape[0] * self._rows.shape[0] >= 100_000_000
+            with user_openmp() if is_large else nullcontext():
+                return self._index.kneighbors(rows, n_neighbors=k, return_distance=False)
+        workers = 1 if self.n_jobs is None else effective_n_jobs(self.n_jobs)
+        near = np.empty((rows.shape[0], k), dtype=np.int64)
+        order = self._index.indices if rows is self._rows else np.arange(rows.shape[0])
+        for start in range(0, order.size, QUERIES):
+            part = order[start : start + QUERIES]
+            near[part] = self._index.query(rows[part], k=np.arange(1, k + 1), workers=workers)[1]
+        return near
+
+
+class CellBackend(Backend):
+    """Cells of rows, searched to a recall of at least 0.95; see `volmar.graphs.neighbors`."""
+
+    def __init__(self, rows: NDArray, seed: int) -> None:
+        self._rows = rows
+        self._seed = seed
+        self._index: CellIndex | None = None
+
+    def among(self, k: int) -> NDArray:
+        """Return candidates for each fitted row."""
+        return self._built(k + 1).among()
+
+    def near(self, rows: NDArray, k: int) -> NDArray:
+        """Return candidates for each new row."""
+        return self._built(k).near(rows)
+
+    def _built(self, k: int) -> CellIndex:
+        if self._index is None or self._index.k < k:
+            self._index = CellIndex(self._rows, k, self._seed)
+        return self._index
+
+
+class FaissBackend(Backend):
+    """faiss: all pairs in float32 up to `FAISS_FLAT_LIMIT` rows, an inverted file beyond.
+
+    The inverted file is trained from a seed and searched deterministically, so that results are
+    reproducible with any number of threads. HNSW graphs of faiss depend on the order of threads.
+    """
+
+    def __init__(self, rows: NDArray, seed: int, n_jobs: int | None) -> None:
+        self._rows = rows
+        self._seed = seed
+        self._n_jobs = n_jobs
+        self._index: Any = None
+
+    def near(self, rows: NDArray, k: int) -> NDArray:
+        """Return candidates for each new row."""
+        with self._threads():
+            if self._index is None:
+                self._index = self._build()
+            return self._index.search(_float32(rows), k)[1]
+
+    def _build(self) -> Any:
+        faiss = require("faiss")
+        n, d = self._rows.shape
+        rows = _float32(self._rows)
+        index = faiss.IndexFlatL2(d)
+        if n > FAISS_FLAT_LIMIT:
+            self._quantizer = index  # faiss does not keep it alive
+            index = faiss.IndexIVFFlat(index, d, int(4 * np.sqrt(n)))
+            index.nprobe = FAISS_PROBES
+            index.cp.seed = self._seed
+            index.cp.min_points_per_centroid = 1  # silences a message meant for a larger nlist
+            index.train(rows)
+        index.add(rows)
+        return index
+
+    def _threads(self) -> AbstractContextManager:
+        if self._n_jobs is None:
+            return user_openmp()
+        return threadpool_limits(effective_n_jobs(self._n_jobs), user_api="openmp")
+
+
+class PyNNDescentBackend(Backend):
+    """pynndescent: NN-descent initialised by random projection trees."""
+
+    def __init__(self, rows: Any, seed: int, n_jobs: int | None) -> None:
+        self._rows = sp.csr_matrix(rows) if sp.issparse(rows) else rows
+        self._seed = seed
+        self._n_jobs = n_jobs
+        self._index: Any = None
+
+    def among(self, k: int) -> NDArray:
+        """Return candidates for each fitted row."""
+        return self._built(k).neighbor_graph[0]
+
+    def near(self, rows: Any, k: int) -> NDArray:
+        """Return candidates for each new row."""
+        rows = sp.csr_matrix(rows) if sp.issparse(rows) else _float32(rows)
+        return self._built(k).query(rows, k=k)[0]
+
+    def _built(self, k: int) -> Any:
+        if self._index is None:
+            # The default of NN-descent. With lists of k + 1 = 12, its recall on 16-dimensional
+            # noise is 0.94.
+            width = min(max(k + 1, 30), self._rows.shape[0])
+            self._index = require("pynndescent").NNDescent(
+                self._rows, n_neighbors=width, random_state=self._seed, n_jobs=self._n_jobs
+            )
+        return self._index
+
+
+class TransformerBackend(Backend):
+    """Any transformer of rows to a sparse graph of neighbours, like `KNeighborsTransformer`."""
+
+    def __init__(self, rows: Any, transformer: Any) -> None:
+        self._transformer = clone(transformer)
+        self._graph = self._transformer.fit_transform(rows)
+
+    def among(self, k: int) -> NDArray:  # noqa: ARG002 - the transformer has its own count
+        """Return candidates for each fitted row."""
+        return pad_rows(self._graph)
+
+    def near(self, rows: Any, k: int) -> NDArray:  # noqa: ARG002 - as above
+        """Return candidates for each new row."""
+        return pad_rows(self._transformer.transform(rows))
+
+
+class GraphBackend(Backend):
+    """A precomputed sparse graph between the fitted rows; new rows are searched exactly."""
+
+    def __init__(self, rows: Any, graph: Any, n_jobs: int | None) -> None:
+        if graph.shape != (rows.shape[0], rows.shape[0]):
+            raise ValueError(
+                f"neighbors is a sparse graph of shape {graph.shape}, but X has {rows.shape[0]} "
+                "points. Pass the graph of these points, with one row and one column per point."
+            )
+        self._rows = rows
+        self._graph = graph
+        self._n_jobs = n_jobs
+
+    def among(self, k: int) -> NDArray:  # noqa: ARG002 - the graph has its own count
+        """Return candidates for each fitted row."""
+        return pad_rows(self._graph)
+
+    def near(self, rows: Any, k: int) -> NDArray:
+        """Return candidates for each new row."""
+        return ExactBackend(self._rows, self._n_jobs).near(rows, k)
+
+
+def spatial_order(rows: Any) -> NDArray | None:
+    """Return an order in which near rows are close to each other; None if it is expensive."""
+    if sp.issparse(rows) or rows.shape[1] > TREE_UP_TO:
+        return None
+    return _tree(rows).indices
+
+
+def _tree(rows: NDArray) -> KDTree:
+    return KDTree(rows, balanced_tree=False, compact_nodes=False)
+
+
+def pad_rows(graph: Any) -> NDArray:
+    """Return the column indices of a sparse graph as a rectangular array, padded with -1.
+
+    Stored zeros count as edges, because a graph of distances has them for duplicates.
+    """
+    graph = sp.csr_array(graph)
+    counts = np.diff(graph.indptr)
+    padded = np.full((graph.shape[0], int(counts.max(initial=0))), -1, dtype=np.int64)
+    padded[np.arange(padded.shape[1]) < counts[:, None]] = graph.indices
+    return padded
+
+
+def require(name: str) -> Any:
+    """Import an optional library, or raise ImportError with the command that installs it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = {"faiss": "faiss-cpu"}.get(name, name)
+        raise ImportError(
+            f"neighbors={name!r} needs the package {package}. Install it with "
+            f"`pip install 'volmar[large]'` or `pip install {package}`, or use neighbors='exact'."
+        ) from error
+
+
+def _float32(rows: NDArray) -> NDArray:
+    return np.ascontiguousarray(rows, dtype=np.float32)
+
+
+# ---- neighbors
+
 
 # neighbors="auto" uses an approximate search if n and d both exceed these limits. Comparing all
 # pairs of 20,000 points takes a second and grows with n². Up to 8 dimensions a k-d tree is faster.
 APPROXIMATE_ABOVE = (20_000, 8)
-# Number of rows on which the recall of an approximate search is measured, and the number of
-# distances computed at a time for it.
-N_MEASURED = 300
-MEASURED_ELEMENTS = 2**23
 # Number of rows whose candidates are measured and sorted at a time.
 MEASURED_ROWS = 2**14
 # Relative tolerance of equal distances.
 SAME = 1e-6
-# Recall below which a warning is issued.
-LOW_RECALL = 0.9
 
 _NAMES = ("auto", "exact", "cells", "faiss", "pynndescent")
 _METRICS = ("euclidean", "cosine")
@@ -59,43 +583,16 @@ class NeighborSearch:
     back end can therefore miss a neighbour, but returned distances are exact, and zero for
     duplicates.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The points.
-    neighbors : str, transformer or sparse matrix, default="auto"
-        Back end that finds the neighbours:
-
-        - ``"exact"``: a k-d tree up to 8 dimensions, else all pairs of rows;
-        - ``"cells"``: cells of rows searched to a recall of 0.95 (`volmar.graphs.cells`), for
-          dense points;
-        - ``"faiss"``: exact in float32 up to 50,000 points, a seeded inverted file beyond;
-        - ``"pynndescent"``: NN-descent, for dense or sparse points;
-        - ``"auto"``: "cells" for dense data above `APPROXIMATE_ABOVE` (20,000 points and 8
-          features), else "exact". On data of 16 dimensions, "cells" is faster than "faiss" and
-          "pynndescent";
-        - a transformer like `sklearn.neighbors.KNeighborsTransformer`: it is cloned and fitted to
-          the points (scaled to unit length for the cosine metric), and may return more neighbours
-          than requested;
-        - a sparse (n, n) graph whose stored entries are the neighbours; new points are then
-          searched exactly.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        Distance to return. The cosine distance is 1 - cos. It is searched as the Euclidean
-        distance between rows of unit length, which gives the same order of neighbours.
-    random_state : int, RandomState or None, default=None
-        Random seed of the approximate back ends.
-    n_jobs : int or None, default=None
-        Number of threads of the named back ends. Transformers use their own setting.
-
-    Attributes
-    ----------
-    rows : ndarray or csr_array of shape (n, d)
-        The points in the form that is searched: centred (dense, Euclidean) or scaled to unit
-        length (cosine).
-    recall : float or None
-        Share of the true neighbours in the last `graph`: 1 if the search is exact, else measured
-        on 300 rows by comparison with all others, with a warning below 0.9. None before the first
-        search, and if neighbours come from a transformer or a given graph.
+    `neighbors` is the back end: "exact" (a k-d tree up to 8 dimensions, else all pairs of rows),
+    "cells" (cells of dense rows, searched to a recall of 0.95), "faiss" (exact in float32 up to
+    50,000 points, a seeded inverted file beyond), "pynndescent" (NN-descent), a transformer like
+    `sklearn.neighbors.KNeighborsTransformer` (cloned and fitted to the points; it may return more
+    neighbours than requested), or a sparse (n, n) graph whose stored entries are the neighbours.
+    "auto" is "cells" for dense data above `APPROXIMATE_ABOVE`, where it is faster than the
+    optional packages, else "exact". The cosine distance, 1 - cos, is searched as the Euclidean
+    distance between rows of unit length. `rows` are the points as searched: centred, or of unit
+    length. `recall` is the share of the true neighbours in the last `graph`: 1 if the search is
+    exact, else measured on 300 rows, with a warning below 0.9, and None if neighbours were given.
     """
 
     recall: float | None = None
@@ -155,14 +652,14 @@ class NeighborSearch:
     def _measured_recall(self, found: Any, k: int) -> float:
         """Return the share of neighbours no farther than the true k-th, on a sample of rows."""
         n = self.rows.shape[0]
-        chosen = np.sort(np.random.default_rng(0).choice(n, min(N_MEASURED, n), replace=False))
+        chosen = np.sort(np.random.default_rng(0).choice(n, min(300, n), replace=False))
         distances = found.data.reshape(n, k)[chosen].astype(np.float64)
         # The true k-th neighbour is no farther than the one found, up to rounding of products.
         radius = distances[:, -1] * (1 + SAME)
         squares = 2 * radius if self.metric == "cosine" else radius**2
         slack = 1e-12 * squared_norms(self.rows[chosen].astype(np.float64))
         n_found = 0
-        step = max(1, MEASURED_ELEMENTS // n)
+        step = max(1, 2**23 // n)
         for start in range(0, chosen.size, step):
             part = slice(start, start + step)
             block = squared_distances(self.rows[chosen[part]], self.rows)
@@ -173,7 +670,8 @@ class NeighborSearch:
                 limit = np.partition(true[0], k - 1)[k - 1] * (1 + SAME)
                 n_found += int(np.sum(distances[i] <= limit))
         recall = n_found / (k * chosen.size)
-        if recall < LOW_RECALL:
+        # Recall below which a warning is issued.
+        if recall < 0.9:
             warn_user(
                 f"The search found {recall:.2f} of the {k} nearest neighbours of {chosen.size} "
                 "rows that were compared with all others. Use neighbors='exact' in a recipe of "
@@ -260,26 +758,9 @@ def neighbor_graph(
 ) -> Any:
     """Compute the distances from every point to its nearest other points.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The points.
-    n_neighbors : int
-        Number of neighbours of each point, from 1 to n - 1.
-    neighbors, metric, random_state, n_jobs
-        As in `NeighborSearch`.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Exactly `n_neighbors` distances per row, nearest first, ties in the order of their index.
-        The point itself is left out by its index. The distance to a duplicate is a stored zero.
-
-    Examples
-    --------
-    >>> from volmar.graphs import neighbor_graph
-    >>> neighbor_graph([[0.0], [0.0], [1.0], [1.5]], n_neighbors=1).indices.tolist()
-    [1, 0, 3, 2]
+    The result has exactly `n_neighbors` distances per row, nearest first, ties in the order of
+    their index. The point itself is left out by its index. The distance to a duplicate is a stored
+    zero.
     """
     recipe = NeighborRecipe(neighbors=neighbors, random_state=random_state, n_jobs=n_jobs)
     return recipe.search(X, metric).graph(n_neighbors)
@@ -288,27 +769,8 @@ def neighbor_graph(
 def symmetrize(G: Any, how: str = "union") -> Any:
     """Make a directed graph of similarities undirected.
 
-    Parameters
-    ----------
-    G : sparse matrix of shape (n, n)
-        Nonnegative similarities. Stored zeros are not edges. Convert distances to similarities
-        first.
-    how : {"union", "mutual", "average"}, default="union"
-        "union" keeps edges in either direction, max(G, G'). "mutual" keeps edges in both
-        directions, min(G, G'). "average" is (G + G') / 2.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Exactly symmetric similarities.
-
-    Examples
-    --------
-    >>> import scipy.sparse as sp
-    >>> from volmar.graphs import symmetrize
-    >>> G = sp.csr_array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    >>> symmetrize(G, "mutual").nnz, symmetrize(G, "union").nnz
-    (2, 4)
+    "union" keeps edges in either direction, max(G, G'), "mutual" those in both directions, min(G,
+    G'), and "average" is (G + G') / 2. Stored zeros are not edges.
     """
     G = sp.csr_array(G)
     if G.shape[0] != G.shape[1]:

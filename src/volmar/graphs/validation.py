@@ -73,30 +73,8 @@ def refuse_constant(X: Any) -> None:
 def check_similarity(W: MatrixLike, *, name: str = "W") -> Any:
     """Validate a precomputed similarity matrix. The diagonal is used as given.
 
-    Parameters
-    ----------
-    W : array-like or sparse matrix of shape (n, n)
-        Pairwise similarities: finite, nonnegative and symmetric, with n >= 2.
-    name : str, default="W"
-        Name of the matrix in error messages.
-
-    Returns
-    -------
-    ndarray or csr_array of shape (n, n)
-        W itself if it is exactly symmetric. If W and its transpose differ only by rounding (1e-8
-        of the largest similarity, 1e-5 in float32), their mean.
-
-    Raises
-    ------
-    ValueError
-        If W is not square, not finite, has a negative entry, or is asymmetric beyond rounding.
-
-    Examples
-    --------
-    >>> from volmar.graphs import check_similarity
-    >>> check_similarity([[1.0, 0.5], [0.5, 1.0]])
-    array([[1. , 0.5],
-           [0.5, 1. ]])
+    If W and its transpose differ only by rounding (1e-8 of the largest similarity, 1e-5 in
+    float32), their mean is returned, else W itself.
     """
     W = check_matrix(W, name=name, min_rows=2, is_scaled=False)
     if W.shape[0] != W.shape[1]:

@@ -26,12 +26,12 @@ __all__ = [
     "spread_labels",
 ]
 
-# Label spreading: maximum number of rows in the graph, number of neighbours, number of steps, and
-# share of a row's label that comes from its neighbours.
-GRAPH_ROWS, NEIGHBORS, STEPS, FROM_NEIGHBORS = 4000, 10, 50, 0.9
-# Number of folds of held-out seeds, and levels of the tests against random labels: to start from
+# Label spreading: maximum number of rows in the graph, number of neighbours, and share of a row's
+# label that comes from its neighbours.
+GRAPH_ROWS, NEIGHBORS, FROM_NEIGHBORS = 4000, 10, 0.9
+# Levels of the tests against random labels: to start from
 # the spread labels, and to end the fit after its first step.
-FOLDS, LEVEL, STRICT_LEVEL = 5, 0.05, 0.01
+LEVEL, STRICT_LEVEL = 0.05, 0.01
 
 
 def aligned_labels(
@@ -41,13 +41,6 @@ def aligned_labels(
 
     Ties are broken by agreement with `spread`, a pair of rows and of the labels that spread to
     them from the seeds. Clusters that match no class get the remaining numbers.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.guidance.starts import aligned_labels
-    >>> aligned_labels(np.array([0, 0, 1, 1, 2]), np.array([1, -1, -1, 0, -1]), 3)
-    array([1, 1, 0, 0, 2])
     """
     known = seeds >= 0
     shared = np.zeros((k, k))
@@ -89,18 +82,6 @@ class SpreadGraph:
     In each step, a row takes most of its label from its neighbours, and the rest from its own
     seed. If the graph is that of a sample, the sample contains all seeds. Rows outside the sample,
     and rows that no label reaches, get the label of the nearest labelled row.
-
-    Parameters
-    ----------
-    X : array or CSR matrix of shape (n, d)
-        The rows.
-    known : ndarray of bool, shape (n,)
-        Rows that may be seeds.
-    seed : int, default=0
-        Random seed of the sample.
-    W : array or CSR matrix of shape (n, n), optional
-        Similarities of the rows. If None, the graph of nearest neighbours of X is used, or of a
-        sample of 4000 rows if there are more.
     """
 
     def __init__(self, X: Any, known: NDArray, seed: int = 0, *, W: Any = None):
@@ -145,7 +126,7 @@ class SpreadGraph:
         start[is_known, own[is_known]] = 1.0
         start /= np.maximum(start.sum(axis=0), 1.0)
         field = start.copy()
-        for _ in range(STEPS):
+        for _ in range(50):
             field = FROM_NEIGHBORS * (self.W @ field) + (1.0 - FROM_NEIGHBORS) * start
         return np.argmax(field, axis=1), field.max(axis=1) > 0
 
@@ -235,7 +216,7 @@ def held_out_folds(seeds: NDArray, seed: int) -> Iterator[tuple[NDArray, NDArray
     """
     known = np.random.default_rng(seed).permutation(np.flatnonzero(seeds >= 0))
     n_classes = np.unique(seeds[known]).size
-    for fold in np.array_split(known, min(FOLDS, known.size)):
+    for fold in np.array_split(known, min(5, known.size)):
         rest = seeds.copy()
         rest[fold] = -1
         if np.unique(rest[rest >= 0]).size == n_classes:

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volmar.base import WeightedClusterer
-from volmar.margin.clusterer import MarginClusterer, MarginInputs
+from volmar.margin.clusterer import GuidedMarginMixin, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.feature_space.linear import LinearSpace, linear_space
-from volmar.margin.guided import GuidedMarginMixin
 
 
 class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,47 +18,169 @@ from volmar._warn import warn_user
 from volmar.base import Clusterer, Result, Status
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.validation import check_count, check_number
-from volmar.margin.engine.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
-from volmar.margin.relaxations.gmmc_problem import GMMCProblem
 from volmar.solvers import PackingResult, solve_packing_sdp
+from volmar.solvers.packing_sdp import best_multiple
 
-# If two eigenvalues are this close, relative to the larger, their eigenvectors are arbitrary.
-TIED = 1e-3
-# Kernel values that differ by less, relative to the largest, are equal up to rounding.
-CONSTANT = 1e-14
-# The paper's C_e.
-BALANCE_WEIGHT = 1e4
+# Eigenvalues below n times this share of the largest are zero up to rounding.
+ROUNDING = float(np.finfo(np.float64).eps)
+# If another term is this much larger than the kernel, the kernel is lost in double precision.
+LARGEST_PART = 1e12
+
+
+@dataclass(frozen=True)
+class GMMCProblem:
+    r"""Generalised maximum margin clustering and its convex relaxation (JMLR eq. 23 and 24).
+
+    Eq. 23 is a support vector machine that also minimises over labels. With the kernel matrix
+    :math:`K + \delta I`, scores :math:`u_i = f(x_i) = \sum_j (K + \delta I)_{ij} \alpha_j + b` and
+    :math:`\lambda = -b` it reads
+
+    .. math:: \min_{u, \lambda} \; (u + \lambda 1)' (K + \delta I)^{-1} (u + \lambda 1)
+              + C_e (1'u)^2 \quad \text{s.t.} \quad u_i^2 \ge 1 :
+
+    the squared norm of f and a penalty on the sum of the scores, with every row outside the margin
+    on either side. With a finite C rows may be inside it at a cost of
+    :math:`C \max(0, 1 - u_i^2)`. Eq. 24 is the dual of the relaxation in which :math:`u u'` is
+    replaced by any positive semidefinite matrix.
+
+    *From eq. 24 to features.* Write K for the shifted matrix and
+    :math:`B = (I; 1') K^{-1} (I, 1) + C_e (1; 0)(1', 0)`. The first part has the null vector (1;
+    -1), on which the second is :math:`C_e n^2`. B is therefore positive definite for every
+    positive definite K and :math:`C_e > 0`, and :math:`\gamma = 0` lies in the interior. (Without
+    :math:`C_e` the null vector leaves only :math:`\gamma = 0`. The term does not only fix a
+    translation, as the paper says: without it all rows could be in one cluster at no cost.) The
+    last row of W does not contain :math:`\gamma`, and its diagonal entry is :math:`1'K^{-1}1 > 0`.
+    Its Schur complement turns :math:`W \succeq 0` into
+
+    .. math:: M - Diag(\gamma) \succeq 0, \qquad
+              M = K^{-1} - \frac{K^{-1} 1 1' K^{-1}}{1' K^{-1} 1} + C_e 1 1'
+                = (HKH)^+ + C_e 1 1'
+
+    with the centring matrix :math:`H = I - 1 1' / n`, since the first two terms times HKH are H.
+    M is block diagonal in 1 and its complement, and
+
+    .. math:: M^{-1} = HKH + \frac{1 1'}{C_e n^2} = F F'.
+
+    The columns of F are the kernel principal components of the rows, and a constant feature of
+    size :math:`1 / (n \sqrt{C_e})`: the intercept, with the weight :math:`C_e`. Congruence with F
+    gives :math:`I - F' Diag(\gamma) F \succeq 0`, the packing problem of
+    `volmar.solvers.solve_packing_sdp`. It contains no inverse of K, and avoids the instability for
+    which the paper shifts K: the shift may be zero, and :math:`C_e` arbitrarily large.
+
+    *The decision function.* :math:`W w = 0` for :math:`w = (u; \lambda)` is
+    :math:`M u = \gamma \circ u` with :math:`\lambda = -1'K^{-1}u / 1'K^{-1}1`. So
+    :math:`u = F F' \beta` with :math:`\beta = \gamma \circ u`, and the function is
+
+    .. math:: f(x) = \sum_j \alpha_j k(x_j, x) + b, \qquad \alpha = H \beta, \qquad
+              b = \frac{1'\beta}{C_e n^2} - \frac1n 1' K \alpha .
+
+    :math:`\gamma_i |u_i|` is the multiplier of row i, and rows with :math:`\gamma_i = 0` are not
+    support vectors.
+    """
+
+    K: NDArray
+    C: float | None
+    balance_weight: float
+    shift: float
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.K)
+
+    @cached_property
+    def _components(self) -> tuple[NDArray, NDArray]:
+        """Positive eigenvalues of H (K + shift I) H in ascending order, and their vectors."""
+        means = self.K.mean(axis=1) + self.shift / self.n
+        centred = self.K - means - means[:, None] + float(means.mean())
+        centred.flat[:: self.n + 1] += self.shift
+        values, vectors = eigenpairs(0.5 * (centred + centred.T))
+        largest = max(abs(values[0]), values[-1])
+        # A kernel matrix may be this far from semidefinite, relative to its largest eigenvalue.
+        if values[0] < -1e-8 * largest:
+            raise ValueError(
+                "the kernel matrix must be positive semidefinite, but the smallest eigenvalue of "
+                f"the centred matrix is {values[0] - self.shift:.3g}. Use "
+                f"shift={1.01 * (self.shift - values[0]):.3g} or more, or another kernel."
+            )
+        kept = values > self.n * ROUNDING * largest
+        return values[kept], vectors[:, kept]
+
+    @cached_property
+    def features(self) -> NDArray:
+        """F of shape (n, r) with F F' = H (K + shift I) H + 11' / (C_e n^2)."""
+        values, vectors = self._components
+        constant = np.full((self.n, 1), 1.0 / (self.n * np.sqrt(self.balance_weight)))
+        return np.hstack([vectors * np.sqrt(values), constant])
+
+    @property
+    def smallest_penalty(self) -> float:
+        """C up to which every row is inside the margin, 1 / the largest eigenvalue of F F'."""
+        values, _ = self._components
+        return float(1.0 / max(values.max(initial=0.0), 1.0 / (self.n * self.balance_weight)))
+
+    @property
+    def upper(self) -> float | None:
+        """C, or None if it is so large that it has no effect.
+
+        The diagonal of the packing constraint bounds every entry of gamma by the inverse of the
+        entry of F F'.
+        """
+        smallest = float(np.sum(self.features**2, axis=1).min())
+        return None if self.C is None or self.C * smallest > LARGEST_PART else self.C
+
+    def check_scales(self) -> None:
+        """Raise an error if the kernel is lost to rounding beside shift or balance weight."""
+        size = float(np.abs(self.K).max())
+        if self.shift > LARGEST_PART * size:
+            raise ValueError(
+                f"shift={self.shift:.3g} is too large for a kernel whose largest value is "
+                f"{size:.3g}. Lower it. The default is the mean of the diagonal divided by n."
+            )
+        if self.balance_weight * self.n**2 * LARGEST_PART * size < 1.0:
+            raise ValueError(
+                f"balance_weight={self.balance_weight:.3g} is too small for a kernel whose "
+                f"largest value is {size:.3g}. Raise it. The default is 1e4."
+            )
+
+    def scores(self, beta: NDArray) -> NDArray:
+        """Return u = F F' beta, the scores of the training rows under the shifted kernel."""
+        return self.features @ (self.features.T @ beta)
+
+    def objective(self, beta: NDArray) -> float:
+        """Return the value of eq. 23 at the scores of `beta`, at their best scale.
+
+        Scores t u give a matrix of rank one in the relaxation. No labels, with any scores, have a
+        value below the optimum of the relaxation.
+        """
+        weights = self.features.T @ beta
+        return best_multiple(float(weights @ weights), self.scores(beta) ** 2, self.C)[0]
+
+    def complementarity(self, g: NDArray, beta: NDArray) -> float:
+        """Return u'(M - Diag(g))u over u'Mu at the scores u of `beta`; zero if M u = g u."""
+        weights = self.features.T @ beta
+        return abs(float(1.0 - g @ self.scores(beta) ** 2 / (weights @ weights)))
+
+    def expansion(self, beta: NDArray) -> tuple[NDArray, float]:
+        """Return alpha and the intercept b of f(x) = sum_j alpha_j k(x_j, x) + b."""
+        alpha = beta - beta.mean()
+        constant = float(beta.sum()) / (self.balance_weight * self.n**2)
+        return alpha, constant - float(np.mean(self.K @ alpha + self.shift * alpha))
 
 
 @dataclass(frozen=True, repr=False)
 class GMMCResult(Result):
     """Labels of a fit of GMMC, with the solution of the relaxation that gave them.
 
-    Attributes
-    ----------
-    objective : float
-        -1'g, the negated value of eq. 24. `gap` is its certified distance to the optimum.
-    residuals : mapping of str to float
-        The residuals of `volmar.solvers.PackingResult`, and ``"complementarity"``: w'Ww of the
-        scores relative to w'(W + Diag(g))w. It is zero if the condition W w = 0 behind eq. 24
-        holds.
-    labels : ndarray of shape (n,)
-        1 if the score is positive, else 0.
-    g : ndarray of shape (n,)
-        The paper's gamma.
-    smallest_eigenvalue : float
-        Smallest eigenvalue of I - F' Diag(g) F, which is congruent to W. g is feasible if it is
-        not negative.
-    scores : ndarray of shape (n,)
-        f(x_i) with the shift in the kernel, in units of the margin. If C is so small that there is
-        no margin, the scores have mean square 1.
-    alpha, intercept : ndarray of shape (n,), float
-        The function f(x) = sum_j alpha_j k(x_j, x) + intercept.
-    eigenvalue_ratio : float
-        Second largest over largest eigenvalue of the relaxed uu'. At 0 the relaxation is tight and
-        the labels are globally optimal; at 1 another direction is equally good.
-    labelled_objective : float
-        Value of eq. 23 at the scores. No labels have a value below -objective.
+    The objective is -1'g, the negated value of eq. 24, with g the paper's gamma. I - F' Diag(g) F,
+    whose smallest eigenvalue is given, is congruent to W. The scores are f(x_i) with the shift in
+    the kernel, in units of the margin; if C is so small that there is no margin, they have mean
+    square 1. `alpha` and `intercept` are the function f(x) = sum_j alpha_j k(x_j, x) + intercept.
+    The residual "complementarity" is w'Ww of the scores relative to w'(W + Diag(g))w, zero if the
+    condition W w = 0 behind eq. 24 holds. If `eigenvalue_ratio`, the second largest eigenvalue of
+    the relaxed uu' over the largest, is 0, the relaxation is tight and the labels are globally
+    optimal; at 1 another direction is equally good. `labelled_objective` is the value of eq. 23 at
+    the scores; no labels have a value below -objective.
     """
 
     _optimum: ClassVar[str] = "the optimum of the relaxation"
@@ -81,7 +204,8 @@ def solve_gmmc(problem: GMMCProblem, *, tol: float = 1e-7, max_iter: int = 100) 
     scores = problem.scores(beta)
     alpha, intercept = problem.expansion(beta)
     status = solution.status
-    if status.ok and ratio > 1.0 - TIED:
+    # If two eigenvalues are this close, relative to the larger, their eigenvectors are arbitrary.
+    if status.ok and ratio > 1.0 - 1e-3:
         status = Status.DEGENERATE
     return GMMCResult(
         objective=solution.objective,
@@ -132,7 +256,6 @@ class GMMCInputs(NamedTuple):
 
     problem: GMMCProblem
     expansion: KernelExpansion
-    balance: tuple[float, float]
 
 
 class GMMC(KernelMixin, Clusterer):
@@ -148,11 +271,9 @@ class GMMC(KernelMixin, Clusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
+    n_clusters : int, default=2
         Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
-        separates best is split next (see `tree_`). With "auto", a cluster is split only if
-        held-out rows confirm the split, by their distances to its border (see
-        `volmar.evidence.split_test`).
+        separates best is split next (see `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed". It
         must be positive semidefinite after centring and adding `shift`.
@@ -172,10 +293,9 @@ class GMMC(KernelMixin, Clusterer):
         nearly a hard margin for kernels with k(x, x) = 1. C has an effect between `smallest_C_`,
         up to which all rows are inside the margin, and the largest entry of ``result_.g`` for the
         hard margin. Values of 2 to 10 times `smallest_C_` give a soft margin.
-    balance_weight : float, optional
+    balance_weight : float, default=1e4
         Penalty on the squared sum of the scores, the paper's :math:`C_e`. The paper's value of 1e4
-        makes the mean score practically zero; small values give a single cluster. If None, it is
-        1e4, and clusters of unequal size may count as balanced (see Notes).
+        makes the mean score practically zero; small values give a single cluster.
     shift : float, optional
         Value added to the diagonal of the kernel matrix. If None, it is the mean of the diagonal
         divided by n: the paper's 1 / n if k(x, x) = 1. 0 is allowed.
@@ -183,14 +303,6 @@ class GMMC(KernelMixin, Clusterer):
         The iteration stops once the certified gap, relative to the objective, is at most `tol`.
     max_iter : int, default=100
         Maximum number of iterations. Fits usually take 15 to 35.
-    alpha : float, default=0.05
-        Significance level of the split tests: the probability of one or more false splits. Must be
-        between 0.001 and 0.5; tests take longer for small values. Only used with
-        n_clusters="auto".
-    max_clusters : int, optional
-        Maximum number of clusters. If None, there is no limit. The strongest splits are made
-        first, and a warning is issued if the limit prevents further ones. Only used with
-        n_clusters="auto".
     random_state : int, RandomState or None, default=None
         Not used, present for a uniform interface. The method is deterministic.
 
@@ -200,7 +312,7 @@ class GMMC(KernelMixin, Clusterer):
         Cluster of each training row. Clusters are numbered by size: 0 is the largest. Rows of
         cluster 1 have positive scores.
     tree_ : SplitTree
-        The splits, for more than two clusters or n_clusters="auto". The attributes of a single
+        The splits, for more than two clusters. The attributes of a single
         hyperplane are then found at ``tree_.splits()[i].model``, not here.
     scores_ : ndarray of shape (n_samples,)
         Scores of the training rows, in units of the margin.
@@ -210,9 +322,6 @@ class GMMC(KernelMixin, Clusterer):
         b.
     gamma_ : float or None
         Kernel coefficient used; None for kernels without one.
-    balance_ : tuple of float
-        Shares of the rows in clusters 0 and 1 that count as balanced: halves, or the sizes that
-        ``balance_weight=None`` took from k-means.
     smallest_C_ : float
         Value of C up to which all rows are inside the margin; see Notes.
     objective_ : float
@@ -238,15 +347,10 @@ class GMMC(KernelMixin, Clusterer):
     range is the null space of W. If the null space has one dimension, this is the paper's vector.
     If the two leading eigenvalues are tied, many labellings are equally good: ``result_.status``
     is DEGENERATE, and `fit` issues a warning. There is no ``mode="paper"``.
-    ``GMMC(balance_weight=1e4)`` is eq. 24 as printed, with the paper's :math:`C_e`,
+    ``GMMC()`` is eq. 24 as printed, with the paper's :math:`C_e`,
     :math:`K + I/n` for kernels with k(x, x) = 1, and the middle one of its candidates for C
     (0.001, 1 and 1000; JMLR section 8.2). AISTATS section 5 has the same :math:`C_e`, and 1, 1e3
     and 1e6 for C.
-
-    *Unequal sizes.* Scores with mean zero favour two halves. With ``balance_weight=None`` the
-    penalty is on a weighted mean of the scores, :math:`(n \sum_i q_i f(x_i))^2`, if the two sides
-    of k-means have unequal sizes and the wider margin, by the rule of `CPMMC`. The weights q give
-    both sides the same total weight. This is eq. 24 with the kernel centred by q.
 
     *Small C.* Up to `smallest_C_`, one over the largest eigenvalue of the centred kernel matrix,
     all :math:`\gamma` of eq. 24 are C, and W has no zero eigenvalue. The labels are then those of
@@ -280,10 +384,12 @@ class GMMC(KernelMixin, Clusterer):
     """
 
     _multiway = "recursive"
+    _accepts_sparse = False
+    _supports_auto = False
 
     def __init__(
         self,
-        n_clusters: int | str = 2,
+        n_clusters: int = 2,
         *,
         kernel: str | Callable[..., Any] = "rbf",
         gamma: float | str | None = "scale",
@@ -291,12 +397,10 @@ class GMMC(KernelMixin, Clusterer):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         C: float | None = 1.0,
-        balance_weight: float | None = None,
+        balance_weight: float = 1e4,
         shift: float | None = None,
         tol: float = 1e-7,
         max_iter: int = 100,
-        alpha: float = 0.05,
-        max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -310,8 +414,6 @@ class GMMC(KernelMixin, Clusterer):
         self.shift = shift
         self.tol = tol
         self.max_iter = max_iter
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.random_state = random_state
 
     def _scores(self, X: Any) -> NDArray:
@@ -321,8 +423,7 @@ class GMMC(KernelMixin, Clusterer):
         self._check_kernel()
         if self.C is not None:
             check_number("C", self.C, low=0.0, open_low=True)
-        if self.balance_weight is not None:
-            check_number("balance_weight", self.balance_weight, low=0.0, open_low=True)
+        check_number("balance_weight", self.balance_weight, low=0.0, open_low=True)
         if self.shift is not None:
             check_number("shift", self.shift, low=0.0)
         check_number("tol", self.tol, low=0.0, open_low=True)
@@ -337,7 +438,8 @@ class GMMC(KernelMixin, Clusterer):
         )
         K, expansion = self._kernel_matrix(X)
         K = K.astype(np.float64, copy=False)
-        if np.ptp(K) <= CONSTANT * np.abs(K).max():
+        # Kernel values that differ by less, relative to the largest, are equal up to rounding.
+        if np.ptp(K) <= 1e-14 * np.abs(K).max():
             raise ValueError(
                 f"all {n} rows of X are identical under the kernel, whose values are all "
                 f"{K.flat[0]:.3g}, so there is nothing to separate. Check that X was loaded "
@@ -345,14 +447,9 @@ class GMMC(KernelMixin, Clusterer):
             )
         shift = max(float(K.diagonal().mean()), 0.0) / n if self.shift is None else self.shift
         C = None if self.C is None else float(self.C)
-        weight = BALANCE_WEIGHT if self.balance_weight is None else float(self.balance_weight)
-        problem = GMMCProblem(K, C, weight, float(shift))
+        problem = GMMCProblem(K, C, float(self.balance_weight), float(shift))
         problem.check_scales()
-        taken = KernelShares()
-        if self.balance_weight is None:
-            taken = shares_of_kernel(K, expansion)
-        problem = replace(problem, shares=taken.q)
-        return GMMCInputs(problem, expansion, taken.sides)
+        return GMMCInputs(problem, expansion)
 
     def _run(self, prepared: GMMCInputs, seed: int) -> GMMCResult:  # noqa: ARG002 -- deterministic
         return solve_gmmc(prepared.problem, tol=self.tol, max_iter=self.max_iter)
@@ -364,7 +461,6 @@ class GMMC(KernelMixin, Clusterer):
         self.dual_coef_ = result.alpha
         self.intercept_ = np.array([result.intercept])
         self.smallest_C_ = prepared.problem.smallest_penalty
-        self.balance_ = in_order_of(result.labels, None, prepared.balance)
         _warn(prepared.problem, result)
 
     def _status_words(self, result: Any) -> str:

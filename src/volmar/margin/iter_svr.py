@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.base import Status, WeightedClusterer
-from volmar.base.kernel import N_LANDMARKS
-from volmar.base.kernel_width import GammaWidth
+from volmar.base import Clusterer, Status
 from volmar.base.validation import (
     check_choice,
     check_cluster_size,
@@ -20,54 +18,240 @@ from volmar.base.validation import (
     check_number,
     check_start_labels,
 )
-from volmar.margin.engine.starts import (
-    k_means_start,
-    kernel_k_means_start,
-    principal_start,
-    random_start,
-    spectral_start,
-)
-from volmar.margin.engine.unequal_sizes import (
-    HALVES,
-    are_unequal,
-    equal_weights,
-    own_sizes,
-    shares_of_sides,
-)
-from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.engine.starts import k_means_start, principal_start, random_start
+from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.feature_space.representation import KernelRepresentation
-from volmar.margin.relaxations.bias_rules import lowest_loss_cut, widest_gap_cut
-from volmar.margin.relaxations.iter_svr_solver import IterSVRResult, iterate_svr
-from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
+from volmar.solvers import Result
+from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
+from volmar.solvers.l1_regression import L1RegressionResult, RegressionSpace, solve_l1_regression
 
-# Value of C="scale" if the squared distances of all rows from their mean sum to 1.
-SCALE = 10.0
-STARTS = ("auto", "k-means", "kernel k-means", "spectral", "principal", "random")
-# Largest C in the same units. Beyond it 1 is lost to rounding in 1 + C * variance.
-LARGEST = 1e15
 # Kernels that are positive semi-definite on all rows.
 DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
-RULES = {"balance": lowest_loss_cut, "gap": widest_gap_cut}
-# Default minimum share of the weight on each side.
-MIN_SHARE = 0.3
 
 
-@dataclass
-class IterSVRInputs:
-    """Inputs that all starts share; `floor` is the minimum weight of a side.
+# ------------------------------------------------------------------ cuts of scores
 
-    A run that adopts the sizes of its start replaces `space` by the reweighted rows.
+
+class ScoreCut(NamedTuple):
+    """Labels of the two sides of a cut of scores: 1 if score + bias > 0."""
+
+    labels: NDArray
+    bias: float
+
+
+class SortedScores:
+    """Sorted scores, with the places where they may be cut.
+
+    Rows with equal scores stay together, and each side has at least `floor` rows. If no cut
+    satisfies this, the most even one is allowed.
     """
+
+    def __init__(self, scores: NDArray, floor: float):
+        self.scores = scores
+        self.values = np.sort(scores)
+        self.sums = np.concatenate([[0.0], np.cumsum(self.values)])
+        between = np.flatnonzero(np.diff(self.values) > 0) + 1
+        smaller = np.minimum(between, scores.size - between)
+        allowed = smaller >= floor - 1e-9 * scores.size
+        #: Numbers of rows below a cut, ascending.
+        self.cuts = between[allowed] if allowed.any() else between[[smaller.argmax()]]
+
+    def split(self, cut: int, bias: float | None = None) -> ScoreCut:
+        """Return the labels of a cut, with the bias nearest to `bias` that gives them."""
+        low, high = float(self.values[cut - 1]), float(self.values[cut])
+        middle = 0.5 * (low + high)
+        if bias is not None:
+            # Minimum distance of the threshold from the two nearest rows, as a share of the gap
+            # between them.
+            room = 0.1 * (high - low)
+            middle = min(max(-bias, low + room), high - room)
+        # There is no number between neighbours in floating point: use the lower one.
+        middle = min(middle, float(np.nextafter(high, low)))
+        return ScoreCut((self.scores - middle > 0).astype(np.int64), -middle)
+
+    def distances(self, x: NDArray, low: NDArray | int, high: NDArray | int) -> NDArray:
+        """Return sum_i |x - value_i| over the sorted rows from `low` to below `high`."""
+        at = np.clip(np.searchsorted(self.values, x), low, high)
+        S = self.sums
+        return x * (at - low) - (S[at] - S[low]) + (S[high] - S[at]) - x * (high - at)
+
+
+def lowest_loss_cut(scores: NDArray, floor: float, bias: float) -> ScoreCut:
+    r"""Return the labels that minimise the L1 loss of given scores, over a common bias too.
+
+    .. math:: \min_{b, y} \; \sum_i |y_i - g_i - b|, \qquad y_i = \pm 1,
+
+    where each side has at least `floor` rows. For a given b the rows above a cut have label
+    1, and the loss is unimodal in the cut: the best cut is at the change of sign, or the nearest
+    one that is allowed. In b the minimum is at some y_i - g_i, since everywhere else the loss is
+    linear or has a concave kink. Of equally good biases the one nearest to `bias` is taken.
+    """
+    line = SortedScores(scores, floor)
+    candidates = np.concatenate([1.0 - line.values, -1.0 - line.values])
+    # The allowed cuts are all places between different scores in a range. If the cut at the change
+    # of sign is outside of it, the nearest end of the range is the best.
+    cuts = np.searchsorted(line.values, -candidates, side="right")
+    cuts = np.clip(cuts, line.cuts[0], line.cuts[-1])
+    losses = line.distances(1.0 - candidates, cuts, line.values.size)
+    losses += line.distances(-1.0 - candidates, 0, cuts)
+    good = np.flatnonzero(losses <= losses.min() + 1e-12 * scores.size)
+    best = good[np.abs(candidates[good] - bias).argmin()]
+    return line.split(int(cuts[best]), float(candidates[best]))
+
+
+def widest_gap_cut(scores: NDArray, floor: float, bias: float) -> ScoreCut:
+    """Return the cut in the middle of the widest gap with `floor` rows on each side.
+
+    Of equally wide gaps the one nearest to `bias` is taken.
+    """
+    line = SortedScores(scores, floor)
+    gaps = line.values[line.cuts] - line.values[line.cuts - 1]
+    good = line.cuts[gaps >= gaps.max() * (1 - 1e-12)]
+    middles = 0.5 * (line.values[good] + line.values[good - 1])
+    return line.split(int(good[np.abs(middles + bias).argmin()]))
+
+
+# ------------------------------------------------------------------ the iteration
+
+BiasRule = Callable[[NDArray, float, float], ScoreCut]
+RULES = {"balance": lowest_loss_cut, "gap": widest_gap_cut}
+
+
+@dataclass(frozen=True, repr=False)
+class IterSVRResult(Result):
+    """Labels that are reproduced by a cut of the scores of their own regression.
+
+    `gap` is the duality gap of the last regression, and no bound for other labels. The residual
+    "switched" is the share of the rows for which the cut changed the labels of the regression, 0
+    at a fixed point. The scores are <w, z_i> + `bias`, the bias set by the rule; `intercept` is
+    that of the regression. `n_newton` counts the Newton steps of all regressions.
+    """
+
+    _optimum: ClassVar[str] = "the optimum for these labels"
+    _signed = ("scores", "normal", "bias", "intercept")
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    scores: NDArray = field(default_factory=lambda: np.empty(0))
+    normal: NDArray = field(default_factory=lambda: np.empty(0))
+    bias: float = 0.0
+    intercept: float = 0.0
+    n_newton: int = 0
+
+
+class Round(NamedTuple):
+    """A regression, the labels that it was given, and the cut of its scores."""
+
+    given: NDArray
+    fit: L1RegressionResult
+    cut: ScoreCut
+
+
+def iterate_svr(
+    space: RegressionSpace,
+    labels: NDArray,
+    C: float,
+    rule: BiasRule,
+    *,
+    floor: float,
+    tol: float = 1e-3,
+    max_iter: int = 50,
+) -> IterSVRResult:
+    """Alternate L1 regression on the labels and labels from the regression's scores.
+
+    `rule` returns a `ScoreCut` for scores <w, z_i>, the minimum number of rows of a side (`floor`)
+    and the bias of the regression. With `lowest_loss_cut` regression and cut minimise the same
+    objective over labels with at least that many rows on each side, and the objective never rises
+    (by more than the gaps of the regressions) once the labels satisfy the minimum. With
+    `widest_gap_cut` it may rise. `tol` is the relative duality gap of the regressions.
+
+    The status is CYCLE if earlier labels recur; the round of the cycle with the lowest objective
+    is returned. It is DEGENERATE if a regression is no better than a constant; the previous round
+    is returned, or no labels if it was the first. It is FAILED if the labels no longer change, but
+    their regression did not reach `tol`.
+    """
+    given = (np.asarray(labels) > 0).astype(np.int64)
+    seen: set[bytes] = set()
+    rounds: list[float] = []
+    last: Round | None = None
+    best: Round | None = None  # of a cycle
+    repeated = b""
+    fit: L1RegressionResult | None = None
+    status, n_newton = Status.MAX_ITER, 0
+    while len(rounds) < max_iter:
+        fit = solve_l1_regression(space, 2.0 * given - 1.0, C, start=fit, tol=tol)
+        n_newton += fit.n_iter
+        rounds.append(fit.objective)
+        g = fit.scores - fit.intercept
+        if np.ptp(g) == 0.0 or _is_constant(fit, given, C, tol):
+            status = Status.DEGENERATE
+            break
+        last = Round(given, fit, rule(g, floor, fit.intercept))
+        if np.array_equal(last.cut.labels, given):
+            status, best = Status.CONVERGED if fit.status.ok else Status.FAILED, last
+            break
+        if repeated and (best is None or fit.objective < best.fit.objective):
+            best = last
+        seen.add(_key(given))
+        given = last.cut.labels
+        key = _key(given)
+        if key == repeated:
+            status = Status.CYCLE
+            break
+        if key in seen and not repeated:
+            repeated = key  # once more around, to find the best of the cycle
+    best = last if best is None else best
+    if best is None:
+        return IterSVRResult(np.inf, status=status, n_iter=len(rounds), history=tuple(rounds))
+    return _result(best, status, tuple(rounds), n_newton)
+
+
+def _result(
+    best: Round, status: Status, history: tuple[float, ...], n_newton: int
+) -> IterSVRResult:
+    switched = np.mean(best.given != best.cut.labels)
+    return IterSVRResult(
+        objective=best.fit.objective,
+        gap=best.fit.gap,
+        residuals={"switched": float(switched)},
+        status=status,
+        n_iter=len(history),
+        history=history,
+        labels=best.cut.labels,
+        scores=best.fit.scores - best.fit.intercept + best.cut.bias,
+        normal=best.fit.normal,
+        bias=best.cut.bias,
+        intercept=best.fit.intercept,
+        n_newton=n_newton,
+    )
+
+
+def _is_constant(fit: L1RegressionResult, labels: NDArray, C: float, tol: float) -> bool:
+    """Return whether a constant, the label of the larger side, is as good as the regression.
+
+    This is the case at every C if the mean of the smaller side is also a weighted mean of rows of
+    the larger side, in which no row counts more than it would in the mean of the smaller side.
+    """
+    share = float(labels.mean())
+    constant = 2.0 * C * labels.size * min(share, 1.0 - share)
+    return constant - (fit.objective - fit.gap) <= tol * constant
+
+
+def _key(labels: NDArray) -> bytes:
+    return np.packbits(labels.astype(bool)).tobytes()
+
+
+# ------------------------------------------------------------------ the estimator
+
+
+class IterSVRInputs(NamedTuple):
+    """Inputs that all starts share; `floor` is the minimum number of rows of a side."""
 
     space: LinearSpace | KernelSpace
     C: float
     floor: float
-    weights: NDArray | None
-    balance: tuple[float, float] = HALVES
 
 
-class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
+class IterSVR(KernelRepresentation, Clusterer):
     r"""Maximum margin clustering by iterated support vector regression (Zhang et al., 2007).
 
     Alternates a regression on labels :math:`y_i = \pm 1` with the L1 (Laplacian) loss
@@ -81,32 +265,22 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
+    n_clusters : int, default=2
         Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
-        separates best is split next (see `tree_`). With "auto", a cluster is split only if
-        held-out rows confirm that it holds more than one group (see `volmar.evidence.split_test`).
+        separates best is split next (see `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed".
-        "linear" uses the rows themselves, dense or CSR.
-    gamma : float, str or None, default="auto"
+        "linear" uses the rows themselves.
+    gamma : float, str or None, default="scale"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. "auto" chooses the width of "rbf" (see Notes); it means "scale" for the
-        other kernels listed and if `init` is an array of labels. Kernels that are not listed
-        ignore gamma.
+        1 / n_features. Other kernels ignore it.
     degree : float, default=3
         Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
         Further keyword arguments for a callable kernel.
-    method : {"auto", "exact", "nystroem"}, default="auto"
-        "exact" uses the whole kernel matrix; its time is between quadratic and cubic in the number
-        of rows. "nystroem" represents the feature space by `n_landmarks` rows drawn at random; its
-        time is linear. "auto" is "exact" for up to 1000 rows and for a precomputed kernel, and
-        "nystroem" otherwise.
-    n_landmarks : int, default=100
-        Number of landmarks for method="nystroem" and "auto".
     C : float or "scale", default="scale"
         Weight of the loss. "scale" is ``10 / sum_i |phi(x_i) - mean|^2``. The larger C, the closer
         the regression fits the given labels, including those of the start. The paper uses 500.
@@ -114,63 +288,42 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         How scores are cut in two. "gap" cuts in the widest gap. "balance", the paper's rule, cuts
         where the L1 loss is lowest; for small C this is always the most uneven cut that
         `min_cluster_size` allows.
-    min_cluster_size : int or float, optional
-        Minimum cluster size: a count (of rows of mean weight) or a fraction (of the weight). If
-        None, it is 0.3, and if the sides of the start have unequal sizes and the wider margin (by
-        the rule of `CPMMC`), both get the same weight in regressions and cuts; see `balance_`. The
-        paper's balance constraint :math:`|\sum_i y_i| \le l` is the fraction (1 - l / n) / 2. If
-        no cut satisfies the minimum, the most even cut is made.
-    init : str, array of shape (n_samples,) or fitted clusterer, default="auto"
-        Labels to start from. "auto" is "k-means", and also clusters of a graph if the kernel width
-        is chosen (see Notes). "k-means" clusters the rows or their landmark features; it is
-        "principal" if the kernel is precomputed. "kernel k-means" clusters in the feature space of
-        the kernel. "spectral" uses the second eigenvector of the nearest-neighbour graph of the
-        rows, or of their landmark features. "principal" and "random" split the rows at the mean
-        along the leading kernel principal component or along a random direction. An array holds
-        the labels themselves. A fitted clusterer of the same columns is used as in `CPMMC`.
+    min_cluster_size : int or float, default=0.3
+        Minimum cluster size, a count or a fraction of the rows. The paper's balance constraint
+        :math:`|\sum_i y_i| \le l` is the fraction (1 - l / n) / 2. If no cut satisfies the
+        minimum, the most even cut is made.
+    init : str or array of shape (n_samples,), default="k-means"
+        Labels to start from. "k-means" clusters the rows; it is "principal" if the kernel is
+        precomputed. "principal" and "random" split the rows at the mean along the leading kernel
+        principal component or along a random direction. An array holds the labels themselves.
     n_init : int, default=1
-        Number of starts for "auto", "k-means" and "random"; other values of `init` have one start.
+        Number of starts for "k-means" and "random"; other values of `init` have one start.
         The result with the lowest objective is kept, and a degenerate one only if all are
         degenerate.
     tol : float, default=1e-3
         Tolerance of the certified duality gap of each regression, relative to its objective.
     max_iter : int, default=50
         Maximum number of regressions.
-    alpha : float, default=0.05
-        Significance level of the split tests: the probability of one or more false splits. Must be
-        between 0.001 and 0.5; tests take longer for small values. Only used with
-        n_clusters="auto".
-    max_clusters : int, optional
-        Maximum number of clusters. If None, there is no limit. The strongest splits are made
-        first, and a warning is issued if the limit prevents further ones. Only used with
-        n_clusters="auto".
     random_state : int, RandomState or None, default=None
-        Random seed of starts and landmarks.
+        Random seed of the starts.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row. Clusters are numbered by size: 0 is the largest.
     tree_ : SplitTree
-        The splits, for more than two clusters or n_clusters="auto". The attributes of a single
+        The splits, for more than two clusters. The attributes of a single
         hyperplane are then found at ``tree_.splits()[i].model``, not here.
     coef_ : ndarray of shape (1, n_features)
         w. Only available for kernel="linear".
     dual_coef_ : ndarray of shape (n_samples,)
-        Coefficients of k(x_j, x); their sum is zero. Only available if the whole kernel matrix is
-        used (see `method`), not for kernel="linear".
+        Coefficients of k(x_j, x); their sum is zero. Not available for kernel="linear".
     intercept_ : ndarray of shape (1,)
         Constant of the decision function, set by `bias`.
     gamma_ : float or None
         Kernel coefficient used; None for kernels without one.
-    cut_ : float
-        Ratio cut of the clusters, by which kernel widths were compared. Only available if they
-        were.
     C_ : float
         The C used.
-    balance_ : tuple of float
-        Shares of the rows (or of their weight) in clusters 0 and 1 that count as balanced: halves,
-        or the sizes that ``min_cluster_size=None`` took from the start.
     status_ : Status
         How the iteration ended.
     objective_ : float
@@ -189,15 +342,11 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
 
     Notes
     -----
-    *Width of the kernel.* gamma="auto" tries several kernels and chooses the widest whose clusters
-    have a ratio cut close to the best one known, by the rule of `KernelCPMMC` (see its Notes). The
-    starts are k-means and two clusterings of the nearest-neighbour graph.
-
     With bias="balance" regression and cut minimise the same objective over labels that respect
-    `min_cluster_size`. If all rows have the same weight and no two have the same score, the
-    objective never rises (by more than `tol`) from the second regression on. With bias="gap" the
-    labels do not minimise it: the objective may rise and labels may recur, which ends the
-    iteration with `Status.CYCLE` and a warning.
+    `min_cluster_size`. If no two rows have the same score, the objective never rises (by more than
+    `tol`) from the second regression on. With bias="gap" the labels do not minimise it: the
+    objective may rise and labels may recur, which ends the iteration with `Status.CYCLE` and a
+    warning.
 
     For uneven labels the L1 loss can be lowest for a constant function, for any C. The iteration
     then ends with `Status.DEGENERATE` and a warning, as is common for small values of
@@ -230,29 +379,26 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     """
 
     _multiway = "recursive"
-    _methods = ("auto", "exact", "nystroem")
+    _accepts_sparse = False
+    _supports_auto = False
     _hyperplane: Any
 
     def __init__(
         self,
-        n_clusters: int | str = 2,
+        n_clusters: int = 2,
         *,
         kernel: str | Callable[..., Any] = "rbf",
-        gamma: float | str | None = "auto",
+        gamma: float | str | None = "scale",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        method: str = "auto",
-        n_landmarks: int = N_LANDMARKS,
         C: float | str = "scale",
         bias: str = "gap",
-        min_cluster_size: float | None = None,
-        init: Any = "auto",
+        min_cluster_size: float = 0.3,
+        init: Any = "k-means",
         n_init: int = 1,
         tol: float = 1e-3,
         max_iter: int = 50,
-        alpha: float = 0.05,
-        max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -261,8 +407,6 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         self.degree = degree
         self.coef0 = coef0
         self.kernel_params = kernel_params
-        self.method = method
-        self.n_landmarks = n_landmarks
         self.C = C
         self.bias = bias
         self.min_cluster_size = min_cluster_size
@@ -270,33 +414,20 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         self.n_init = n_init
         self.tol = tol
         self.max_iter = max_iter
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.random_state = random_state
 
     # ------------------------------------------------------------------ parameters
 
     def _check_parameters(self) -> None:
-        self._check_representation()
-        if self.method == "nystroem" and self._is_linear():
-            raise ValueError(
-                "method='nystroem' represents a kernel by landmarks, but kernel='linear' uses the "
-                "rows themselves. Use method='exact'."
-            )
+        self._check_kernel()
         if isinstance(self.C, str):
             check_choice("C", self.C, ["scale"])
         else:
             check_number("C", self.C, low=0.0, open_low=True)
         check_choice("bias", self.bias, RULES)
-        if self.min_cluster_size is not None:
-            check_cluster_size(self.min_cluster_size)
+        check_cluster_size(self.min_cluster_size)
         if isinstance(self.init, str):
-            check_choice("init", self.init, STARTS)
-            if self.init == "spectral" and self._is_pairwise():
-                raise ValueError(
-                    "init='spectral' needs the rows for a nearest-neighbour graph, but "
-                    "kernel='precomputed'. Use init='kernel k-means', or give labels."
-                )
+            check_choice("init", self.init, ("k-means", "principal", "random"))
         check_count("n_init", self.n_init)
         check_number("tol", self.tol, low=0.0, high=0.1, open_low=True)
         check_count("max_iter", self.max_iter)
@@ -304,21 +435,17 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     def _n_starts(self) -> int:
         return 1  # starts are compared inside a run, by more than their objective
 
-    def _min_size(self) -> float:
-        return MIN_SHARE if self.min_cluster_size is None else self.min_cluster_size
-
     # ------------------------------------------------------------------ fit
 
-    def _problem(self, X: Any, weights: NDArray | None) -> IterSVRInputs:
-        space = self._feature_space(X, weights)
+    def _problem(self, X: Any, weights: Any) -> IterSVRInputs:  # noqa: ARG002 -- no weights here
+        space = self._feature_space(X, None)
         definite = isinstance(self.kernel, str) and self.kernel in DEFINITE
         if not (definite or space.is_gram()):
             raise self._not_a_kernel()
-        return IterSVRInputs(space, *self._penalty_and_floor(space), weights)
+        return IterSVRInputs(space, *self._penalty_and_floor(space))
 
     def _penalty_and_floor(self, space: LinearSpace | KernelSpace) -> tuple[float, float]:
         n = space.n_rows
-        total = float(n if space.weights is None else space.weights.sum())
         variance = space.mean_square()
         if variance < 0.0:
             raise self._not_a_kernel()
@@ -327,45 +454,31 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
                 f"all {n} rows of X are identical under kernel={self.kernel!r}, so there is "
                 "nothing to separate. Check that X was loaded correctly, or use another kernel."
             )
-        C = SCALE / (total * variance) if isinstance(self.C, str) else float(self.C)
-        largest = LARGEST / (total * variance)
+        # Value of C="scale" if the squared distances of all rows from their mean sum to 1.
+        C = 10.0 / (n * variance) if isinstance(self.C, str) else float(self.C)
+        # Largest C in the same units. Beyond it 1 is lost to rounding in 1 + C * variance.
+        largest = 1e15 / (n * variance)
         if largest < C:
             raise ValueError(
                 f"C={C:g} is too large for floating-point arithmetic with these rows. Lower C to "
                 f"{1e-6 * largest:.1g} or less, or scale X."
             )
-        size = self._min_size()
+        size = self.min_cluster_size
         share = int(size) / n if isinstance(size, Integral) else float(size)
         if share > 0.5:
             raise ValueError(
                 f"min_cluster_size={size} is more than half of the {n} rows, but there are 2 "
                 f"clusters. Lower it to at most {n // 2}."
             )
-        return C, share * total
-
-    def _take_sizes(self, prepared: IterSVRInputs, labels: NDArray) -> None:
-        """Give both sides of the start the same weight if they are unequal and well separated."""
-        space, weights = prepared.space, prepared.weights
-        if self._keeps_sizes:
-            found = labels if are_unequal(labels, weights) else None
-        else:
-            found = own_sizes(space, labels, weights)
-        if found is None:
-            return
-        prepared.balance = shares_of_sides(found, weights)
-        equal = equal_weights(found, weights, prepared.balance)
-        prepared.space = space.reweighted(equal)
-        prepared.C, prepared.floor = self._penalty_and_floor(prepared.space)
+        return C, share * n
 
     def _run(self, prepared: IterSVRInputs, seed: int) -> IterSVRResult:
         """Return the best result; degenerate ones come last, as uneven labels have a low loss."""
-        several = isinstance(self.init, str) and self.init in ("auto", "k-means", "random")
+        several = isinstance(self.init, str) and self.init in ("k-means", "random")
         more = self.n_init - 1 if several else 0
         seeds = [seed, *np.random.default_rng(seed).integers(2**31 - 1, size=more).tolist()]
         try:
             starts = [self._start(prepared, seed) for seed in seeds]
-            if self.min_cluster_size is None:
-                self._take_sizes(prepared, starts[0])
             results = [
                 iterate_svr(
                     prepared.space,
@@ -401,36 +514,24 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         if not isinstance(self.init, str):
             return check_start_labels("init", self.init, space.n_rows, 2)
         rng = np.random.default_rng(seed)
-        if self.init == "kernel k-means":
-            return kernel_k_means_start(space, rng)
-        if self.init == "spectral":
-            return spectral_start(space.start_rows())
         if self.init == "random":
             return random_start(space, rng)
         if self.init == "principal" or space.start_rows() is None:
             return principal_start(space, rng)
-        return k_means_start(space.start_rows(), prepared.weights, seed)
+        return k_means_start(space.start_rows(), None, seed)
 
     # ------------------------------------------------------------------ fitted
-
-    def _renumbered(self, prepared: IterSVRInputs, result: IterSVRResult, order: NDArray) -> Any:
-        if order[0] == 1:
-            prepared.balance = prepared.balance[::-1]
-        return result.renumbered(order)
 
     def _publish(self, prepared: IterSVRInputs, result: IterSVRResult) -> None:
         self._hyperplane = prepared.space.hyperplane(result.normal, rho=1.0, t=result.bias)
         self.C_ = prepared.C
-        self.balance_ = prepared.balance
-        self.status_ = result.status
         if self._is_linear():
+            self.gamma_ = None
             self.coef_ = self._hyperplane.coef[None, :]
-            self.intercept_ = np.atleast_1d(self._hyperplane.intercept)
-        elif isinstance(prepared.space, KernelSpace):
-            self.dual_coef_ = self._hyperplane.coef
-            self.intercept_ = np.atleast_1d(self._hyperplane.intercept)
         else:
-            self.intercept_ = np.atleast_1d(self._hyperplane.linear.intercept)
+            self.gamma_ = self._hyperplane.expansion.gamma
+            self.dual_coef_ = self._hyperplane.coef
+        self.intercept_ = np.atleast_1d(self._hyperplane.intercept)
 
     def _status_words(self, result: Any) -> str:
         if not isinstance(result, IterSVRResult):
@@ -439,7 +540,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
             return (
                 "the regression on the labels found is no better than a constant at "
                 f"C={self.C_:.3g}, because the labels are too uneven. "
-                f"Raise min_cluster_size (now {self._min_size():g}) or C"
+                f"Raise min_cluster_size (now {self.min_cluster_size:g}) or C"
             )
         if result.status is Status.FAILED:
             return (

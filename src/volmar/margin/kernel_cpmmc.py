@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from volmar._checks import check_random_state
 from volmar.base import WeightedClusterer
 from volmar.base.blocks import require_in_memory
-from volmar.base.kernel import N_LANDMARKS
-from volmar.base.kernel_width import GammaWidth
-from volmar.margin.clusterer import MarginClusterer, MarginInputs
+from volmar.base.kernel import N_LANDMARKS, GammaWidth
+from volmar.base.validation import check_choice, check_count
+from volmar.margin.clusterer import GuidedMarginMixin, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
-from volmar.margin.feature_space.kernel import KernelSpace
-from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.feature_space.representation import KernelRepresentation
-from volmar.margin.guided import GuidedMarginMixin
+from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
+from volmar.margin.feature_space.linear import LandmarkSpace, LinearSpace
+from volmar.rows import NystroemMap, drawn_rows, features_of, is_in_memory
 
 # Maximum of rows times clusters for which method="auto" uses the whole kernel matrix.
 EXACT_UP_TO = 5000
@@ -196,7 +196,7 @@ class KernelCPMMC(
 
     *Unequal sizes.* With ``balance=None`` both sides of a start with unequal sizes get the same
     weight if the margin is then wider; see `CPMMC`. For kernels with k(x, x) = 1 the criterion is
-    a clear gap (see `volmar.margin.engine.unequal_sizes`).
+    a clear gap (see `volmar.margin.engine.starts`).
 
     *Labels of some rows, links, sizes.* If any of them is given (see `fit`), clusters are first
     found without them. The descent then starts from these clusters, from labels that spread from
@@ -223,8 +223,7 @@ class KernelCPMMC(
     """
 
     _takes_blocks = True
-    _methods = ("auto", "exact", "nystroem")
-    _chooses_landmarks = True
+    _memory_remedy = "Use method='nystroem', or cluster a sample and use predict for the rest."
 
     def __init__(
         self,
@@ -285,7 +284,15 @@ class KernelCPMMC(
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._check_representation()
+        self._check_kernel()
+        check_choice("method", self.method, ("auto", "exact", "nystroem"))
+        if self.n_landmarks is not None:
+            check_count("n_landmarks", self.n_landmarks, low=2)
+        if self.method == "nystroem" and self.kernel == "precomputed":
+            raise ValueError(
+                "method='nystroem' needs rows as landmarks, but kernel='precomputed'. Use "
+                "method='exact', or give rows and the name of a kernel."
+            )
 
     def _gamma_rule(self) -> Any:
         is_gaussian = isinstance(self.kernel, str) and self.kernel == "rbf"
@@ -319,7 +326,17 @@ class KernelCPMMC(
             remedy = "nystroem" if is_paper else "auto"
             why = f"it needs the whole kernel matrix; use method={remedy!r}"
             require_in_memory(X, name, why)
-        return super()._feature_space(X, weights)
+        n = X.shape[0]
+        if self._is_exact(n) and is_in_memory(X):
+            return super()._feature_space(X, weights)
+        # Landmarks are drawn at random: to find them by k-means would take longer than the fit.
+        n_counted = n if weights is None else int(np.count_nonzero(weights))
+        count = min(self._count_of_landmarks(), n_counted)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        feature_map = NystroemMap(
+            landmarks=drawn_rows(n, weights, count, rng), **self._kernel_arguments(X, weights)
+        ).fit(X)
+        return LandmarkSpace(feature_map, features_of(feature_map, X), weights)
 
     def _publish(self, inputs: MarginInputs, result: MarginResult) -> None:
         super()._publish(inputs, result)

@@ -1,65 +1,567 @@
-"""LGMMC: maximum margin clustering by label generation."""
+r"""LGMMC: maximum margin clustering by label generation.
+
+For weights alpha of the rows the most violated labelling maximises the convex function
+|sum_i alpha_i y_i z_i|^2 over y in {-1, 1}^n with |sum_i y_i| at most a limit. That is NP-hard.
+Its linearisation at a labelling, sum_i y_i alpha_i <z_i, v> with v = sum_j alpha_j y_j z_j, is
+maximised by sorting. The maximiser is never worse than the labelling of the linearisation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 
-from volmar.base import Status, WeightedClusterer
-from volmar.base.kernel import N_LANDMARKS
-from volmar.base.kernel_width import GammaWidth
-from volmar.base.validation import (
-    check_choice,
-    check_count,
-    check_flag,
-    check_number,
-    check_start_labels,
-)
-from volmar.margin.engine.unequal_sizes import (
-    HALVES,
-    are_unequal,
-    equal_weights,
-    in_order_of,
-    own_sizes,
-    shares_of_sides,
-    size_start,
-)
-from volmar.margin.feature_space.kernel import KernelSpace
+from volmar._eigen import eigsh
+from volmar.base import Clusterer, Status
+from volmar.base.validation import check_choice, check_count, check_flag, check_number
+from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.feature_space.representation import KernelRepresentation
-from volmar.margin.relaxations.lgmmc_solver import (
-    LabelGenerationResult,
-    generate_labels,
-    row_weights,
-)
-from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
+from volmar.margin.feature_space.space import VectorSpace
+from volmar.solvers import Result
+from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
+from volmar.solvers.label_kernel_svm import LabelKernelResult, solve_label_kernel_svm
 
-# Limits of C. Beyond them only rounding changes: all rows have the same weight in the solution,
-# or the margin is hard.
-MIN_C, MAX_C = 1e-10, 1e10
-MODES = ("default", "paper")
-# A difference of two sums of weights below this share of the total weight is rounding.
-SUMS = 1e-12
+# If the squared length of a component of a unit vector is this far below 0, it is not rounding.
+NEGATIVE = 1e-3
+MAX_STEPS = 100
+# Number of Krylov vectors of the first subspace, which grows by the normals of the labellings.
+FIRST_BASIS = 12
+MAX_WIDENINGS = 20
+# Shares of the tolerance for the programme in the subspace, and for the subspace itself.
+IN_SUBSPACE, OF_SUBSPACE = 0.1, 0.3
 
 
-@dataclass
-class LabelGenerationInputs:
-    """Inputs of the search; `n` is the number of rows with a positive weight.
+# ------------------------------------------------------------------ a growing subspace
 
-    A run that adopts the sizes of k-means replaces `space` by the reweighted rows.
+
+class GrowingSubspace(VectorSpace):
+    """Projections of the rows of a source onto an orthonormal basis; also a source itself.
+
+    A projection shortens every combination of rows: a lower bound of a norm in the subspace is
+    also one in the whole space. A normal vector in the subspace has the same scores and the same
+    norm in both.
     """
 
+    def __init__(self, source: VectorSpace):
+        self.source = source
+        self.n_rows, self.dtype = source.n_rows, np.dtype(np.float64)
+        # Centred rows span one dimension less than their number.
+        self._max_vectors = self.n_rows - source.is_centered
+        self.n_passes = 0
+        self.basis: list[Any] = []
+        self._columns = np.empty((8, self.n_rows))
+        # Minimum share of a vector's length outside the subspace for it to be added.
+        self._new = 1e-6 if source.dtype == np.float64 else 1e-4
+
+    @property
+    def features(self) -> NDArray:
+        """Coordinates of the rows, shape (n, m)."""
+        return self._columns[: len(self.basis)].T
+
+    def coordinates(self, vector: Any) -> NDArray:
+        """Return the projection of a vector of the source, shape (m,)."""
+        return self.source.inner(vector, self.basis) if self.basis else np.empty(0)
+
+    def add(self, vector: Any) -> bool:
+        """Add a vector of the source to the basis, and return whether it was outside its span.
+
+        If it was, this takes one pass, and two more for a kernel source.
+        """
+        source = self.source
+        length = float(source.inner(vector, [vector])[0])
+        if length < 0.0:
+            raise NotAGramMatrixError(f"a combination of rows has the squared norm {length:.3g}")
+        if not length > 0.0 or len(self.basis) >= self._max_vectors:
+            return False
+        vector = self._scaled(vector, length)
+        share = 1.0
+        for _ in range(2):  # twice is enough for orthogonality
+            if self.basis:
+                weights = np.append(1.0, -self.coordinates(vector))
+                vector = source.combination([vector, *self.basis], weights)
+            length = float(source.inner(vector, [vector])[0])
+            if length < -NEGATIVE:
+                raise NotAGramMatrixError(f"a residual vector has the squared norm {length:.3g}")
+            share *= length
+            if not share > self._new**2:
+                return False
+            # If most of a vector has been subtracted, coefficients and scores of a kernel would
+            # drift apart, by a larger factor with every basis vector.
+            vector = source.refreshed(self._scaled(vector, length))
+        m = len(self.basis)
+        if m == self._columns.shape[0]:
+            self._columns = np.concatenate([self._columns, np.empty_like(self._columns)])
+        self.basis.append(vector)
+        self._columns[m] = source.scores(vector)
+        return True
+
+    def _scaled(self, vector: Any, square: float) -> Any:
+        return self.source.combination([vector], np.array([1.0 / np.sqrt(square)]))
+
+    def add_leading(self, n_vectors: int, rng: np.random.Generator) -> None:
+        """Add a Krylov space, which contains the leading principal components approximately.
+
+        It is restarted if it is exhausted: that of a multiple of the identity has one vector.
+        """
+        size = len(self.basis) + n_vectors
+        v, is_random = rng.standard_normal(self.n_rows), True
+        while len(self.basis) < size:
+            if self.add(self.source.vector((v / np.abs(v).sum()).astype(self.source.dtype))):
+                v, is_random = self._columns[len(self.basis) - 1], False
+            elif is_random:
+                return
+            else:
+                v, is_random = rng.standard_normal(self.n_rows), True
+
+    # ------------------------------------------------------------------ as a source
+
+    def vector(self, v: NDArray) -> NDArray:
+        """Return the projection of sum_i v_i z_i, shape (m,)."""
+        self.n_passes += 1
+        return self._columns[: len(self.basis)] @ v
+
+    def inner(self, vector: NDArray, others: Sequence[NDArray]) -> NDArray:
+        """Return the inner products of a vector with others."""
+        return np.array([vector @ other for other in others])
+
+    def combination(self, vectors: Sequence[NDArray], weights: NDArray) -> NDArray:
+        """Return the combination, shape (m,)."""
+        return np.tensordot(weights, np.stack(vectors), axes=1)
+
+    def scores(self, w: NDArray) -> NDArray:
+        """Return <w, z_i> of every row."""
+        self.n_passes += 1
+        return w @ self._columns[: len(self.basis)]
+
+
+# ------------------------------------------------------------------ violated labellings
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """Labels -1 or 1 (int8), the vector sum_i alpha_i y_i z_i, and its squared norm."""
+
+    y: NDArray
+    vector: Any
+    square: float
+
+
+def balanced_labels(f: NDArray, alpha: NDArray, limit: float) -> NDArray:
+    """Return the labels y, ``|sum(y)| <= limit``, that maximise sum_i y_i alpha_i f_i.
+
+    These are the signs of f if they are balanced; otherwise the rows with the lowest cost change
+    sides. Rows with an alpha of 0 have no cost and change first, those nearest to zero before
+    others.
+    """
+    n, allowed = f.size, int(limit)
+    n_positive = int(np.count_nonzero(f > 0))
+    low, high = (n - allowed + 1) // 2, (n + allowed) // 2
+    if low <= n_positive <= high:
+        return np.where(f > 0, 1, -1).astype(np.int8)
+    order = np.lexsort((f, alpha * f))
+    y = np.full(n, -1, dtype=np.int8)
+    y[order[n - min(max(n_positive, low), high) :]] = 1
+    return y
+
+
+def climb(source: VectorSpace, alpha: NDArray, y: NDArray, limit: float) -> Labelling:
+    """Relabel by sorting until the square stops rising; never worse than the start.
+
+    `limit`, the maximum of ``|sum(y)|``, must be at least 1 if n is odd.
+    """
+    best = measure(source, alpha, y)
+    for _ in range(MAX_STEPS):
+        y = balanced_labels(source.scores(best.vector), alpha, limit)
+        if np.array_equal(y, best.y):
+            break
+        following = measure(source, alpha, y)
+        # A relative rise of a square below this is rounding.
+        if following.square <= best.square * (1.0 + 1e-9):
+            break
+        best = following
+    return best
+
+
+def measure(source: VectorSpace, alpha: NDArray, y: NDArray) -> Labelling:
+    """Return a labelling with its vector, in one pass."""
+    vector = source.vector((alpha * y).astype(source.dtype, copy=False))
+    return Labelling(y, vector, float(source.inner(vector, [vector])[0]))
+
+
+def largest_possible_square(
+    source: VectorSpace, alpha: NDArray, rng: np.random.Generator
+) -> float:
+    r"""Return an upper bound of the square of every labelling, balanced or not.
+
+    By the inequality of Cauchy and Schwarz, with weights alpha of sum 1,
+    :math:`|\sum_i \alpha_i y_i z_i|^2 = \max_{|u|=1} (\sum_i \alpha_i y_i z_i'u)^2 \le
+    \max_{|u|=1} \sum_i \alpha_i (z_i'u)^2`,
+    the largest eigenvalue of the weighted covariance. For many rows it is found by
+    Lanczos iterations with a random start, and increased by a thousandth: a larger eigenvalue
+    would have a share of at most a thousandth in the vector found, although the iterations
+    increase its share in the start. Infinity is returned if they do not converge.
+    """
+    rows = np.flatnonzero(alpha > 0)
+    root = np.sqrt(alpha[rows])
+    scaled = np.zeros(alpha.size, dtype=source.dtype)
+
+    def matvec(x: NDArray) -> NDArray:
+        scaled[rows] = root * x.ravel()
+        return root * source.scores(source.vector(scaled))[rows]
+
+    n = rows.size
+    # Maximum number of rows for which the eigenvalue is computed by LAPACK.
+    if n <= 50:
+        columns = np.column_stack([matvec(e) for e in np.eye(n)])
+        rounding = n * float(np.finfo(source.dtype).eps)
+        return float(np.linalg.eigvalsh(0.5 * (columns + columns.T))[-1]) * (1.0 + rounding)
+    operator = LinearOperator((n, n), matvec=matvec, dtype=np.float64)
+    try:
+        # Relative increase of the eigenvalue bound for safety, and residual of its eigenvector.
+        # The residual is much smaller: a larger one could miss larger eigenvalues if many are
+        # similar.
+        value = eigsh(
+            operator,
+            k=1,
+            v0=rng.standard_normal(n),
+            tol=1e-6,
+            maxiter=300,
+            return_eigenvectors=False,
+        )[0]
+    except ArpackNoConvergence:
+        return float("inf")
+    return float(value) * (1.0 + 1e-3)
+
+
+# ------------------------------------------------------------------ the relaxation
+
+
+@dataclass(frozen=True, repr=False)
+class LabelGenerationResult(Result):
+    """Solution of the relaxation over the labellings generated, and labels from it.
+
+    `objective`, the primal value over the labellings generated, is a certified upper bound of the
+    relaxation, and `bound`, the eigenvalue bound of `largest_possible_square` at `alpha`, a lower
+    one; `gap` is their difference. The residuals are relative to the objective: "master gap" is
+    the certified distance to the optimum over the labellings generated, and "violation" the amount
+    by which the most violated labelling *found* would lower it (the most violated one of all is
+    NP-hard to find, so 0 is not a proof). `labels` are the signs of the scores <w, z_i>, or of the
+    leading eigenvector of the mixture. `rho` is the margin of the scores, `labelled_objective` the
+    value of the problem before relaxation, and `weights` are those of the labellings (mu).
+    `rank_share` is the share of the largest eigenvalue of the mixture in its trace, 1 if the
+    solution is a single labelling.
+    """
+
+    _optimum: ClassVar[str] = "the optimum of the relaxation"
+    _signed = ("scores", "normal")
+
+    bound: float = -np.inf
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    scores: NDArray = field(default_factory=lambda: np.empty(0))
+    normal: Any = None
+    rho: float = float("nan")
+    labelled_objective: float = float("nan")
+    weights: NDArray = field(default_factory=lambda: np.empty(0))
+    alpha: NDArray = field(default_factory=lambda: np.empty(0))
+    n_labellings: int = 0
+    rank_share: float = float("nan")
+    n_passes: int = 0
+
+
+def generate_labels(
+    source: VectorSpace,
+    *,
+    C: float,
+    limit: float,
+    n_init: int = 10,
+    tol: float = 1e-2,
+    max_iter: int = 50,
+    seed: int = 0,
+    reading: str = "margin",
+) -> LabelGenerationResult:
+    r"""Solve the relaxation by cutting planes, and derive labels from it.
+
+    With centred rows :math:`z_i` and the set B of labellings with :math:`|\sum_i y_i|` at most
+    `limit`, the relaxation is
+
+    .. math:: \max_{\alpha \ge 0, 1'\alpha = 1} \min_{y \in B} \;
+              -\tfrac12 \Big|\sum_i \alpha_i y_i z_i\Big|^2
+              - \frac{1}{2C} \sum_i \alpha_i^2 .
+
+    Every round solves it over the labellings generated so far (`solve_label_kernel_svm`, whose
+    weights mu are a point of the convex hull of all yy'), and searches for a violated labelling.
+
+    The programme is solved in a subspace of the feature space, to which the true normals are added
+    until the gap in the whole space is small. A point of the subspace is also one of the whole
+    space, so its primal value is an upper bound there. The dual value is computed with the true
+    normals.
+
+    `limit` must be at least 1 if n is odd. `n_init` is the number of starts of each search for a
+    violated labelling. The rounds, at most `max_iter`, end once violation and gap, relative to the
+    objective, are at most `tol`.
+
+    `reading` sets how labels are found: "margin", the signs of the scores with the widest margin,
+    or "eigenvector", the signs of the leading eigenvector of the mixture. Searches also start
+    from the axes of the kernel's graph (`KernelSpace.graph_axes`). Narrow kernels need them,
+    because their best labellings are far from those found from random directions.
+    """
+    search = _Search(source, C, limit, n_init, tol, np.random.default_rng(seed))
+    search.reading = reading
+    found = search.find_violated()
+    for _ in range(max_iter):
+        if found is None:
+            break
+        search.solve_with(found)
+        found = search.find_violated()
+    status = Status.CONVERGED if found is None else Status.MAX_ITER
+    if status is Status.CONVERGED and not search.master_gap <= tol:
+        status = Status.FAILED
+    return search.result(status)
+
+
+class _Search:
+    def __init__(
+        self,
+        source: VectorSpace,
+        C: float,
+        limit: float,
+        n_init: int,
+        tol: float,
+        rng: np.random.Generator,
+    ):
+        self.source, self.C, self.limit = source, C, limit
+        self.n_init, self.tol, self.rng = n_init, tol, rng
+        self.passes_before = source.n_passes
+        self.space = GrowingSubspace(source)
+        self.space.add_leading(FIRST_BASIS, rng)
+        if not self.space.basis:
+            raise NotAGramMatrixError("a random combination of the rows has no length")
+        self.alpha = np.full(source.n_rows, 1.0 / source.n_rows)
+        self.kept: list[Labelling] = []
+        self.mu = np.empty(0)
+        self.idle = np.empty(0, dtype=int)
+        self.upper, self.lower = np.inf, -np.inf
+        self.violation = np.inf
+        self.history: list[float] = []
+        self.n_labellings = 0
+        self.reading = "margin"
+
+    def _value(self, square: float) -> float:
+        return -0.5 * (square + float(self.alpha @ self.alpha) / self.C)
+
+    @property
+    def master_gap(self) -> float:
+        return float(max(self.upper - self.lower, 0.0) / abs(self.upper))
+
+    # ------------------------------------------------------------------ new labellings
+
+    def find_violated(self) -> Labelling | None:
+        """Return a labelling violated by more than `tol`; None if several searches find none."""
+        self.violation = 0.0
+        # Graph starts climb in the whole space: the subspace lacks directions that separate them.
+        graph_starts = self._graph_starts()
+        # Number of unsuccessful searches before the end. A single search can miss violated
+        # labellings if many are similar.
+        for _ in range(5):
+            candidates = [self._climb(self.space, y) for y in self._starts()]
+            best = max(candidates, key=lambda labelling: labelling.square)
+            found = max(
+                (self._climb(self.source, y) for y in (best.y, *graph_starts)),
+                key=lambda labelling: labelling.square,
+            )
+            graph_starts = []
+            if not self.kept:
+                return found
+            worst = max(found.square, *(labelling.square for labelling in self.kept))
+            violation = max(self.upper - self._value(worst), 0.0) / abs(self.upper)
+            self.violation = float(max(self.violation, violation))
+            if self.upper - self._value(found.square) > self.tol * abs(self.upper):
+                return found
+        return None
+
+    def _climb(self, source: VectorSpace, y: NDArray) -> Labelling:
+        return climb(source, self.alpha, y, self.limit)
+
+    def _sides(self, f: NDArray) -> NDArray:
+        return balanced_labels(f, self.alpha, self.limit)
+
+    def _starts(self) -> Iterator[NDArray]:
+        """Yield labels: those in use, sides of the weighted principal axis, and random sides."""
+        F = self.space.features
+        values, axes = np.linalg.eigh((F * self.alpha[:, None]).T @ F)
+        in_use = [self.kept[t].y for t in np.argsort(-self.mu) if self.mu[t] > 0]
+        in_use = in_use[: self.n_init // 2]
+        yield from in_use
+        yield self._sides(F @ axes[:, -1])
+        lengths = np.sqrt(np.maximum(values, 0.0))
+        for _ in range(self.n_init - len(in_use) - 1):
+            direction = axes @ (lengths * self.rng.standard_normal(lengths.size))
+            yield self._sides(F @ direction)
+
+    def _graph_starts(self) -> list[NDArray]:
+        """Return the signs of each axis of the kernel's graph, and its halves at the median."""
+        axes = self.source.graph_axes
+        centers = np.median(axes, axis=0) if axes.size else 0.0
+        return [self._sides(f) for f in np.hstack([axes, axes - centers]).T]
+
+    # ------------------------------------------------------------------ the programme over them
+
+    def solve_with(self, found: Labelling) -> None:
+        self.n_labellings += 1
+        self.kept.append(found)
+        self.mu, self.idle = np.append(self.mu, 0.0), np.append(self.idle, 0)
+        self.space.add(found.vector)
+        Y = np.array([labelling.y for labelling in self.kept], dtype=np.float64)
+        for _ in range(MAX_WIDENINGS):
+            self._take(
+                solve_label_kernel_svm(
+                    self.space.features,
+                    Y,
+                    C=self.C,
+                    tol=IN_SUBSPACE * self.tol,
+                    weights=self.mu,
+                    alpha=self.alpha,
+                )
+            )
+            if self.master_gap <= OF_SUBSPACE * self.tol or not self._widen():
+                break
+        self.history.append(self.upper)
+        self.idle = np.where(self.mu > 0, 0, self.idle + 1)
+        # A labelling is dropped after this many rounds without weight.
+        stays = self.idle < 3
+        self.kept = [self.kept[t] for t in np.flatnonzero(stays)]
+        self.mu, self.idle = self.mu[stays], self.idle[stays]
+
+    def _take(self, found: LabelKernelResult) -> None:
+        self.mu, self.upper = found.weights, found.objective
+        self.alpha = found.alpha
+        self.kept = [measure(self.source, self.alpha, labelling.y) for labelling in self.kept]
+        self.lower = self._value(max(labelling.square for labelling in self.kept))
+
+    def _widen(self) -> bool:
+        """Add the normals of labellings with weight, or the largest square, to the subspace."""
+        top = max(labelling.square for labelling in self.kept)
+        new = [
+            self.space.add(labelling.vector)
+            for labelling, weight in zip(self.kept, self.mu, strict=True)
+            if weight > 0 or labelling.square == top
+        ]
+        return any(new)
+
+    # ------------------------------------------------------------------ labels
+
+    def result(self, status: Status) -> LabelGenerationResult:
+        order = [t for t in np.argsort(-self.mu, kind="stable") if self.mu[t] > 0]
+        kept, mu = [self.kept[t] for t in order], self.mu[order]
+        mixture, share = _rank_one(kept, mu)
+        normals = [labelling.vector for labelling in kept]
+        if self.reading == "eigenvector":
+            w, f, rho, value, labels = self._read_eigenvector(kept, normals, mixture)
+        else:
+            if len(kept) > 1:
+                normals.append(self.source.combination(normals, mixture))
+            w, f, rho, value = min((self._read(w) for w in normals), key=lambda read: read[-1])
+            labels = (f > 0).astype(np.int64)
+        bound = self._value(largest_possible_square(self.source, self.alpha, self.rng))
+        return LabelGenerationResult(
+            objective=self.upper,
+            gap=max(self.upper - bound, 0.0),
+            residuals={"master gap": self.master_gap, "violation": self.violation},
+            status=status,
+            n_iter=len(self.history),
+            history=tuple(self.history),
+            bound=bound,
+            labels=labels,
+            scores=f,
+            normal=w,
+            rho=rho,
+            labelled_objective=value,
+            weights=mu,
+            alpha=self.alpha,
+            n_labellings=self.n_labellings,
+            rank_share=share,
+            n_passes=self.source.n_passes - self.passes_before,
+        )
+
+    def _read(self, w: Any) -> tuple[Any, NDArray, float, float]:
+        """Return a normal with its scores, its margin and the value of the problem."""
+        f = self.source.scores(w)
+        square = float(self.source.inner(w, [w])[0])
+        return w, f, *_own_margin(np.abs(f).astype(np.float64), square, self.C)
+
+    def _read_eigenvector(
+        self, kept: list[Labelling], normals: list[Any], mixture: NDArray
+    ) -> tuple[Any, NDArray, float, float, NDArray]:
+        """Return the normal of the mixture, its scores and margin, a value, and labels.
+
+        Labels are the signs of the leading eigenvector of the mixture, and the value is that of
+        the problem with these labels, over normals in the subspace.
+        """
+        w, f, rho, _ = self._read(self.source.combination(normals, mixture))
+        Y = np.array([labelling.y for labelling in kept], dtype=np.float64)
+        labels = (mixture @ Y > 0).astype(np.int64)
+        machine = solve_label_kernel_svm(
+            self.space.features,
+            (2.0 * labels - 1.0)[None],
+            C=self.C,
+            tol=IN_SUBSPACE * self.tol,
+        )
+        return w, f, rho, machine.objective, labels
+
+
+def _rank_one(kept: list[Labelling], mu: NDArray) -> tuple[NDArray, float]:
+    """Return c with u = sum_t c_t y_t leading in sum_t mu_t y_t y_t', and its share of the trace.
+
+    It solves the eigenproblem of the T x T matrix sqrt(mu_t mu_s) y_t'y_s. The normal of the
+    mixture is sum_i alpha_i u_i z_i = sum_t c_t v_t, which is the normal of the labelling if there
+    is only one.
+    """
+    Y = np.array([labelling.y for labelling in kept], dtype=np.float64)
+    root = np.sqrt(mu)
+    values, vectors = np.linalg.eigh(np.outer(root, root) * (Y @ Y.T) / Y.shape[1])
+    c = root * vectors[:, -1]
+    # The sign is arbitrary; choose it so that the first labelling keeps its sign.
+    return c * np.sign(c[0] or 1.0), float(values[-1])
+
+
+def _own_margin(sizes: NDArray, square: float, C: float) -> tuple[float, float]:
+    """Return the best margin of scores for their own labels, and the objective at the best length.
+
+    With |w| = 1, at length s and margin s r the objective is s^2 (1 + C sum (r - |f_i|)_+^2) / 2 -
+    s r. At the best s it is -r^2 / (2 + 2 C sum (r - |f_i|)_+^2), which is minimal at
+    C sum (r - |f_i|)_+ |f_i| = 1.
+    """
+    if not square > 0.0 or not sizes.any():
+        return float("nan"), 0.0
+    length = float(np.sqrt(square))
+    sizes = sizes / length
+    ordered = np.sort(sizes)
+    sums, squares = np.cumsum(ordered), np.cumsum(ordered**2)
+    with np.errstate(divide="ignore", over="ignore"):
+        candidates = (1.0 / C + squares) / sums
+    k = int(np.argmax(candidates <= np.append(ordered[1:], np.inf)))
+    r = float(candidates[k])
+    slack = np.maximum(r - sizes, 0.0)
+    return r * length, -0.5 * r**2 / (1.0 + C * float(slack @ slack))
+
+
+# ------------------------------------------------------------------ the estimator
+
+
+class LabelGenerationInputs(NamedTuple):
+    """The rows, C of the formula, and the maximum of the absolute sum of a labelling."""
+
     space: LinearSpace | KernelSpace
-    weights: NDArray | None
-    n: int
-    balance: tuple[float, float] = HALVES
+    C: float
+    limit: float
 
 
-class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
+class LGMMC(KernelRepresentation, Clusterer):
     r"""Maximum margin clustering by label generation (Li, Tsang, Kwok and Zhou).
 
     Maximum margin clustering with squared errors, for centred rows
@@ -81,33 +583,22 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
+    n_clusters : int, default=2
         Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
-        separates best is split next (see `tree_`). With "auto", a cluster is split only if
-        held-out rows confirm that it holds more than one group (see `volmar.evidence.split_test`).
+        separates best is split next (see `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed".
-        "linear" uses the rows themselves, dense or CSR, in linear time and memory, unless
-        method="nystroem".
-    gamma : float, str or None, default="auto"
+        "linear" uses the rows themselves, in linear time and memory.
+    gamma : float, str or None, default="scale"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. "auto" chooses the width of "rbf" (see Notes); it means "scale" for the
-        other kernels listed and if `init` is an array of labels. Kernels that are not listed
-        ignore gamma.
+        1 / n_features. Other kernels ignore it.
     degree : float, default=3
         Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
         Further keyword arguments for a callable kernel.
-    method : {"auto", "exact", "nystroem"}, default="auto"
-        "exact" uses the whole kernel matrix; its time is between quadratic and cubic in the number
-        of rows. "nystroem" represents the feature space by `n_landmarks` rows drawn at random; its
-        time is linear. "auto" is "exact" for up to 1000 rows and for a precomputed kernel, and
-        "nystroem" otherwise.
-    n_landmarks : int, default=100
-        Number of landmarks for method="nystroem" and "auto".
     centered : bool, optional
         Whether rows are centred in the feature space. Hyperplanes then pass through the mean of
         the rows, and not through the origin. If None, True (False with mode="paper").
@@ -120,62 +611,39 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         leading direction has a quarter of their variance.
     balance : float, optional
         Maximum of :math:`|\mathrm{mean}(y)|` over generated labellings y (of -1 and 1). 0 means
-        halves, or as near to halves as an odd number of rows allows. If None, it is 0.5, so that
-        each side has at least a quarter of the weight, and clusters of unequal size may count as
-        balanced (see Notes and `balance_`). With mode="paper", None means 0.3, and unequal sizes
-        do not count as balanced. The papers' b is n times `balance`; they print no value, and the
-        authors set theirs from the true classes.
+        halves, or as near to halves as an odd number of rows allows. If None, 0.5 (0.3 with
+        mode="paper"). The papers' b is n times `balance`; they print no value, and the authors set
+        theirs from the true classes.
     mode : {"default", "paper"}, default="default"
         "paper" is the problem of JMLR section 7.1 as printed: rows not centred, C in the paper's
-        units, the whole kernel matrix if `method` is "auto", gamma="auto" read as "scale", and
-        labels from the leading eigenvector of the mixture of labellings. The papers do not specify
-        the search for a labelling. Here it starts as in the default mode, and also from the
-        leading eigenvectors of the kernel's random walk.
-    init : "auto", array of shape (n_samples,) or fitted clusterer, default="auto"
-        Labels from which the search for the first labelling starts. "auto" uses random sides, and
-        clusterings of a graph if the kernel width is chosen (see Notes). With kernel="precomputed"
-        or mode="paper" it also uses the signs of the leading eigenvectors of the kernel's random
-        walk, because random sides lead to poor labellings if the kernel is narrow. A fitted
-        clusterer of the same columns is used as in `CPMMC`.
+        units, and labels from the leading eigenvector of the mixture of labellings. The papers do
+        not specify the search for a labelling. In both modes it starts from random sides, and
+        from the leading eigenvectors of the kernel's random walk: from random sides alone, a
+        narrow kernel leads to poor labellings.
     n_init : int, default=10
         Number of starts of the search for each labelling.
     tol : float, default=0.01
         Minimum violation, relative to the objective, for a labelling to be added.
     max_iter : int, default=50
         Maximum number of labellings.
-    alpha : float, default=0.05
-        Significance level of the split tests: the probability of one or more false splits. Must be
-        between 0.001 and 0.5; tests take longer for small values. Only used with
-        n_clusters="auto".
-    max_clusters : int, optional
-        Maximum number of clusters. If None, there is no limit. The strongest splits are made
-        first, and a warning is issued if the limit prevents further ones. Only used with
-        n_clusters="auto".
     random_state : int, RandomState or None, default=None
-        Random seed of starts and landmarks.
+        Random seed of the starts.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row. Clusters are numbered by size: 0 is the largest.
     tree_ : SplitTree
-        The splits, for more than two clusters or n_clusters="auto". The attributes of a single
+        The splits, for more than two clusters. The attributes of a single
         hyperplane are then found at ``tree_.splits()[i].model``, not here.
     coef_ : ndarray of shape (1, n_features)
-        w in units of the margin. Only available for kernel="linear" without landmarks.
+        w in units of the margin. Only available for kernel="linear".
     dual_coef_ : ndarray of shape (n_samples,)
-        Coefficients of k(x_j, x) in units of the margin. Only available if the whole kernel matrix
-        is used (see `method`), not for kernel="linear".
+        Coefficients of k(x_j, x) in units of the margin. Not available for kernel="linear".
     intercept_ : ndarray of shape (1,)
         Constant of the decision function.
-    balance_ : tuple of float
-        Shares of the rows (or of their weight) in clusters 0 and 1 that count as balanced: halves,
-        or the sizes that ``balance=None`` took from k-means.
     gamma_ : float or None
         Kernel coefficient used; None for kernels without one.
-    cut_ : float
-        Ratio cut of the clusters, by which kernel widths were compared. Only available if they
-        were.
     status_ : Status
         How the search ended.
     objective_ : float
@@ -195,10 +663,6 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
 
     Notes
     -----
-    *Width of the kernel.* gamma="auto" tries several kernels and chooses the widest whose clusters
-    have a ratio cut close to the best one known, by the rule of `KernelCPMMC` (see its Notes). The
-    starts are those of `init` and two clusterings of the nearest-neighbour graph.
-
     *Certificates.* `objective_` is an upper bound of the value of the relaxation: further
     labellings can only lower it. It is within ``residuals["master gap"]`` of the optimum over the
     labellings generated. The most violated labelling would give a lower bound, but it is NP-hard
@@ -215,25 +679,6 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     of its scores. The scores have mean 0, but the labels need not: `balance` is not imposed on
     them. `predict` returns `labels_` for the training rows, except for rows whose score is zero up
     to rounding.
-
-    *Weights.* A row of weight 2 counts like a duplicated row in the mean used for centring, in s,
-    in the loss :math:`\frac{C}{2 s \sum_j w_j} \sum_i w_i \xi_i^2` (:math:`n |\alpha|^2` becomes
-    :math:`\sum_j w_j \sum_i \alpha_i^2 / w_i`) and in the mean of y. A weighted row has one label,
-    while duplicates may have different ones. Over labellings with equal labels for duplicates both
-    relaxations are the same. Over all labellings the duplicated rows have the same value or a
-    lower one, and ``result_.bound`` is below that, too. From given labels the search takes the
-    same steps unless `balance` binds. Whole rows then change sides, and their choice is a knapsack
-    problem, whose relaxation is solved by sorting. The search may therefore miss a labelling, but
-    the bounds stay valid. If the heaviest row has a larger share of the weight than `balance`,
-    labellings as uneven as that share are allowed, because a more even one may not exist.
-    Duplicated rows do have more even labellings, so the values then differ. Random starts are not
-    those of the duplicated rows: the labels agree if they do not depend on `random_state`. Rows of
-    weight 0 are labelled by their score and have no effect on the fit.
-
-    *Unequal sizes.* Scores have mean 0, so about half of the weight is on each side. With
-    ``balance=None`` the two sides of k-means (of the rows, or in the feature space of a
-    precomputed kernel) get the same weight if they have unequal sizes and the wider margin, by the
-    rule of `CPMMC`. The problem is then solved with these weights.
 
     *Large C.* The solution is then a mixture of many very different labellings, and labels may
     change with `random_state`. Compare ``result_.labelled_objective``: lower is better.
@@ -257,7 +702,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     >>> from volmar.datasets import make_two_circles
     >>> from volmar.metrics import clustering_error
     >>> X, y = make_two_circles(200, noise=0.02, factor=0.2, random_state=0)
-    >>> model = LGMMC(random_state=0).fit(X)
+    >>> model = LGMMC(gamma="4*scale", random_state=0).fit(X)
     >>> clustering_error(y, model.labels_)
     0.0
     >>> model.result_.bound <= model.objective_ < 0
@@ -265,7 +710,8 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     """
 
     _multiway = "recursive"
-    _methods = ("auto", "exact", "nystroem")
+    _accepts_sparse = False
+    _supports_auto = False
     # JMLR section 8.2 tries C = 0.001, 1 and 1000, and prints no balance. 0.3 is the looser of
     # the two values in use for these methods (0.03 for classes of equal size).
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {
@@ -275,25 +721,20 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = 2,
+        n_clusters: int = 2,
         *,
         kernel: str | Callable[..., Any] = "rbf",
-        gamma: float | str | None = "auto",
+        gamma: float | str | None = "scale",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        method: str = "auto",
-        n_landmarks: int = N_LANDMARKS,
         centered: bool | None = None,
         C: float | None = None,
         balance: float | None = None,
         mode: str = "default",
-        init: Any = "auto",
         n_init: int = 10,
         tol: float = 0.01,
         max_iter: int = 50,
-        alpha: float = 0.05,
-        max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -302,37 +743,29 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         self.degree = degree
         self.coef0 = coef0
         self.kernel_params = kernel_params
-        self.method = method
-        self.n_landmarks = n_landmarks
         self.centered = centered
         self.C = C
         self.balance = balance
         self.mode = mode
-        self.init = init
         self.n_init = n_init
         self.tol = tol
         self.max_iter = max_iter
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.random_state = random_state
 
     def _scores(self, X: Any) -> NDArray:
         return self._hyperplane(X)
 
-    def _is_linear(self) -> bool:
-        return super()._is_linear() and self.method != "nystroem"
-
     def _check_parameters(self) -> None:
-        self._check_representation()
-        check_choice("mode", self.mode, MODES)
+        self._check_kernel()
+        check_choice("mode", self.mode, ("default", "paper"))
         if self.C is not None:
-            check_number("C", self.C, low=MIN_C, high=MAX_C)
+            # Limits of C. Beyond them only rounding changes: all rows have the same weight in the
+            # solution, or the margin is hard.
+            check_number("C", self.C, low=1e-10, high=1e10)
         if self.centered is not None:
             check_flag("centered", self.centered)
         if self.balance is not None:
             check_number("balance", self.balance, low=0.0)
-        if isinstance(self.init, str):
-            check_choice("init", self.init, ["auto"])
         check_count("n_init", self.n_init)
         check_number("tol", self.tol, low=0.0, high=0.5, open_low=True)
         check_count("max_iter", self.max_iter)
@@ -345,83 +778,46 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     def _centers(self) -> bool:
         return bool(self._value_of("centered"))
 
-    def _is_exact(self, n: int) -> bool:
-        return super()._is_exact(n) or (self.method == "auto" and self.mode == "paper")
-
     def _n_starts(self) -> int:
         return 1  # each search for a labelling restarts by itself
 
-    def _problem(self, X: Any, weights: NDArray | None) -> LabelGenerationInputs:
-        n = X.shape[0] if weights is None else int(np.count_nonzero(weights))
-        prepared = LabelGenerationInputs(self._feature_space(X, weights), weights, n)
-        if self._is_linear():
-            self.gamma_ = None
-        self._formula(prepared)
-        return prepared
-
-    def _formula(self, prepared: LabelGenerationInputs) -> tuple[float, float]:
-        """Return C of the formula and the maximum of a labelling's absolute weighted sum."""
-        space, n = prepared.space, prepared.n
+    def _problem(self, X: Any, weights: Any) -> LabelGenerationInputs:  # noqa: ARG002 -- no weights
+        space, n = self._feature_space(X, None), X.shape[0]
         spread = space.mean_square()
         if spread < 0.0:
             raise self._no_margin()
         if spread == 0.0:
-            which = "" if prepared.weights is None else " with a positive sample_weight"
             raise ValueError(
-                f"all {n} rows of X{which} are identical under the kernel, so there is nothing to "
+                f"all {n} rows of X are identical under the kernel, so there is nothing to "
                 "separate. Check that the rows of X differ, or use another kernel or gamma."
             )
-        w = row_weights(space)
-        mean = self._value_of("balance")
-        limit = _largest_sum(mean, np.ones(n) if w is None else w)
         C = float(self._value_of("C"))
-        return (C if self.mode == "paper" else C / (n * spread)), limit
-
-    def _take_sizes(self, prepared: LabelGenerationInputs) -> None:
-        """Give both sides of k-means the same weight if they are unequal and well separated."""
-        space, weights = prepared.space, prepared.weights
-        given = self._start(prepared)
-        labels: NDArray | None
-        if self._keeps_sizes and given is not None:
-            labels = given if are_unequal(given, weights) else None
-        else:
-            labels = own_sizes(space, size_start(space, weights), weights)
-        if labels is not None:
-            prepared.balance = shares_of_sides(labels, weights)
-            prepared.space = space.reweighted(equal_weights(labels, weights, prepared.balance))
+        return LabelGenerationInputs(
+            space,
+            C if self.mode == "paper" else C / (n * spread),
+            _largest_sum(float(self._value_of("balance")), n),
+        )
 
     def _run(self, prepared: LabelGenerationInputs, seed: int) -> LabelGenerationResult:
         try:
-            if self.balance is None and self.mode != "paper":
-                self._take_sizes(prepared)
-            C, limit = self._formula(prepared)
             result = generate_labels(
                 prepared.space,
-                C=C,
-                limit=limit,
-                start=self._start(prepared),
+                C=prepared.C,
+                limit=prepared.limit,
                 n_init=self.n_init,
                 tol=self.tol,
                 max_iter=self.max_iter,
                 seed=seed,
                 reading="eigenvector" if self.mode == "paper" else "margin",
-                # If a kernel width is chosen, the starts already include clusters of a graph.
-                from_graph=self.mode == "paper" or self.kernel == "precomputed",
             )
         except NotAGramMatrixError as error:
             raise self._no_margin() from error
-        shares = prepared.space.shares
-        if np.ptp(result.labels if shares is None else result.labels[shares > 0]) == 0:
+        if np.ptp(result.labels) == 0:
             raise ValueError(
                 "all rows are on one side of the hyperplane found, up to rounding. Check that the "
                 "rows of X differ, or scale X."
             )
         return result
-
-    def _start(self, prepared: LabelGenerationInputs) -> NDArray | None:
-        if isinstance(self.init, str):
-            return None
-        return check_start_labels("init", self.init, prepared.space.n_rows, 2)
 
     def _no_margin(self) -> ValueError:
         return ValueError(
@@ -432,14 +828,13 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     def _publish(self, prepared: LabelGenerationInputs, result: LabelGenerationResult) -> None:
         hyperplane: Any = prepared.space.hyperplane(result.normal, result.rho, t=0.0)
         self._hyperplane = hyperplane
-        self.balance_ = in_order_of(result.labels, prepared.weights, prepared.balance)
-        self.status_ = result.status
         if self._is_linear():
+            self.gamma_ = None
             self.coef_ = hyperplane.coef[None, :]
-        elif isinstance(prepared.space, KernelSpace):
+        else:
+            self.gamma_ = hyperplane.expansion.gamma
             self.dual_coef_ = hyperplane.coef
-        linear = getattr(hyperplane, "linear", hyperplane)
-        self.intercept_ = np.array([linear.intercept])
+        self.intercept_ = np.array([hyperplane.intercept])
 
     def _status_words(self, result: Any) -> str:
         if not isinstance(result, LabelGenerationResult):
@@ -457,13 +852,9 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         )
 
 
-def _largest_sum(mean: float, weights: NDArray) -> float:
-    """Return the maximum of |sum(weights * y)|: the share `mean` of all weight, with rounding.
+def _largest_sum(mean: float, n: int) -> float:
+    """Return the maximum of |sum(y)|: the share `mean` of the rows, with rounding.
 
-    It is at least the weight of the heaviest row: every order of the rows can be cut in the middle
-    to within that weight, while it is NP-hard to decide whether a more even labelling exists. It
-    is always smaller than the sum with all rows on one side.
+    It is at least 1, because an odd number of rows has no halves, and never all rows.
     """
-    total, heaviest = float(weights.sum()), float(weights.max())
-    limit = max(mean * total, heaviest) + SUMS * total
-    return min(limit, total - float(weights[weights > 0].min()))
+    return min(max(mean * n, 1.0) + 1e-12 * n, n - 1.0)

@@ -10,19 +10,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from volmar.base import Status
-from volmar.base.kernel import N_LANDMARKS, used_gamma
+from volmar.base.kernel import used_gamma
 from volmar.base.validation import check_choice, check_number
 from volmar.margin.clusterer import ONE_SIDE, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
-from volmar.margin.engine.losses import Loss
 from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
 from volmar.margin.engine.nested import cutting_planes_outside
-from volmar.margin.engine.unequal_sizes import BALANCE
-from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.engine.problem import Loss
+from volmar.margin.engine.starts import BALANCE
+from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.margin.feature_space.space import FeatureSpace
-from volmar.margin.multiway.rand import MultiwayRand, unit
 
 # One over the largest loss of labels in two equal halves: the smallest C for which rho is bounded.
 UNITS = {"error": 0.5, "rand": 2.0, "fbeta": 2.0, "nmi": 1.0}
@@ -49,11 +47,9 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
+    n_clusters : int, default=2
         Number of clusters. More than two are found by recursive splitting, in which the cluster
-        whose split separates best is split next (see `tree_`), or at once (`multiway`). With
-        "auto", a cluster is split only if held-out rows confirm that it holds more than one group
-        (see `volmar.evidence.split_test`).
+        whose split separates best is split next (see `tree_`).
     loss : {"nmi", "rand", "fbeta", "error"}, default="nmi"
         One minus the normalised mutual information ("nmi"), one minus the Rand index ("rand"), one
         minus the F measure of pairs ("fbeta"), or the error rate ("error").
@@ -62,8 +58,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         than joining two.
     kernel : str or callable, default="linear"
         "linear", the name of another scikit-learn kernel, a callable that takes two matrices, or
-        "precomputed". Kernels other than "linear" use the whole kernel matrix, or landmarks (see
-        `method`).
+        "precomputed". Kernels other than "linear" use the whole kernel matrix.
     gamma : float, str or None, default="scale"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
@@ -74,10 +69,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
         Further keyword arguments for a callable kernel.
-    method : {"exact", "nystroem"}, default="exact"
-        How kernels other than linear are represented; as for `KernelCPMMC`.
-    n_landmarks : int, default=100
-        Number of landmarks for method="nystroem".
     C : float, str or None, default=None
         Weight of the loss, at least 1 / (1 - balance) with the adaptive threshold. At the same C
         the first changed labels cost more with these losses than with the error rate (four times
@@ -118,33 +109,19 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     cccp_tol : float, optional
         The paper's :math:`\alpha`: relabelling stops once the objective changes by a smaller
         share. If None, the paper's 0.01. Only used with mode="paper".
-    multiway : {"recursive", "joint"}, default="recursive"
-        How more than two clusters are found: by recursive splitting in two, or all at once
-        ("joint"), which needs loss="rand" and the default mode (see Notes). Joint fits take
-        seconds to minutes.
-    min_cluster_size : int or float, optional
-        Minimum cluster size, for n_clusters > 2 and multiway="joint"; as for `CPMMC`.
-    alpha : float, default=0.05
-        Significance level of the split tests: the probability of one or more false splits. Must be
-        between 0.001 and 0.5; tests take longer for small values. Only used with
-        n_clusters="auto".
-    max_clusters : int, optional
-        Maximum number of clusters. If None, there is no limit. The strongest splits are made
-        first, and a warning is issued if the limit prevents further ones. Only used with
-        n_clusters="auto".
     random_state : int, RandomState or None, default=None
-        Random seed of starts and landmarks.
+        Random seed of the starts.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row. Clusters are numbered by size: 0 is the largest.
     tree_ : SplitTree
-        The splits, for more than two clusters with multiway="recursive", or n_clusters="auto". The
+        The splits, for more than two clusters. The
         attributes of a single hyperplane are then found at ``tree_.splits()[i].model``, not here.
-    coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
+    coef_ : ndarray of shape (1, n_features)
         w in units of the margin. Only available for kernel="linear".
-    intercept_ : ndarray of shape (1,) or (n_clusters,)
+    intercept_ : ndarray of shape (1,)
         Intercept. Only available for kernel="linear".
     C_ : float
         The C used. Only available for two clusters.
@@ -154,9 +131,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         Shares of the rows (or of their weight) in clusters 0 and 1 that count as balanced: halves,
         or the sizes that ``balance=None`` took from the start. Only available for two clusters.
     status_ : Status
-        How the descent ended. CYCLE, which is possible for "fbeta" and "nmi" and with
-        multiway="joint", means that no hyperplane is better both for the labels found *and* for
-        its own labels.
+        How the descent ended. CYCLE, which is possible for "fbeta" and "nmi", means that no
+        hyperplane is better both for the labels found *and* for its own labels.
     objective_ : float
         Objective at the solution. It can be compared between starts, but not between losses or
         values of C.
@@ -183,19 +159,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     treats a piecewise constant function as convex); a relabelling is accepted only if the
     objective falls. From the same start, these losses give about the same labels as the error
     rate.
-
-    *More than two clusters at once.* With multiway="joint", n_clusters = k and a score
-    :math:`f_{ip}` per cluster, the problem is that of `CPMMC` for k clusters with the loss
-
-    .. math:: C \frac{k}{k - 1} \max_{y'} \Bigl( \rho \Delta(y', y)
-              - \frac1n \sum_i (f_{i y_i} - f_{i y'_i}) \Bigr)
-
-    of the Rand index in place of the hinge. The paper leaves this extension to future work. The
-    most violated labelling is found by branch and bound over the sizes of its clusters (see
-    `volmar.margin.multiway.pair_search`), with a proven bound on the error of the search.
-    `objective_` and `gap` include this error, so a CONVERGED fit can have a relative gap above
-    `tol`. No such search is known for the F measure and the mutual information; they use recursive
-    splitting.
 
     *The paper's C and l.* The paper uses sums where means are used here: its scores are f / n, and
     its objective is the one above divided by :math:`n^2`. Its C, :math:`C_p`, is therefore
@@ -238,6 +201,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     1.0
     """
 
+    _supports_auto = False
     _paper_loop = staticmethod(cutting_planes_outside)
     # The paper's cccp_tol; it gives no other value. C is a rule, see `_weight_rule`.
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {
@@ -253,7 +217,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = 2,
+        n_clusters: int = 2,
         *,
         loss: str = "nmi",
         beta: float = 1.5,
@@ -262,8 +226,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        method: str = "exact",
-        n_landmarks: int = N_LANDMARKS,
         C: float | str | None = None,
         threshold: str | None = None,
         balance: float | None = None,
@@ -276,10 +238,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         mode: str = "default",
         cut_tol: float | None = None,
         cccp_tol: float | None = None,
-        multiway: str = "recursive",
-        min_cluster_size: float | None = None,
-        alpha: float = 0.05,
-        max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -290,8 +248,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         self.degree = degree
         self.coef0 = coef0
         self.kernel_params = kernel_params
-        self.method = method
-        self.n_landmarks = n_landmarks
         self.C = C
         self.threshold = threshold
         self.balance = balance
@@ -304,10 +260,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         self.mode = mode
         self.cut_tol = cut_tol
         self.cccp_tol = cccp_tol
-        self.multiway = multiway
-        self.min_cluster_size = min_cluster_size
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
@@ -320,12 +272,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
                     "threshold does not. Give a number of at least 1, or use threshold='fixed'."
                 )
         super()._check_parameters()
-        if self._is_joint() and self.loss != "rand":
-            raise ValueError(
-                f"loss={self.loss!r} cannot be used for n_clusters={self.n_clusters} with "
-                "multiway='joint'. Use loss='rand', or multiway='recursive'."
-            )
-        self._check_representation()
+        self._check_kernel()
         check_number("beta", self.beta, low=0.0, high=1e6, open_low=True)
 
     def _value_of(self, name: str) -> Any:
@@ -374,9 +321,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
             "nmi": NMILoss(),
         }
         return losses[self.loss]
-
-    def _joint_settings(self, seed: int) -> dict[str, Any]:  # noqa: ARG002 -- no sample goes first
-        return {"loss": MultiwayRand, "unit": unit(int(self.n_clusters))}
 
     def _reweighted(self, space: FeatureSpace, weights: Any) -> FeatureSpace:
         """Return the rows centred by these weights; all rows have the same weight in the loss."""

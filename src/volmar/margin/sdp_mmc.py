@@ -8,24 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from volmar._eigen import eigenvalues
 from volmar._memory import require_memory
 from volmar.base import Clusterer
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.relaxation import RelaxationMixin
-from volmar.base.validation import check_choice, check_flag
-from volmar.margin.engine.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
-from volmar.solvers import ElliptopeResult, solve_elliptope_saddle, solve_elliptope_triangles
+from volmar.base.validation import check_flag
+from volmar.solvers import solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxPoint, BoxQP
-from volmar.solvers.elliptope_problem import ElliptopeProblem
-from volmar.solvers.elliptope_rounding import RoundedResult
-
-# A negative eigenvalue of K below this share of the largest is rounding.
-INDEFINITE = 1e-6
-# Value of b for clusters of equal size.
-HALF_SIZES = 1.0
+from volmar.solvers.elliptope import ElliptopeProblem, RoundedResult
 
 
 @dataclass(frozen=True)
@@ -39,13 +31,6 @@ class SDPMMCProblem:
 
     .. math:: \max_{0 \le a \le C/2} \; 2 \cdot 1'a - a'(K \circ yy')a,
               \qquad w = \sum_i a_i y_i \phi(x_i)
-
-    Attributes
-    ----------
-    K : ndarray of shape (n, n)
-        Positive semi-definite kernel matrix.
-    box : float
-        Upper end of a: C / 2.
     """
 
     K: NDArray
@@ -64,7 +49,8 @@ def definite(K: NDArray, rounding: float = 0.0) -> NDArray:
     """
     values = eigenvalues(K)
     lowest, highest = float(values[0]), float(values[-1])
-    if lowest < -max(INDEFINITE * highest, rounding):
+    # A negative eigenvalue of K below this share of the largest is rounding.
+    if lowest < -max(1e-6 * highest, rounding):
         raise ValueError(
             "the kernel matrix must be positive semidefinite, but its smallest eigenvalue is "
             f"{lowest:.3g}. Use another kernel, or add {-lowest:.3g} to its diagonal."
@@ -74,15 +60,9 @@ def definite(K: NDArray, rounding: float = 0.0) -> NDArray:
 
 @dataclass(frozen=True, repr=False)
 class SDPMMCResult(RoundedResult):
-    """Solution of the relaxation, the labels rounded from it, and their machine.
+    """Solution of the relaxation, the labels rounded from it, and the dual of their machine.
 
-    Attributes
-    ----------
-    dual : ndarray of shape (n,)
-        a of the machine of the labels.
-    labelled_objective : float
-        Value of that machine. No labels that satisfy the bound on row sums have a value below
-        `lower_bound`.
+    No labels that satisfy the bound on row sums have a `labelled_objective` below `lower_bound`.
     """
 
     dual: NDArray = field(default_factory=lambda: np.empty(0))
@@ -90,18 +70,11 @@ class SDPMMCResult(RoundedResult):
 
 
 class SDPMMCInputs(NamedTuple):
-    """The problem of a fit, and the quantities needed to score new rows.
-
-    `means` are the row means (weighted by q) that were subtracted from the kernel matrix, or None.
-    `bound` is b, and `sides` are the shares of the two sides that it allows for.
-    """
+    """The problem of a fit, the row means subtracted from K (or None), and the expansion."""
 
     problem: SDPMMCProblem
     means: NDArray | None
-    q: NDArray
     expansion: KernelExpansion
-    bound: float | None
-    sides: tuple[float, float]
 
 
 class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
@@ -120,11 +93,9 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
+    n_clusters : int, default=2
         Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
-        separates best is split next (see `tree_`). With "auto", a cluster is split only if
-        held-out rows confirm the split, by their distances to its border (see
-        `volmar.evidence.split_test`).
+        separates best is split next (see `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed". It
         must be positive semidefinite.
@@ -144,21 +115,16 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     C : float, default=1.0
         Penalty on a row inside the margin. As in `sklearn.svm.SVC` (whose regulariser has a factor
         of 1/2), its effect depends on the scale of the kernel.
-    balance : float, None or "auto", default="auto"
+    balance : float or None, default=1.0
         Bound b on the mean row sum of M; for M = yy' it is :math:`(n_1 - n_0)^2 \le n b`. The
         bound holds for M; the sizes of the rounded clusters may differ by more. None means no
         constraint. If the sizes of the true groups differ by more, None or a larger b gives better
-        labels in less time. "auto" is 1, plus the amount that the cluster sizes of k-means need if
-        these are unequal and have the wider margin; see Notes. Ignored with ``mode="paper"``.
+        labels in less time. Ignored with ``mode="paper"``.
     row_balance : bool, default=False
         Whether b bounds the absolute value of every row sum of M, :math:`|M1| \le b`, which for
         M = yy' is :math:`|n_1 - n_0| \le b`. This is stricter and slow to converge: if the cluster
         sizes differ by more and the kernel is wide, `tol` is not reached. Ignored if there is no
         bound.
-    triangle : bool, default=False
-        Whether M must also satisfy Xu's triangle constraints,
-        :math:`M_{ij} + M_{jk} + M_{ik} \ge -1` and :math:`M_{ij} - M_{jk} - M_{ik} \ge -1` for any
-        three rows. The bound is then tighter. For at most 60 rows.
     rounding : {"centred", "random"}, default="centred"
         "centred" is the rounding described above. "random" also tries 100 random projections of M
         and takes the best labels among those whose cluster sizes differ by no more than with
@@ -175,14 +141,6 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
         M can change the objective if that is smaller.
     max_iter : int, default=2000
         Maximum number of iterations of the outer descent.
-    alpha : float, default=0.05
-        Significance level of the split tests: the probability of one or more false splits. Must be
-        between 0.001 and 0.5; tests take longer for small values. Only used with
-        n_clusters="auto".
-    max_clusters : int, optional
-        Maximum number of clusters. If None, there is no limit. The strongest splits are made
-        first, and a warning is issued if the limit prevents further ones. Only used with
-        n_clusters="auto".
     random_state : int, RandomState or None, default=None
         Random seed of the start and of random rounding.
 
@@ -191,11 +149,8 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row. Clusters are numbered by size: 0 is the largest.
     tree_ : SplitTree
-        The splits, for more than two clusters or n_clusters="auto". The attributes of a single
+        The splits, for more than two clusters. The attributes of a single
         hyperplane are then found at ``tree_.splits()[i].model``, not here.
-    balance_ : tuple of float
-        Shares of the rows in clusters 0 and 1 that count as balanced: halves, or the sizes that
-        ``balance="auto"`` took from k-means.
     alpha_ : ndarray of shape (n_samples,)
         Inner maximiser of the relaxation.
     dual_coef_ : ndarray of shape (n_samples,)
@@ -233,11 +188,6 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     the origin of the rows. ``center=False`` is for kernels whose origin has a meaning, and for
     narrow kernels, whose rows are nearly orthogonal and have no common direction to remove.
 
-    *Unequal sizes.* A hyperplane through the mean has about half of the rows on each side.
-    ``balance="auto"`` looks at the two sides of k-means. If they have unequal sizes and the wider
-    margin, by the rule of `CPMMC`, the hyperplane passes through a weighted mean in which both
-    sides have the same weight, and b allows for their sizes. With ``center=False`` b is 1.
-
     *New rows.* `decision_function` is the machine trained on the labels,
     :math:`\sum_j a_j y_j k(x_j, x)` (with both sides centred), in units of the margin: support
     vectors at the margin have scores of -1 and 1. As with any soft margin, rows inside it may be
@@ -262,10 +212,12 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     """
 
     _multiway = "recursive"
+    _accepts_sparse = False
+    _supports_auto = False
 
     def __init__(
         self,
-        n_clusters: int | str = 2,
+        n_clusters: int = 2,
         *,
         kernel: str | Callable[..., Any] = "rbf",
         gamma: float | str | None = "scale",
@@ -274,15 +226,12 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
         kernel_params: dict[str, Any] | None = None,
         center: bool = True,
         C: float = 1.0,
-        balance: float | str | None = "auto",
+        balance: float | None = 1.0,
         row_balance: bool = False,
-        triangle: bool = False,
         rounding: str = "centred",
         mode: str = "default",
         tol: float = 1e-5,
         max_iter: int = 2000,
-        alpha: float = 0.05,
-        max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -295,13 +244,10 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
         self.C = C
         self.balance = balance
         self.row_balance = row_balance
-        self.triangle = triangle
         self.rounding = rounding
         self.mode = mode
         self.tol = tol
         self.max_iter = max_iter
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.random_state = random_state
 
     def _scores(self, X: Any) -> NDArray:
@@ -310,10 +256,7 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     def _check_parameters(self) -> None:
         self._check_kernel()
         self._check_relaxation()
-        if isinstance(self.balance, str):
-            check_choice("balance", self.balance, ["auto"])
-        for name in ("center", "triangle"):
-            check_flag(name, getattr(self, name))
+        check_flag("center", self.center)
 
     def _problem(self, X: Any, weights: NDArray | None) -> SDPMMCInputs:  # noqa: ARG002 -- no weights here
         n = X.shape[0]
@@ -323,13 +266,13 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
             "Cluster a sample and use predict for the rest, or use SoftLabelMVC.",
         )
         K, expansion = self._kernel_matrix(X)
-        rounding = self._rounding(X, K)
+        # The rounding error of an eigenvalue is at most n times that of an entry.
+        rounding = n * float(np.finfo(K.dtype).eps) * float(np.abs(K).max())
         K = K.astype(np.float64, copy=False)
-        bound, taken = self._sizes(K, expansion)
-        means, q = None, np.full(n, 1.0 / n) if taken.q is None else taken.q
+        means = None
         if self.center and self.mode != "paper":
-            means = K @ q
-            K = K - means - means[:, None] + float(q @ means)
+            means = K.mean(axis=1)
+            K = K - means - means[:, None] + float(means.mean())
         if (np.ptp(K) if means is None else np.abs(K).max()) <= rounding:
             raise ValueError(
                 "all rows of X are identical under the kernel (up to rounding), so there is "
@@ -337,51 +280,24 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
             )
         box = float(self.C) if self.mode == "paper" else float(self.C) / 2
         problem = SDPMMCProblem(definite((K + K.T) / 2, rounding), box)
-        return SDPMMCInputs(problem, means, q, expansion, bound, taken.sides)
-
-    def _sizes(self, K: NDArray, expansion: KernelExpansion) -> tuple[float | None, KernelShares]:
-        """Return b, and the row weights used to centre the kernel matrix."""
-        if self.mode == "paper":
-            return None, KernelShares()
-        if not isinstance(self.balance, str):
-            return self.balance, KernelShares()
-        # Without centring the hyperplane does not pass through a mean.
-        taken = shares_of_kernel(K, expansion) if self.center else KernelShares()
-        imbalance = abs(taken.sides[1] - taken.sides[0])
-        return HALF_SIZES + len(K) * (imbalance if self.row_balance else imbalance**2), taken
-
-    def _rounding(self, X: Any, K: NDArray) -> float:
-        """Return the rounding error of an eigenvalue of K: n times that of an entry.
-
-        Squared distances of sparse rows, which are not centred, are computed from squared norms.
-        """
-        entry = float(np.abs(K).max())
-        if sparse.issparse(X) and self.kernel in self._kernels_of_differences:
-            gamma = self._resolved_gamma(X, None)
-            gamma = 1 / X.shape[1] if gamma is None else gamma
-            entry += 4 * float(gamma) * float(X.multiply(X).sum(axis=1).max())
-        return len(K) * float(np.finfo(K.dtype).eps) * entry
+        return SDPMMCInputs(problem, means, expansion)
 
     def _run(self, prepared: SDPMMCInputs, seed: int) -> SDPMMCResult:
         problem = prepared.problem
-        settings: dict[str, Any] = {
-            "C": problem.box,
-            "balance": prepared.bound,
-            "row_balance": self.row_balance,
-            "tol": self.tol,
-            "max_iter": self.max_iter,
-            "random_state": seed,
-        }
-        found: ElliptopeResult
-        if self.triangle:
-            found = solve_elliptope_triangles(problem.K, **settings)
-        else:
-            found = solve_elliptope_saddle(problem.K, unit_norm=False, **settings)
+        balance = None if self.mode == "paper" else self.balance
+        found = solve_elliptope_saddle(
+            problem.K,
+            unit_norm=False,
+            C=problem.box,
+            balance=balance,
+            row_balance=self.row_balance,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            random_state=seed,
+        )
         rounded = self._rounded(found.factor, lambda y: problem.machine(y).value, seed)
         machine = problem.machine(rounded.y)
-        saddle = ElliptopeProblem(
-            problem.K, C=problem.box, unit_norm=False, balance=prepared.bound
-        )
+        saddle = ElliptopeProblem(problem.K, C=problem.box, unit_norm=False, balance=balance)
         return SDPMMCResult.of(
             found,
             rounded,
@@ -393,13 +309,12 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     def _publish(self, prepared: SDPMMCInputs, result: SDPMMCResult) -> None:
         self._expansion = prepared.expansion
         self.gamma_ = prepared.expansion.gamma
-        self.balance_ = in_order_of(result.labels, None, prepared.sides)
         self.alpha_ = result.a
-        # f(x) = sum_j c_j <phi(x) - mu, phi(x_j) - mu>; only c minus its weighted mean matters.
+        # f(x) = sum_j c_j <phi(x) - mu, phi(x_j) - mu>; only c minus its mean matters.
         coefficients = result.dual * (2.0 * result.labels - 1.0)
         self.intercept_ = np.zeros(1)
         if prepared.means is not None:
-            coefficients = coefficients - coefficients.sum() * prepared.q
+            coefficients = coefficients - coefficients.mean()
             self.intercept_ = np.array([-float(coefficients @ prepared.means)])
         self.dual_coef_ = coefficients
         remedy = "Use a narrower kernel, or another balance"

@@ -14,21 +14,15 @@ from volmar._memory import require_memory
 from volmar._warn import warn_user
 from volmar.base import WeightedClusterer
 from volmar.base.blocks import require_in_memory
-from volmar.base.kernel import KernelMixin
-from volmar.base.kernel_width import GammaWidth
+from volmar.base.kernel import GammaWidth, KernelMixin
 from volmar.base.validation import check_choice, check_count
-from volmar.margin.clusterer import MarginClusterer, MarginInputs
+from volmar.margin.clusterer import GuidedMarginMixin, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
-from volmar.margin.engine.sparse_nested import printed_sparse_loop
-from volmar.margin.feature_space.basis import BasisSpace, SpannedBasisSpace
-from volmar.margin.feature_space.basis_search import FAR
+from volmar.margin.engine.nested import printed_sparse_loop
+from volmar.margin.feature_space.basis import FAR, BasisSpace, PrintedBasisSpace, SpannedBasisSpace
 from volmar.margin.feature_space.linear import span_of
-from volmar.margin.feature_space.printed_basis import PrintedBasisSpace
-from volmar.margin.guided import GuidedMarginMixin
 from volmar.rows import as_rows
 
-# Default maximum number of basis vectors.
-MAX_BASIS = 50
 # Number of digits to which a gamma computed from the rows is rounded.
 GAMMA_DIGITS = 12
 
@@ -211,7 +205,7 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
 
     *Unequal sizes.* With ``balance=None`` both sides of a start with unequal sizes get the same
     weight if there is a clear gap between them (see `CPMMC`, and
-    `volmar.margin.engine.unequal_sizes` for the rule).
+    `volmar.margin.engine.starts` for the rule).
 
     *Dask collections.* At most 2000 rows are loaded into memory to search for basis vectors. A
     step is one pass over the blocks, and a second one if it found new basis vectors; kernel values
@@ -335,13 +329,14 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
             )
         span = span_of(X, weights)
         space: Any = BasisSpace if span is None else SpannedBasisSpace
+        # Default maximum number of basis vectors.
         return space(
             X if span is None else span,
             weights,
             gamma=self.gamma_,
             basis=self.basis or "split",
             n_basis=n_basis,
-            max_basis=self.max_basis or MAX_BASIS,
+            max_basis=self.max_basis or 50,
             random_state=random_state,
         )
 

@@ -32,7 +32,7 @@ from volmar._files import open_atomically
 from volmar._memory import available_memory
 from volmar._npy import read_array
 from volmar._version import __version__
-from volmar.base.warm_start import default_start, is_model
+from volmar.base.clusterer import default_start, is_model
 from volmar.tables import Preparation
 
 # Version of the file format, and of the nodes of skops that are known here.
@@ -43,44 +43,42 @@ MAX_TEXT, MAX_DEPTH = 64 * 2**20, 60
 # A class whose attributes change so that older files no longer fit gets a version in `VERSIONS`.
 CLASSES = {
     "volmar.base": (
-        "kernel.KernelExpansion one_cluster.OneCluster recursion.RecursiveResult "
-        "splitting.CellSplit tree.SplitTree"
+        "kernel.KernelExpansion outcome.OneCluster recursion.CellSplit "
+        "recursion.RecursiveResult tree.SplitTree"
     ),
     "volmar.baselines": (
-        "discriminative_kmeans.DiscriminativeKMeans "
-        "discriminative_kmeans.DiscriminativeKMeansResult kernel_kmeans.KernelKMeans "
-        "kernel_kmeans.KernelKMeansResult lda_kmeans.LDAKMeans lda_kmeans.LDAKMeansResult "
-        "normalized_cut.CutResult normalized_cut.NormalizedCut "
-        "normalized_spectral_clustering.NormalizedSpectralClustering "
-        "normalized_spectral_clustering.SpectralResult smic.SMIC smic.SMICResult"
+        "kernel_kmeans.KernelKMeans kernel_kmeans.KernelKMeansResult "
+        "projected_kmeans.DiscriminativeKMeans projected_kmeans.DiscriminativeKMeansResult "
+        "projected_kmeans.LDAKMeans projected_kmeans.LDAKMeansResult smic.SMIC smic.SMICResult "
+        "spectral.CutResult spectral.NormalizedCut spectral.NormalizedSpectralClustering "
+        "spectral.SpectralResult"
     ),
     "volmar.diagnostics": "drift_summary.CategoryCounts drift_summary.DriftSummary",
     "volmar.evidence": (
         "novelty.ClusterNovelty novelty.ClusterScatter novelty.Sketch pairs.LinearCells"
     ),
     "volmar.graphs": (
-        "copies.Copies cosine_knn.CosineKNNExtension cosine_knn.CosineKNNSimilarity "
-        "density_scaling.DensityScalingExtension density_scaling.DensityScalingSimilarity "
-        "density_scaling.LocalScales gaussian.GaussianExtension gaussian.GaussianSimilarity "
-        "graph.Graph graph.SpectralGraph local_scaling.LocalScalingExtension "
-        "local_scaling.LocalScalingSimilarity nearest_neighbors.NearestNeighborsExtension "
-        "nearest_neighbors.NearestNeighborsSimilarity neighbor_backends.CellBackend "
-        "neighbor_backends.ExactBackend neighbor_backends.FaissBackend "
-        "neighbor_backends.PyNNDescentBackend neighbors.NeighborSearch"
+        "copies.Copies density_scaling.DensityScalingExtension "
+        "density_scaling.DensityScalingSimilarity density_scaling.LocalScales graph.Graph "
+        "graph.SpectralGraph neighbors.CellBackend neighbors.ExactBackend "
+        "neighbors.FaissBackend neighbors.NeighborSearch neighbors.PyNNDescentBackend "
+        "similarities.CosineKNNExtension similarities.CosineKNNSimilarity "
+        "similarities.GaussianExtension similarities.GaussianSimilarity "
+        "similarities.LocalScalingExtension similarities.LocalScalingSimilarity "
+        "similarities.NearestNeighborsExtension similarities.NearestNeighborsSimilarity"
     ),
     "volmar.margin": (
         "cpmmc.CPMMC engine.descent.MarginResult feature_space.basis.BasisExpansion "
         "feature_space.basis.BasisHyperplane feature_space.basis.Projection "
-        "feature_space.kernel.KernelHyperplane feature_space.linear.FeatureHyperplane "
-        "feature_space.linear.LinearHyperplane feature_space.printed_basis.SparseVector "
-        "gmmc.GMMC gmmc.GMMCResult iter_svr.IterSVR kernel_cpmmc.KernelCPMMC lgmmc.LGMMC "
-        "multivariate_mmc.MultivariateMMC relaxations.iter_svr_solver.IterSVRResult "
-        "relaxations.lgmmc_solver.LabelGenerationResult sdp_mmc.SDPMMC sdp_mmc.SDPMMCResult "
-        "skmmc.SKMMC"
+        "feature_space.basis.SparseVector feature_space.kernel.KernelHyperplane "
+        "feature_space.linear.FeatureHyperplane feature_space.linear.LinearHyperplane gmmc.GMMC "
+        "gmmc.GMMCResult iter_svr.IterSVR iter_svr.IterSVRResult kernel_cpmmc.KernelCPMMC "
+        "lgmmc.LGMMC lgmmc.LabelGenerationResult multivariate_mmc.MultivariateMMC "
+        "sdp_mmc.SDPMMC sdp_mmc.SDPMMCResult skmmc.SKMMC"
     ),
     "volmar.operators": "protocol.EigenPairs",
     "volmar.report": "outcome.Evidence",
-    "volmar.rows": "kernel.Kernel kernel_pca.KernelPCAMap nystroem.NystroemMap",
+    "volmar.rows": "kernel.Kernel kernel.KernelPCAMap kernel.NystroemMap",
     "volmar.separation": (
         "batch_moments.BatchMoments discriminants.MultiwaySeparationResult gep.SeparationResult "
         "minimax_probability_machine.MinimaxProbabilityMachine mspc.MSPC "
@@ -93,8 +91,9 @@ CLASSES = {
         "kinds.ColumnKind prepare.Preparation"
     ),
     "volmar.volume": (
-        "avr.AVRResult hard_label_mvc.HardLabelMVC hard_label_mvc.HardLabelResult "
+        "hard_label_mvc.HardLabelMVC hard_label_mvc.HardLabelResult "
         "multiway.MultiwayVolumeResult soft_label_mvc.SoftLabelMVC two_way.VolumeResult "
+        "volume_regularized_classifier.AVRResult "
         "volume_regularized_classifier.VolumeRegularizedClassifier"
     ),
     # scikit-learn: these only compute with arrays, and call nothing by name.

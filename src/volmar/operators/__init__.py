@@ -30,32 +30,11 @@ def as_operator(
 ) -> SPDOperator:
     """Return Q = matrix + shift I as an operator, dense or sparse like `matrix`.
 
-    Parameters
-    ----------
-    matrix : ndarray or sparse matrix of shape (n, n)
-        Symmetric matrix. float32 is converted to float64, since small eigenvalues need the digits.
-        A float64 array or CSR matrix is not copied.
-    shift : float, default=0
-        Multiple of the identity that is added to `matrix`.
-    bounds : (float, float), optional
-        Interval that contains the eigenvalues of `matrix`, such as 0 and 2 for a normalised
-        Laplacian. If None, Gershgorin's discs are used.
-    null_space : ndarray of shape (n, c), optional
-        Eigenvectors at the lower bound, if they are known exactly. For a normalised Laplacian
-        these are the square roots of the degrees, for each component. They are not computed then,
-        and a repeated eigenvalue cannot be missed.
-    random_state : int, default=0
-        Random seed of the iterative eigensolvers.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.operators import as_operator
-    >>> Q = as_operator(np.array([[1.0, -1.0], [-1.0, 1.0]]), shift=0.5)
-    >>> Q.smallest_eigenpairs(1).values.round(6)
-    array([0.5])
-    >>> Q.solve(0.0, np.array([1.0, 1.0])).x.round(6)
-    array([2., 2.])
+    float32 is converted to float64, since small eigenvalues need the digits; other matrices are
+    not copied. `bounds` contain the eigenvalues of `matrix`, such as 0 and 2 for a normalised
+    Laplacian; if None, Gershgorin's discs are used. `null_space` (n, c) are eigenvectors at the
+    lower bound that are known exactly, such as the square roots of the degrees for each component
+    of a graph. They are not computed then, and a repeated eigenvalue cannot be missed.
     """
     matrix = matrix if issparse(matrix) else np.asarray(matrix)
     matrix = matrix.astype(np.float64, copy=False)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-from volmar.operators.conjugate_gradients import conjugate_gradients
-from volmar.operators.lanczos import lanczos_smallest, smallest_by_inverse
 from volmar.operators.protocol import (
     EigenPairs,
     FloatArray,
@@ -14,7 +12,10 @@ from volmar.operators.protocol import (
     MatrixOperator,
     certified_pairs,
     complete_pairs,
+    conjugate_gradients,
     expected_iterations,
+    lanczos_smallest,
+    smallest_by_inverse,
 )
 
 # Size from which a few dozen products with Q are faster than LAPACK's subset solver.

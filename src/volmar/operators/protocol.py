@@ -11,11 +11,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
+from scipy import linalg, sparse
+from scipy.sparse.linalg import ArpackError, LinearOperator
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar._checks import fix_signs
+from volmar._eigen import eigsh
 from volmar._warn import warn_user
+
+# ---- protocol
+
 
 FloatArray = NDArray[np.floating]
 # Eigenvalues, eigenvectors, an estimate of the next eigenvalue (NaN if unknown) and the method;
@@ -32,16 +37,8 @@ MAX_ANGLE = 0.1
 class Solution:
     """Solution of (Q + shift I) X = B with its residual.
 
-    Attributes
-    ----------
-    x : ndarray
-        The solution, with the shape of B.
-    residual : float
-        Largest relative residual ``|B_j - (Q + shift I) x_j| / |B_j|`` over the columns.
-    n_iter : int
-        Number of conjugate gradient iterations, 0 for a direct solve.
-    method : str
-        The method used: "cholesky", "lu", "cg" or "two-level".
+    `residual` is the largest relative residual over the columns. `n_iter` is 0 for a direct solve.
+    `method` is "cholesky", "lu", "cg" or "two-level".
     """
 
     x: FloatArray
@@ -54,17 +51,9 @@ class Solution:
 class EigenPairs:
     """The smallest eigenvalues of Q, ascending, with unit eigenvectors of fixed signs.
 
-    Attributes
-    ----------
-    values : ndarray of shape (k,)
-        Eigenvalues in ascending order.
-    vectors : ndarray of shape (n, k)
-        Unit eigenvectors as columns. The entry of largest magnitude of each is positive.
-    residuals : ndarray of shape (k,)
-        Residuals ``|Q v_j - values_j v_j|``, recomputed from Q.
-    method : str
-        The method used: "dense", "lanczos", "shift-invert" or "lobpcg", or "known" if the
-        eigenvectors were given.
+    `residuals` are ``|Q v_j - values_j v_j|``, recomputed from Q. The entry of largest magnitude
+    of each vector is positive. `method` is "dense", "lanczos", "shift-invert", "lobpcg", or
+    "known" if the eigenvectors were given.
     """
 
     values: FloatArray
@@ -304,3 +293,230 @@ def complete_pairs(
         return None
     values, vectors = np.concatenate([values, found[0]]), np.hstack([known, found[1]])
     return certified_pairs(operator, values, vectors, found[3]), found[2]
+
+
+# ---- lanczos
+
+
+Product = Callable[[FloatArray], FloatArray]
+
+
+def lanczos_smallest(
+    matvec: Product,
+    known: FloatArray,
+    k: int,
+    *,
+    ceiling: float,
+    tol: float,
+    seed: int,
+    max_iter: int = 40,
+) -> tuple[FloatArray, FloatArray, float] | None:
+    """Return the smallest eigenpairs by Lanczos on ``ceiling I - Q``, or None if it fails.
+
+    Krylov spaces do not depend on the shift, but ARPACK's stopping criterion does. Relative to
+    eigenvalues of Q near zero it would never be met; relative to ``ceiling`` it means a residual
+    of tol times the norm of Q. `max_iter` is the number of restarts, of about 20 products each.
+    The third value is an estimate of the next eigenvalue.
+    """
+    found = largest_eigenpairs(
+        lambda x: ceiling * x - matvec(x), known, k, tol=tol, seed=seed, max_iter=max_iter
+    )
+    return None if found is None else (ceiling - found[0], found[1], ceiling - found[2])
+
+
+def smallest_by_inverse(
+    solve: Product, known: FloatArray, k: int, *, seed: int
+) -> tuple[FloatArray, FloatArray, float] | None:
+    """Return the smallest eigenpairs of a positive definite matrix, by Lanczos on its inverse.
+
+    The third value is an estimate of the next eigenvalue, NaN for k = 1.
+    """
+    found = largest_eigenpairs(
+        solve,
+        known,
+        k,
+        # Relative to the inverse, whose largest eigenvalues may be close to each other if Q
+        # contains a shift, as L + I/n does.
+        tol=1e-10,
+        seed=seed,
+        max_iter=20,
+        n_basis=max(2 * k + 4, 8),
+        # For k = 1, a missed copy of the same eigenvalue does not matter.
+        n_check=0 if k == 1 else 8,
+    )
+    return None if found is None else (1.0 / found[0], found[1], 1.0 / found[2])
+
+
+def largest_eigenpairs(
+    product: Product,
+    known: FloatArray,
+    k: int,
+    *,
+    tol: float,
+    seed: int,
+    max_iter: int,
+    n_basis: int | None = None,
+    n_check: int = 24,
+) -> tuple[FloatArray, FloatArray, float] | None:
+    """Return the k largest eigenpairs orthogonal to `known`, or None without convergence.
+
+    A Krylov sequence contains one vector of each eigenspace. Copies of a repeated eigenvalue (the
+    zeros of the Laplacian of a disconnected graph) can therefore be missed although the residuals
+    of the found pairs are small. Lanczos is run again in the orthogonal complement of the found
+    vectors. Eigenvalues there that exceed the smallest found one are added. The third value is the
+    largest Ritz value that remains there, NaN if `n_check` is 0.
+
+    `known` must be exact and orthonormal, since errors in it would affect all other vectors. `tol`
+    is relative to the eigenvalues, and `n_basis` is the number of Krylov vectors between restarts.
+    With 12 steps, the check in the complement missed zeros of graphs with many small components.
+    With 24, no miss was observed. An inverse, whose largest eigenvalues are well separated from
+    the others, needs fewer.
+    """
+    rng = np.random.default_rng(seed)
+    n = known.shape[0]
+
+    def run(m: int, outside: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return eigsh(
+            LinearOperator((n, n), matvec=_deflated(product, outside), dtype=np.float64),
+            k=m,
+            which="LA",
+            v0=_outside(rng.standard_normal((n,)), outside),
+            tol=0.1 * tol,
+            maxiter=max_iter,
+            ncv=min(n, n_basis or max(2 * m + 1, 20)),
+        )
+
+    try:
+        values, vectors = run(k, known)
+        outside = np.nan
+        for _ in range(k if n_check else 0):
+            found = np.hstack([known, vectors])
+            outside = largest_outside(product, found, rng, n_check)
+            if not exceeds(outside, values.min(), tol):
+                break
+            direction = run(1, found)[1]
+            values, vectors = _merge(product, np.hstack([vectors, direction]), k)
+    except ArpackError:  # includes ArpackNoConvergence
+        return None
+    return values, vectors, outside
+
+
+def exceeds(outside: float, smallest: float, tol: float) -> bool:
+    """Return whether a value in the complement proves that `smallest` is not the smallest."""
+    return bool(outside > smallest + tol * max(abs(smallest), np.finfo(float).tiny))
+
+
+def largest_outside(
+    product: Product, vectors: FloatArray, rng: np.random.Generator, n_steps: int
+) -> float:
+    """Return the largest Ritz value of a short Lanczos run in the complement of the vectors.
+
+    It is a lower bound of the largest eigenvalue there; NaN if there is no complement.
+    """
+    inside = _deflated(product, vectors)
+    n = vectors.shape[0]
+    n_steps = min(n_steps, n - vectors.shape[1])
+    if n_steps < 1:
+        return np.nan
+    basis = np.zeros((n, n_steps))
+    diagonal, off = np.zeros(n_steps), np.zeros(n_steps)
+    q = _outside(rng.standard_normal((n,)), vectors)
+    for j in range(n_steps):
+        norm = np.linalg.norm(q)
+        off[j] = norm
+        # The first vector is random; the norms of later ones scale with the operator.
+        if norm <= (1e-12 * abs(diagonal[0]) if j else 1e-12):
+            n_steps = j
+            break
+        basis[:, j] = q / norm
+        q = inside(basis[:, j])
+        diagonal[j] = basis[:, j] @ q
+        # Two orthogonalisations are enough (Kahan): the second removes the rounding of the first.
+        for _ in range(2):
+            q -= basis[:, : j + 1] @ (basis[:, : j + 1].T @ q)
+    if n_steps == 0:
+        return np.nan
+    return float(linalg.eigvalsh_tridiagonal(diagonal[:n_steps], off[1:n_steps])[-1])
+
+
+def _outside(x: FloatArray, vectors: FloatArray) -> FloatArray:
+    return x - vectors @ (vectors.T @ x)
+
+
+def _deflated(product: Product, vectors: FloatArray) -> Product:
+    if vectors.shape[1] == 0:
+        return product
+
+    def apply(x: FloatArray) -> FloatArray:
+        return _outside(product(_outside(x.ravel(), vectors)), vectors)
+
+    return apply
+
+
+def _merge(product: Product, vectors: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
+    """Return the k largest Ritz pairs on the span of `vectors`."""
+    basis = linalg.qr(vectors, mode="economic")[0]
+    image = np.column_stack([product(basis[:, j]) for j in range(basis.shape[1])])
+    small = basis.T @ image
+    values, rotation = linalg.eigh((small + small.T) / 2)
+    return values[-k:], basis @ rotation[:, -k:]
+
+
+# ---- conjugate gradients
+
+
+def conjugate_gradients(
+    product: Callable[[FloatArray], FloatArray],
+    B: FloatArray,
+    *,
+    rtol: float,
+    max_iter: int,
+    precondition: Callable[[FloatArray], FloatArray],
+    start: FloatArray | None = None,
+) -> tuple[FloatArray, int, bool]:
+    """Solve A X = B for all columns of B, with one product with A per iteration.
+
+    Columns that have converged are removed from the iteration. Returns the last iterate, the
+    number of iterations, and whether the residual of every column is at most rtol times the norm
+    of its right-hand side.
+    """
+    X = np.zeros_like(B) if start is None else start.copy()
+    R = B - product(X) if start is not None else B.copy()
+    goal = rtol * np.linalg.norm(B, axis=0)
+    active = np.flatnonzero(np.linalg.norm(R, axis=0) > goal)
+    if active.size == 0:
+        return X, 0, True
+    # Active columns are copies, written back to X when they are removed.
+    x, r = X[:, active], R[:, active]
+    p = precondition(r).copy()  # precondition may return its argument
+    rz = _dots(r, p)
+    step = np.empty_like(r)
+    for iteration in range(1, max_iter + 1):
+        Ap = product(p)
+        curvature = _dots(p, Ap)
+        if not np.all(curvature > 0):  # not positive definite, or NaN
+            X[:, active] = x
+            return X, iteration, False
+        alpha = rz / curvature
+        x += np.multiply(p, alpha, out=step)
+        r -= np.multiply(Ap, alpha, out=step)
+        open_ = ~(np.sqrt(_dots(r, r)) <= goal[active])
+        if not open_.all():
+            X[:, active] = x
+            if not open_.any():
+                return X, iteration, True
+            active, x, r, p, rz = active[open_], x[:, open_], r[:, open_], p[:, open_], rz[open_]
+            step = np.empty_like(r)
+        z = precondition(r)
+        rz_next = _dots(r, z)
+        p *= rz_next / rz
+        p += z
+        rz = rz_next
+    X[:, active] = x
+    return X, max_iter, False
+
+
+def _dots(U: FloatArray, V: FloatArray) -> FloatArray:
+    if U.shape[1] == 1:
+        return np.array([U[:, 0] @ V[:, 0]])
+    return np.einsum("ij,ij->j", U, V)

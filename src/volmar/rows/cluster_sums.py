@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from volmar.rows._validation import as_block
 from volmar.rows.blocks.recipes import Apply, Scores
-from volmar.rows.blocks.source import BlockRows
 from volmar.rows.blocks.sums import ClusterTotals
+from volmar.rows.blocks.table import BlockRows
 from volmar.rows.blocks.vector import RowVector
-from volmar.rows.protocol import RowSource
+from volmar.rows.protocol import RowSource, as_block
 from volmar.rows.standardized import relative_scale
 from volmar.rows.tiled import TiledRows, add_tile, membership, tiled_cluster_sums
 
@@ -19,20 +18,8 @@ from volmar.rows.tiled import TiledRows, add_tile, membership, tiled_cluster_sum
 class ClusterSums(NamedTuple):
     """Sums over the rows of each of k clusters.
 
-    Attributes
-    ----------
-    labels : vector over the rows
-        Cluster of each row, 0 to k - 1.
-    weight : ndarray of shape (k,)
-        Total weight of each cluster.
-    vectors : ndarray of shape (k, d)
-        Weighted sum of the rows as seen of each cluster.
-    n_rows : ndarray of int, shape (k,)
-        Number of rows of each cluster.
-    first : ndarray of int, shape (k,)
-        Number of the first row of each cluster, or the number of all rows for an empty cluster.
-    moved : int
-        Number of rows whose label has changed.
+    `first` is the number of the first row, or the number of all rows for an empty cluster. `moved`
+    is the number of rows whose label has changed.
     """
 
     labels: Any
@@ -49,19 +36,7 @@ class ClusterSums(NamedTuple):
 
 
 def cluster_sums(rows: RowSource, labels: Any, k: int, before: Any = None) -> ClusterSums:
-    """Return the sizes and sums of k clusters.
-
-    Parameters
-    ----------
-    rows : RowSource
-        The rows.
-    labels : vector over the rows
-        Cluster of each row, 0 to k - 1.
-    k : int
-        Number of clusters.
-    before : vector over the rows, optional
-        Previous labels, with which the new ones are compared. If None, `moved` is 0.
-    """
+    """Return the sizes and sums of k clusters."""
     if isinstance(rows, BlockRows):
         return _of_blocks(rows, labels, k, before)
     if isinstance(rows, TiledRows):
@@ -78,17 +53,6 @@ def sums_by_discriminants(
     """Label each row by the largest of k linear functions, and return the sums of the clusters.
 
     Rows in memory are read once: a tile is scored, labelled and summed while it is in the cache.
-
-    Parameters
-    ----------
-    rows : RowSource
-        The rows.
-    directions : ndarray of shape (d, k)
-        Gradients of the functions of the rows as seen.
-    offsets : ndarray of shape (k,)
-        Constants of the functions.
-    before : vector over the rows
-        Previous labels, with which the new ones are compared.
     """
     k = offsets.size
     if isinstance(rows, BlockRows):
@@ -109,17 +73,7 @@ def sums_by_discriminants(
 
 
 def discriminant_labels(rows: RowSource, directions: np.ndarray, offsets: np.ndarray) -> Any:
-    """Return for each row the index of the largest of k linear functions.
-
-    Parameters
-    ----------
-    rows : RowSource
-        The rows.
-    directions : ndarray of shape (d, k)
-        Gradients of the functions of the rows as seen.
-    offsets : ndarray of shape (k,)
-        Constants of the functions.
-    """
+    """Return for each row the index of the largest of k linear functions."""
     if isinstance(rows, BlockRows):
         w = as_block(directions, rows.n_features, "directions", "feature", rows.dtype)
         recipe = Apply(largest_function, [Scores(rows.view, w, rows.dtype), offsets])
@@ -138,15 +92,6 @@ def own_scores(rows: RowSource, directions: np.ndarray, labels: np.ndarray) -> n
     """Return for each row in memory the linear function of its own cluster.
 
     The cost is O(n d) for any k.
-
-    Parameters
-    ----------
-    rows : RowSource
-        The rows.
-    directions : ndarray of shape (d, k)
-        Gradients of the functions of the rows as seen.
-    labels : ndarray of shape (n,)
-        Cluster of each row, 0 to k - 1.
     """
     if not isinstance(rows, TiledRows):
         raise TypeError(f"own_scores needs rows in memory, got {type(rows).__name__}.")

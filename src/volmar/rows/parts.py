@@ -1,15 +1,8 @@
-"""Parts of the rows, split in two repeatedly, each with its size and a sample of its rows.
-
-Rows are drawn in an order that depends only on a seed and on their numbers. The same rows are
-therefore drawn in memory and in blocks of any size. The first rows in this order are the *pool* of
-all rows. Parts are split, and their sizes estimated, within the pool. The sample of a part
-consists of its first rows in the pool. A part with few rows in the pool gets a separate pool. If
-all rows fit into the pool, the parts are exact.
-"""
+"""Parts of the rows for recursive splits, and the cells of their planes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -17,13 +10,93 @@ import numpy as np
 from scipy import sparse
 
 from volmar.rows.anywhere import has_sparse_rows, is_in_memory, of_rows, scramble
+from volmar.rows.blocks.ranks import NO_LIMIT, CellSamples, Drawn
 from volmar.rows.blocks.recipes import Apply, Constant, OfRows, RowNumbers
-from volmar.rows.blocks.samples import NO_LIMIT, CellSamples, Drawn
-from volmar.rows.blocks.source import BlockRows
-from volmar.rows.blocks.table import BlockTable
+from volmar.rows.blocks.table import BlockRows, BlockTable
 from volmar.rows.blocks.vector import RowVector
-from volmar.rows.cells import Cells, Path, Side
 from volmar.rows.tiled import TILE_ROWS
+
+# -------------------------- cells of a tree of two-way splits, and the assignment of rows to them
+
+
+#: Function that returns for each row, dense or CSR, whether it is on the second side of a split.
+#: It may have an attribute `plane`: (w, b) with w'x + b > 0 on the second side, or None.
+Side = Callable[[Any], np.ndarray]
+#: The splits above a cell, from the root down, each with the side on which the cell lies.
+Path = tuple[tuple[Side, bool], ...]
+
+
+class Plane:
+    """A function that returns whether rows satisfy w'x + b > 0. Its pickle is small."""
+
+    def __init__(self, w: np.ndarray, b: float):
+        self.plane = w, b
+
+    def __call__(self, X: Any) -> np.ndarray:
+        """Return whether rows, dense or CSR, are on the second side."""
+        w, b = self.plane
+        return np.asarray(X @ w.astype(X.dtype)) + X.dtype.type(b) > 0
+
+
+class Cells:
+    """A function that returns the number of the cell of each row.
+
+    The paths of cells below a split share the same split object.
+    """
+
+    def __init__(self, paths: Sequence[Path], numbers: Sequence[int] | None = None):
+        given = range(len(paths)) if numbers is None else numbers
+        # A child is an index into `sides`, -2 minus the number of a cell, or -1 for no cell.
+        self.sides: list[Side] = []
+        self.children: list[list[int]] = []
+        top = [-1]
+        todo = [(list(zip(paths, map(int, given), strict=True)), 0, top, 0)]
+        while todo:  # no recursion: a tree may be deeper than Python's stack
+            cells, depth, above, place = todo.pop()
+            if len(cells) == 1 and len(cells[0][0]) == depth:
+                above[place] = -2 - cells[0][1]
+            elif cells:
+                above[place] = len(self.sides)
+                self.sides.append(cells[0][0][depth][0])
+                self.children.append([-1, -1])
+                for second in (False, True):
+                    beyond = [cell for cell in cells if cell[0][depth][1] == second]
+                    todo.append((beyond, depth + 1, self.children[above[place]], int(second)))
+        self.top = top[0]
+        self.planes: tuple[np.ndarray, np.ndarray] | None = None
+        planes: list[Any] = [getattr(side, "plane", None) for side in self.sides]
+        if planes and all(plane is not None for plane in planes):
+            self.planes = np.column_stack([w for w, _ in planes]), np.array([b for _, b in planes])
+
+    def __call__(self, X: Any) -> np.ndarray:
+        """Return the number of the cell of each row, or -1 for rows outside of all cells.
+
+        If all splits are hyperplanes, float64 rows are scored by a single matrix product, without
+        copies of rows. Otherwise the functions themselves are called; float32 products would
+        differ from theirs by rounding.
+        """
+        n = X.shape[0]
+        found = np.full(n, -1, dtype=np.int64)
+        todo = [(self.top, np.arange(n))]
+        scores = None
+        if self.planes is not None and isinstance(X, np.ndarray) and X.dtype == np.float64:
+            scores = X @ self.planes[0] + self.planes[1]
+        while todo:
+            place, rows = todo.pop()
+            if place < 0:
+                found[rows] = -2 - place
+            elif rows.size:
+                if scores is not None:
+                    side = scores[rows, place] > 0
+                else:
+                    side = self.sides[place](X if rows.size == n else X[rows])
+                first, second = self.children[place]
+                todo += [(first, rows[~side]), (second, rows[side])]
+        return found
+
+
+# -------- parts of the rows, split in two repeatedly, each with its size and a sample of its rows
+
 
 # Ranks from this one on belong to rows of weight 0, which are drawn last.
 LAST = np.uint64(2**63)
@@ -54,18 +127,8 @@ class Sizes(NamedTuple):
 class Pool:
     """The first rows of a cell in the order of drawing, sorted by their numbers.
 
-    Attributes
-    ----------
-    n_rows, weight : int, float
-        Number and weight of all rows of the cell.
-    numbers, ranks : ndarray
-        Numbers of the drawn rows, ascending, and their ranks in the order of drawing.
-    weights : ndarray or None
-        Weights of the drawn rows.
-    X : matrix
-        All rows if they are in memory, or only the drawn rows if they are in blocks (`is_held`).
-    is_held : bool
-        Whether X contains only the drawn rows.
+    `X` holds all rows if they are in memory, or only the drawn rows if they are in blocks
+    (`is_held`).
     """
 
     n_rows: int
@@ -97,21 +160,10 @@ class Pool:
 class Part:
     """A subset of the rows, defined by a path of splits.
 
-    Attributes
-    ----------
-    pool : Pool
-        Pool from which the sample of the part is drawn.
-    inside : ndarray of int
-        Positions of the rows of the part in the pool.
-    path : Path
-        The splits above the part, with its side of each.
-    n_rows, weight : int, float
-        Number and weight of the rows, estimated if the pool does not contain all rows.
-    numbers, X, weights : ndarray, matrix, ndarray or None
-        The sample: ascending row numbers, the rows and their weights. They are None before the
-        sample is drawn, and X is None again after `forget`.
-    is_whole : bool
-        Whether the sample contains all rows of the part.
+    `inside` are the positions of its rows in the pool. `n_rows` and `weight` are estimated if the
+    pool does not contain all rows. `numbers`, `X` and `weights` are the sample: None before it is
+    drawn, and X is None again after `forget`. `is_whole` says whether it contains all rows of the
+    part.
     """
 
     pool: Pool
@@ -155,18 +207,8 @@ class Drawer(Protocol):
 class Parts:
     """A data set that is split into parts.
 
-    Parameters
-    ----------
-    X : array, CSR matrix or BlockTable of shape (n, d)
-        The rows.
-    weights : vector over the rows or None
-        Sample weights.
-    most : int or None
-        Maximum number of rows of a sample. If None, there is no limit.
-    seed : int
-        Random seed of the draws.
-    pairwise : bool, default=False
-        Whether X has one column per row, so that columns are selected together with rows.
+    `most` limits the rows of a sample. If X is `pairwise`, columns are selected together with
+    rows.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
 from volmar._warn import quiet_fit
-from volmar.base.splitting import CellSplit
+from volmar.base.recursion import CellSplit
 from volmar.metrics import separation_along
 from volmar.rows import (
     ClusterSums,

@@ -23,12 +23,11 @@ from volmar.base.guided import GuidedMixin
 from volmar.base.kernel import KernelMixin
 from volmar.base.numbering import order_by_size
 from volmar.base.outcome import check_fitted_values, forget, quiet
-from volmar.base.recursion import GrownTree, PartRows
-from volmar.base.splitting import CellSplit
+from volmar.base.recursion import CellSplit, GrownTree, PartRows
 from volmar.base.validation import check_choice, check_cluster_size, check_count, check_number
 from volmar.evidence import HeldOutTest
 from volmar.guidance.guide import Guide
-from volmar.guidance.seeds import Seeds, check_seeds
+from volmar.guidance.knowledge import Seeds, check_seeds
 from volmar.rows import (
     Moments,
     RowSource,

@@ -10,11 +10,6 @@ if TYPE_CHECKING:
     from volmar.solvers.elliptope import ElliptopeResult as ElliptopeResult
     from volmar.solvers.elliptope import solve_elliptope_saddle as solve_elliptope_saddle
     from volmar.solvers.elliptope_barrier import solve_elliptope_barrier as solve_elliptope_barrier
-    from volmar.solvers.elliptope_triangles import TriangleResult as TriangleResult
-    from volmar.solvers.elliptope_triangles import (
-        solve_elliptope_triangles as solve_elliptope_triangles,
-    )
-    from volmar.solvers.label_mixture import solve_label_mixture as solve_label_mixture
     from volmar.solvers.minimax_probability import (
         MinimaxProbabilityResult as MinimaxProbabilityResult,
     )

@@ -5,33 +5,118 @@ This is the inner maximum of the saddle problems.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
-from scipy.linalg import lapack
+from scipy.linalg import eigh_tridiagonal, lapack
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
-from volmar.solvers.sphere_solve import solve_on_sphere
+# ------------------------------------------------------------------ on the sphere
+
+# Maximum number of Lanczos steps, and steps between checks of the residual.
+MAX_STEPS, LOOK = 200, 4
+
+
+class SphereSolution(NamedTuple):
+    """The solution x and the shift eta."""
+
+    x: NDArray
+    eta: float
+
+
+def solve_on_sphere(
+    product: Callable[[NDArray], NDArray], right: NDArray, radius: float, *, tol: float = 1e-13
+) -> SphereSolution | None:
+    r"""Return x and eta < 0 with :math:`(H - \eta I) x = r` and :math:`|x| =` `radius`.
+
+    The Krylov space of H and r does not depend on eta. With an orthonormal basis Q of it, in which
+    H is the tridiagonal T, :math:`x = |r| Q (T - \eta I)^{-1} e_1`, and eta follows from the
+    eigenvalues of T. A single Lanczos run replaces a linear solve for every trial value of eta.
+    """
+    size = float(np.linalg.norm(right))
+    if size == 0.0:
+        return None
+    n_steps = min(MAX_STEPS, right.size)
+    basis = np.empty((n_steps + 1, right.size))
+    basis[0] = right / size
+    alpha, beta = np.empty(n_steps), np.empty(n_steps)
+    for k in range(n_steps):
+        v = product(basis[k])
+        alpha[k] = basis[k] @ v
+        v -= alpha[k] * basis[k]
+        if k:
+            v -= beta[k - 1] * basis[k - 1]
+        v -= (basis[: k + 1] @ v) @ basis[: k + 1]  # reorthogonalise: rounding
+        beta[k] = np.linalg.norm(v)
+        is_whole = beta[k] <= np.finfo(np.float64).eps * np.abs(alpha[: k + 1]).max()
+        if is_whole or (k + 1) % LOOK == 0 or k + 1 == n_steps:
+            found = _in_basis(alpha[: k + 1], beta[:k], size, radius)
+            if found is None:
+                return None
+            y, eta = found
+            if is_whole or beta[k] * abs(y[-1]) <= tol * size:
+                return SphereSolution(y @ basis[: k + 1], eta)
+        basis[k + 1] = v / beta[k]
+    return None
+
+
+def _in_basis(
+    alpha: NDArray, beta: NDArray, size: float, radius: float
+) -> tuple[NDArray, float] | None:
+    """Return the coordinates of x and eta, for a tridiagonal matrix and size times e_1.
+
+    Uses Newton's method on 1 / |x|, which is concave and nearly linear in eta.
+    """
+    values, vectors = eigh_tridiagonal(alpha, beta, check_finite=False)
+    # Share of the largest eigenvalue beyond which a negative eigenvalue is not due to rounding.
+    if values[0] < -1e-8 * np.abs(values).max():
+        return None
+    # Smaller eigenvalues are due to rounding.
+    floor = float(np.finfo(np.float64).eps * values[-1])
+    # Replaces zero eigenvalues; its square does not underflow.
+    values = np.maximum(values, max(floor, 1e-100))
+    first = size * vectors[0]
+    # Newton steps from the left may overshoot, so they are bracketed; |x| <= size / -eta.
+    low, high = -size / radius, 0.0
+    if np.linalg.norm(first / values) <= radius:
+        return None
+    eta = low
+    # Maximum number of Newton steps for the shift.
+    for _ in range(100):
+        coordinates = first / (values - eta)
+        squared = float(coordinates @ coordinates)
+        norm = float(np.sqrt(squared))
+        if norm < radius:
+            low = eta
+        else:
+            high = eta
+        slope = float(coordinates @ (coordinates / (values - eta)))
+        step = (radius - norm) * squared / (radius * slope)
+        following = eta + step
+        if not low <= following <= high:
+            following = 0.5 * (low + high)
+        if abs(following - eta) <= 2.0 * np.finfo(np.float64).eps * abs(eta):
+            break
+        eta = following
+    x = first / (values - eta)
+    return vectors @ (x * (radius / np.linalg.norm(x))), eta
+
+
+# ------------------------------------------------------------------ on the box
 
 # Maximum number of active sets that are guessed, and of Newton steps for eta.
 MAX_SETS = 12
 MAX_NEWTON = 60
 # Multiples of the largest diagonal entry that are added in turn to a nearly singular H.
 PATH = (1e1, 1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-9, 1e-12)
-# Changes of one row at a time: their maximum number from a nearby solution, the maximum share of
-# free rows in that case, and the number of changes beyond which L-BFGS is cheaper.
-FEW_CHANGES, NEAR, MAX_CHANGES = 100, 0.25, 300
-# Share of the largest diagonal entry that is added to make a singular block definite.
-RIDGE = 1e-13
 # Maximum number of rows for factorising a block of a dense H, whose blocks are often nearly
 # singular, and of a sparse H.
 DIRECT_UP_TO, DIRECT_UP_TO_SPARSE = 3000, 300
-# Share of nonzero entries of a vector below which a product uses only these entries.
-FEW = 0.25
 
 
 @dataclass(frozen=True)
@@ -166,15 +251,18 @@ class BoxQP:
         guesses converge, and the active bounds change little from one multiple to the next.
         """
         a = self._by_active_sets(H, eta, self._a)
-        if a is None and np.count_nonzero((self._a > 0) & (self._a < self.C)) <= NEAR * self.n:
-            a = self._by_single_changes(H, eta, FEW_CHANGES)
+        # Changes of one row at a time: their maximum number from a nearby solution, the maximum
+        # share of free rows in that case, and the number of changes beyond which L-BFGS is
+        # cheaper.
+        if a is None and np.count_nonzero((self._a > 0) & (self._a < self.C)) <= 0.25 * self.n:
+            a = self._by_single_changes(H, eta, 100)
         if a is None:
             largest = float(H.diagonal().max())
             for ridge in PATH:
                 settled = self._by_active_sets(H, eta - ridge * largest, self._a)
                 if settled is not None:
                     self._a = settled
-            a = self._by_single_changes(H, eta, MAX_CHANGES)
+            a = self._by_single_changes(H, eta, 300)
         return self._by_projection(H, eta) if a is None else a
 
     def _by_active_sets(self, H: Any, eta: float, start: NDArray) -> NDArray | None:
@@ -216,8 +304,10 @@ class BoxQP:
         gradient = 1 - _product(H, a) + eta * a
         for _ in range(n_changes):
             try:
+                # Share of the largest diagonal entry that is added to make a singular block
+                # definite.
                 change, blocked = self._towards_maximum(
-                    H, eta - RIDGE * largest, a, gradient, free
+                    H, eta - 1e-13 * largest, a, gradient, free
                 )
             except linalg.LinAlgError:
                 break
@@ -317,7 +407,8 @@ def _product(H: Any, x: NDArray) -> NDArray:
     """Return H x, using only the rows of H with nonzero x if these are few."""
     if not sparse.issparse(H):
         rows = np.flatnonzero(x)
-        if rows.size < FEW * x.size:
+        # Share of nonzero entries of a vector below which a product uses only these entries.
+        if rows.size < 0.25 * x.size:
             return x[rows] @ H[rows]
     return H @ x
 

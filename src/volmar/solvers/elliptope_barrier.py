@@ -16,19 +16,13 @@ from scipy import linalg, sparse
 
 from volmar._eigen import eigenpairs
 from volmar.solvers.box_qp import BoxQP
-from volmar.solvers.elliptope import ElliptopeResult
-from volmar.solvers.elliptope_problem import largest_eigenvalue, unit_rows
+from volmar.solvers.elliptope import ElliptopeResult, largest_eigenvalue, unit_rows
 from volmar.solvers.result import Status
 
 # Maximum number of rows, because n x n matrices are multiplied thousands of times.
 MAX_ROWS = 500
 # First weight of the barriers, and its decay from one centre to the next.
 FIRST, DECAY = 1.0, 0.2
-# Newton decrements at which to stop, in units of the barrier weight: for intermediate centres
-# (times n), for trying the dual point of the last centre, and for treating that centre as exact.
-ON_THE_WAY, AT_THE_END, EXACT = 0.1, 0.02, 1e-10
-# Share of the requested gap that the two barriers of n rows may leave at the last centre.
-SHARE = 0.9
 # Relative residual of a Newton system, maximum products for it, and products per `max_iter`.
 SYSTEM_TOL, MAX_PRODUCTS, PRODUCTS_PER_ITERATION = 0.03, 3000, 100
 # Maximum number of rows for factorising Newton systems, of n (n - 1) / 2 unknowns: always, and if
@@ -38,10 +32,6 @@ ALWAYS_DIRECT, DIRECT_UP_TO, COST = 40, 100, 200
 BLOCK = 256
 # Share of the merit below which a decrement counts as rounding.
 ROUNDING = 1e-13
-# Shortest step of the line search.
-MIN_STEP = 1e-6
-# Tolerance of the trace, and maximum number of steps for the multiplier of this constraint.
-NORM_TOL, MAX_ROOT = 1e-9, 100
 
 
 class _Centre(NamedTuple):
@@ -78,35 +68,6 @@ def solve_elliptope_barrier(
     point with a gap of :math:`2 n \epsilon`. Eta follows from tr Z = 1, a from a box program, and
     M from Newton's method on its off-diagonal entries, with conjugate gradients or, up to 100
     rows, a Cholesky factorisation. The constant due to the diagonal of Q is removed first.
-
-    Parameters
-    ----------
-    Q : ndarray or sparse matrix of shape (n, n)
-        Symmetric matrix of at most 500 rows.
-    reg : float, default=1
-        Weight :math:`\gamma`.
-    C : float, default=1
-        Upper limit of the box, at least 1/sqrt(n); values above 1 have no effect.
-    tol : float, default=1e-5
-        Gap at which to stop, relative to the larger of abs(objective) and 1. (The objective
-        exceeds the constant :math:`-\gamma \min_i Q_{ii}` by at least 2, by the bound of Z = I/n.)
-    max_iter : int, default=1000
-        Maximum number of products with the Hessian, divided by 100.
-
-    Returns
-    -------
-    ElliptopeResult
-        Includes `bound_rest`, Z - aa' of the bound. `status` is MAX_ITER if `tol` was not reached;
-        the gap is still certified.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.solvers import solve_elliptope_barrier
-    >>> Q = np.kron(np.eye(2), np.full((3, 3), 0.5)) + 0.5 * np.eye(6)
-    >>> result = solve_elliptope_barrier(Q, reg=100.0)
-    >>> result.is_certified(1e-5) and result.eta > 0
-    True
     """
     Q = np.asarray(Q.toarray() if sparse.issparse(Q) else Q, dtype=np.float64)
     n = len(Q)
@@ -139,9 +100,14 @@ class _Barrier:
             now, decrement, moved = self.newton(now)
             if now.value < best.value:
                 best = now
-            last = SHARE * self.tol * self.reference(best) / (2 * self.n)
+            # Share of the requested gap that the two barriers of n rows may leave at the last
+            # centre.
+            last = 0.9 * self.tol * self.reference(best) / (2 * self.n)
             is_last = self.epsilon <= last * (1 + 1e-9)
-            near = AT_THE_END if is_last else ON_THE_WAY * self.n
+            # Newton decrements at which to stop, in units of the barrier weight: for intermediate
+            # centres (times n), for trying the dual point of the last centre, and for treating
+            # that centre as exact.
+            near = 0.02 if is_last else 0.1 * self.n
             if moved and decrement > near * self.epsilon:
                 continue
             self.take_bound(now)
@@ -149,7 +115,7 @@ class _Barrier:
                 break
             # Where the Hessian is large, a small decrement may leave residuals that are large
             # relative to the barrier, and these enter the bound.
-            if is_last and moved and decrement > EXACT * self.epsilon:
+            if is_last and moved and decrement > 1e-10 * self.epsilon:
                 continue
             self.history.append(now.value + self.constant)
             if self.epsilon < 1e-2 * last:
@@ -182,11 +148,13 @@ class _Barrier:
         Bracketed Newton method on the inverse root of the left side, which is nearly linear.
         """
         x, low, high = self.below, 0.0, np.inf
-        for _ in range(MAX_ROOT):
+        # Tolerance of the trace, and maximum number of steps for the multiplier of this
+        # constraint.
+        for _ in range(100):
             a = self.inner.maximiser(H, lowest - x)
             inverse = 1 / (above + x)
             trace = float(a @ a) + self.epsilon * float(inverse.sum())
-            if abs(trace - 1) <= NORM_TOL:
+            if abs(trace - 1) <= 1e-9:
                 break
             low, high = (x, high) if trace > 1 else (low, x)
             slope = 2 * self.inner.slope(H, lowest - x, a)
@@ -210,7 +178,8 @@ class _Barrier:
         gradient, change = self._direction(now)
         decrement = -float(np.vdot(gradient, change))
         step = 1.0
-        while step > MIN_STEP:
+        # Shortest step of the line search.
+        while step > 1e-6:
             try:
                 following = self.centre(now.M + step * change)
             except linalg.LinAlgError:

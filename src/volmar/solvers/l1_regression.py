@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,30 +13,22 @@ from volmar.solvers.result import Result, Status
 
 # First width of the smoothed loss, in units of the range of the targets.
 FIRST_WIDTH = 0.25
-# Minimum first width for a warm start: the rows within the width may be others now.
-WARM_WIDTH = 0.005
 # Factor by which the width shrinks, and its minimum.
 NARROWER = 0.2
 MIN_WIDTH = 1e-12
-# Share of the gap at which the gap of the smoothed problem is small enough to narrow the width.
-SMOOTHED_SHARE = 0.3
 # Share of the first slope at which a line search ends.
 LINE_TOL = 0.2
 MAX_LINE = 50
 MAX_ROOT = 60
-# Maximum number of steps without a smaller gap, after which rounding prevents progress.
-PATIENCE = 12
 
 
 class RegressionSpace(Protocol):
-    """Rows z_i, centred at their weighted mean, and vectors that are combinations of them.
+    """Rows z_i, centred at their mean, and vectors that are combinations of them.
 
     Vectors are represented by arrays, and sums and multiples of vectors by those of the arrays.
-    `weights` are the weights s_i of the rows in the loss; None if all are 1.
     """
 
     n_rows: int
-    weights: Any
 
     def vector(self, v: NDArray) -> NDArray:
         """Return sum_i v_i z_i for v_i that sum to 0."""
@@ -51,9 +43,9 @@ class RegressionSpace(Protocol):
         """Return w without the rounding errors accumulated in sums."""
 
     def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
-        """Solve (I + stiffness sum_A s_i (z_i - m)(z_i - m)') x = g approximately for x.
+        """Solve (I + stiffness sum_A (z_i - m)(z_i - m)') x = g approximately for x.
 
-        m is the weighted mean of the active rows A.
+        m is the mean of the active rows A.
         """
 
     def fits(self, active: NDArray) -> bool:
@@ -64,8 +56,8 @@ class RegressionSpace(Protocol):
 class L1RegressionResult(Result):
     """A regression function and the dual point that certifies it.
 
-    The scores are <w, z_i> + b, with the intercept b a weighted median of y_i - <w, z_i>. `dual`
-    is beta, with |beta_i| <= c_i = C s_i and sum 0. `width` is the last width of the smoothed
+    The scores are <w, z_i> + b, with the intercept b a median of y_i - <w, z_i>. `dual`
+    is beta, with |beta_i| <= C and sum 0. `width` is the last width of the smoothed
     loss, for a warm start of a similar problem.
     """
 
@@ -85,14 +77,14 @@ def solve_l1_regression(
     tol: float = 1e-3,
     max_iter: int = 200,
 ) -> L1RegressionResult:
-    r"""Minimise :math:`\frac12 \|w\|^2 + C \sum_i s_i |y_i - \langle w, z_i \rangle - b|`.
+    r"""Minimise :math:`\frac12 \|w\|^2 + C \sum_i |y_i - \langle w, z_i \rangle - b|`.
 
     Uses Newton's method on a smoothed loss that is quadratic within `width` of zero. The width
     shrinks as fast as the certificate requires. The derivative of the smoothed loss is a point of
     the dual
 
     .. math:: \max_\beta \; y'\beta - \tfrac12 \Big\| \sum_i \beta_i z_i \Big\|^2
-              \quad \text{subject to} \quad |\beta_i| \le C s_i, \; 1'\beta = 0
+              \quad \text{subject to} \quad |\beta_i| \le C, \; 1'\beta = 0
 
     because b is found exactly for every w, which makes its sum zero. Only rows within the width
     contribute to the second derivative, and these are few near the end.
@@ -116,7 +108,8 @@ def solve_l1_regression(
         waited = 0 if closer else waited + 1
         best_gap = min(best_gap, search.gap)
         best_smoothed = min(best_smoothed, search.smoothed_gap)
-        if waited > PATIENCE or search.width < MIN_WIDTH * search.range:
+        # Maximum number of steps without a smaller gap, after which rounding prevents progress.
+        if waited > 12 or search.width < MIN_WIDTH * search.range:
             if widened:
                 status = Status.FAILED
                 break
@@ -124,7 +117,9 @@ def solve_l1_regression(
             search.width, widened, waited = FIRST_WIDTH * search.range, True, 0
             best_smoothed = np.inf
             continue
-        if search.smoothed_gap <= SMOOTHED_SHARE * search.gap:
+        # Share of the gap at which the gap of the smoothed problem is small enough to narrow the
+        # width.
+        if search.smoothed_gap <= 0.3 * search.gap:
             best_smoothed = np.inf
             if search.narrow():
                 continue
@@ -143,9 +138,7 @@ class _Search:
         start: L1RegressionResult | None,
     ):
         self.space, self.y = space, y
-        self.c = np.full(space.n_rows, C) if space.weights is None else C * space.weights
         self.C = C
-        self.total = float(self.c.sum())
         self.range = float(np.ptp(y)) or 1.0
         # beta = 0 is a dual point of value 0.
         self.lower, self.upper = 0.0, np.inf
@@ -154,7 +147,8 @@ class _Search:
             self.width = FIRST_WIDTH * self.range
             self._first_point()
         else:
-            self.width = max(start.width, WARM_WIDTH * self.range)
+            # Minimum first width for a warm start: the rows within the width may be others now.
+            self.width = max(start.width, 0.005 * self.range)
             self.w, self.b = start.normal, start.intercept
             self.f = start.scores - start.intercept
         self.best = self.w
@@ -162,15 +156,15 @@ class _Search:
     def _first_point(self) -> None:
         """Start along sum_i beta_i z_i with every beta_i at a bound, as for a small C."""
         self.f = np.zeros(self.space.n_rows)
-        self.b = _weighted_median(self.y, self.c)
-        beta = balanced(np.sign(self.y - self.y @ self.c / self.total) * self.c)
+        self.b = _median(self.y)
+        beta = balanced(np.sign(self.y - self.y.mean()) * self.C)
         direction = self.space.vector(beta)
         self.w = np.zeros_like(direction)
         if self._inner(direction, direction) <= 0:
             return
         scores = self._scores(direction)
         # The step of the dual is 1; shorten it if the fitted range exceeds that of the targets.
-        spread = np.sqrt(self.c @ scores**2 / self.total)
+        spread = np.sqrt(np.mean(scores**2))
         t = min(1.0, self.range / (2 * spread)) if spread > 0 else 1.0
         self.w, self.f = t * direction, t * scores
 
@@ -186,7 +180,7 @@ class _Search:
         """Find b for w, and update the bounds and gaps."""
         beta, scaled = self._certificate()
         square = self._inner(self.w, self.w)
-        self.primal = 0.5 * square + float(self.c @ np.abs(self.r))
+        self.primal = 0.5 * square + self.C * float(np.abs(self.r).sum())
         value = float(beta @ self.y) - 0.5 * self._inner(self.u, self.u)
         if value > self.lower:
             self.lower, self.dual = value, beta
@@ -194,7 +188,7 @@ class _Search:
             self.upper, self.best = self.primal, self.w
         self.gap = self.upper - self.lower
         # The term width c s^2 / 2 of the smoothed primal and dual cancels in their gap.
-        self.smoothed_gap = 0.5 * square + float(self.c @ (self.r * scaled)) - value
+        self.smoothed_gap = 0.5 * square + self.C * float(self.r @ scaled) - value
 
     def _certificate(self) -> tuple[NDArray, NDArray]:
         """Set b, residuals and u = sum_i beta_i z_i; return beta and the clipped r / width."""
@@ -202,38 +196,37 @@ class _Search:
         self.b = self._best_intercept(r)
         self.r = r - self.b
         scaled = np.clip(self.r / self.width, -1.0, 1.0)
-        beta = balanced(self.c * scaled)
+        beta = balanced(self.C * scaled)
         self.u = self.space.vector(beta)
         return beta, scaled
 
     def _best_intercept(self, r: NDArray) -> float:
-        """Return the root b of sum_i c_i clip((r_i - b) / width), by a bracketed Newton method."""
+        """Return the root b of sum_i clip((r_i - b) / width), by a bracketed Newton method."""
         low, high = float(r.min()) - self.width, float(r.max()) + self.width
         b = min(max(self.b, low), high)
         for _ in range(MAX_ROOT):
             scaled = (r - b) / self.width
             inside = np.abs(scaled) < 1.0
-            value = float(self.c @ np.clip(scaled, -1.0, 1.0))
-            if abs(value) <= 1e-13 * self.total:
+            value = float(np.clip(scaled, -1.0, 1.0).sum())
+            if abs(value) <= 1e-13 * r.size:
                 break
             if value > 0:
                 low = b
             else:
                 high = b
-            slope = float(self.c @ inside) / self.width
+            slope = np.count_nonzero(inside) / self.width
             b = b + value / slope if slope > 0 else low - 1.0
             if not low < b < high:
                 b = 0.5 * (low + high)
             if high - low <= 1e-15 * max(abs(low), abs(high)):
                 break
-        return b if np.any(inside & (self.c > 0)) else self._middle(r, b)
+        return b if inside.any() else self._middle(r, b)
 
     def _middle(self, r: NDArray, b: float) -> float:
         """Return the midpoint of the residuals on either side of b, if none is within the width.
 
         All values in between are equally good, but the next step from an end would be short.
         """
-        r = r if self.space.weights is None else r[self.c > 0]
         below, above = r[r < b], r[r > b]
         if below.size == 0 or above.size == 0:
             return b
@@ -251,11 +244,10 @@ class _Search:
         active = self._active()
         self.width *= NARROWER
         if active.any() and self.space.fits(active):
-            pull = self.c * np.where(active, self.r / self.width, np.sign(self.r))
-            weight = self.c[active]
-            shift = float(pull.sum()) * self.width / float(weight.sum())
-            pull[active] -= weight * (shift / self.width)
-            if self._move(self.space.vector(pull), active, shift):
+            pull = np.where(active, self.r / self.width, np.sign(self.r))
+            shift = float(pull.sum()) * self.width / np.count_nonzero(active)
+            pull[active] -= shift / self.width
+            if self._move(self.space.vector(self.C * pull), active, shift):
                 return True
         self._certificate()
         return False
@@ -265,8 +257,7 @@ class _Search:
         self._move(self.u, self._active(), 0.0)
 
     def _active(self) -> NDArray:
-        active = np.abs(self.r) < self.width
-        return active if self.space.weights is None else active & (self.c > 0)
+        return np.abs(self.r) < self.width
 
     def _move(self, u: NDArray, active: NDArray, shift: float) -> bool:
         """Move to the minimum of the quadratic model of the active rows; return whether it moved.
@@ -275,9 +266,8 @@ class _Search:
         """
         x = self.space.newton_direction(u - self.w, active, self.C / self.width)
         d = self._scores(x)
-        weight = self.c[active]
-        if weight.size:
-            shift -= float(weight @ d[active]) / float(weight.sum())
+        if active.any():
+            shift -= float(d[active].mean())
         t = self._line_search(x, d + shift)
         if t == 0.0:
             return False
@@ -292,13 +282,12 @@ class _Search:
         Returns 0 if the objective increases from the start.
         """
         linear, square = self._inner(self.w, x), self._inner(x, x)
-        ce = self.c * e
 
         def slope(t: float) -> tuple[float, float]:
             scaled = (self.r - t * e) / self.width
-            first = linear + t * square - float(ce @ np.clip(scaled, -1.0, 1.0))
+            first = linear + t * square - self.C * float(e @ np.clip(scaled, -1.0, 1.0))
             inside = np.abs(scaled) < 1.0
-            return first, square + float((ce * e) @ inside) / self.width
+            return first, square + self.C * float((e * e) @ inside) / self.width
 
         def fell(t: float) -> bool:
             # A small slope between two kinks does not imply a minimum, so compare the values.
@@ -341,9 +330,9 @@ class _Search:
         return float(np.partition(kinks, kinks.size // 2)[kinks.size // 2])
 
     def _smoothed_loss(self, r: NDArray) -> float:
-        """Return sum_i c_i (r s - width s^2 / 2), with s the clipped residual."""
+        """Return C sum_i (r s - width s^2 / 2), with s the clipped residual."""
         scaled = np.clip(r / self.width, -1.0, 1.0)
-        return float(self.c @ (scaled * (r - 0.5 * self.width * scaled)))
+        return self.C * float(scaled @ (r - 0.5 * self.width * scaled))
 
     # ------------------------------------------------------------------ answer
 
@@ -351,9 +340,9 @@ class _Search:
         """Return the best point, with the optimal intercept of the loss without smoothing."""
         w = self.space.refreshed(self.best)
         f = self._scores(w)
-        b = _weighted_median(self.y - f, self.c)
+        b = _median(self.y - f)
         square = self._inner(w, w)
-        primal = 0.5 * square + float(self.c @ np.abs(self.y - f - b))
+        primal = 0.5 * square + self.C * float(np.abs(self.y - f - b).sum())
         gap = max(primal - self.lower, 0.0)
         if status is Status.CONVERGED and gap > tol * primal:
             status = Status.FAILED
@@ -385,8 +374,6 @@ def balanced(beta: NDArray) -> NDArray:
     return beta
 
 
-def _weighted_median(values: NDArray, weights: NDArray) -> float:
-    """Return a value with at most half of the weight on either side."""
-    order = np.argsort(values, kind="stable")
-    sums = np.cumsum(weights[order])
-    return float(values[order[np.searchsorted(sums, 0.5 * sums[-1])]])
+def _median(values: NDArray) -> float:
+    """Return the lower median, which is one of the values."""
+    return float(np.sort(values)[(values.size - 1) // 2])

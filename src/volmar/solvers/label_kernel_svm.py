@@ -10,11 +10,6 @@ machine with adaptive margin, whose primal in V_t (of labelling y_t) is
     min_{V, rho}  1/2 sum_t |V_t|^2 / mu_t - rho + C/2 sum_i max(0, rho - f_i)^2,
     f_i = sum_t y_ti F_i V_t,  alpha_i = C max(0, rho - f_i),  V_t = mu_t F'(alpha o y_t).
 
-A row of weight w_i is equivalent to w_i copies. The loss is C/2 sum_i w_i max(0, rho - f_i)^2, and
-alpha_i = C w_i max(0, rho - f_i) is the sum over the copies. Since equal shares of the copies
-minimise their sum of squares, |alpha|^2 becomes sum_i alpha_i^2 / w_i. The simplex does not
-change.
-
 The primal is piecewise quadratic, and Newton's method ends after a few changes of the rows inside
 the margin. phi is convex and differentiable, with d phi / d mu_t = -|F'(alpha o y_t)|^2 / 2. The
 factor of the last Newton step gives its second derivatives, and mu is found by sequential
@@ -33,20 +28,10 @@ from scipy import linalg
 
 from volmar.solvers.result import Result, Status
 
-# Maximum number of entries of the stacked features in memory.
-BLOCK = 2**20
 # Maximum number of full Newton steps, of damped Newton steps, and of step reductions for mu.
 MAX_FULL = 20
 MAX_NEWTON = 50
 MAX_HALVINGS = 12
-# Weights below this count as zero; their labellings are dropped from the stacked features.
-IDLE = 1e-9
-# Share of the objective below which a change counts as rounding.
-ROUNDING = 1e-14
-# Share of the curvature that is added to make the programme for mu definite.
-RIDGE = 1e-9
-# Share of the requested gap below which another step of the machine is not needed.
-INNER = 1e-4
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,20 +58,18 @@ def solve_label_kernel_svm(
     max_iter: int = 100,
     weights: NDArray | None = None,
     alpha: NDArray | None = None,
-    sample_weight: NDArray | None = None,
 ) -> LabelKernelResult:
     """Find the weights of labellings Y (T, n), and those of the rows of features F (n, m).
 
     `tol` is the relative gap at which to stop. The start is mu = `weights` (if None, the last
-    labelling alone) and `alpha` (if None, proportional to `sample_weight`). `sample_weight` are
-    positive multiplicities of the rows. The status is FAILED if rounding stopped the descent above
-    `tol`, and MAX_ITER if the iteration limit was reached.
+    labelling alone) and `alpha` (if None, the same for all rows). The status is
+    FAILED if rounding stopped the descent above `tol`, and MAX_ITER if the iteration limit was
+    reached.
     """
     F, Y = np.ascontiguousarray(F, dtype=np.float64), np.asarray(Y, dtype=np.float64)
     # Scale rows so that fourth powers do not overflow; a power of 2 causes no rounding.
     unit = 2.0 ** int(np.frexp(np.abs(F).max())[1])
-    sizes = np.ones(F.shape[0]) if sample_weight is None else sample_weight
-    found = _solve(_Master(F / unit, Y, C * unit**2, sizes), tol, max_iter, weights, alpha)
+    found = _solve(_Master(F / unit, Y, C * unit**2), tol, max_iter, weights, alpha)
     return replace(
         found,
         objective=found.objective * unit**2,
@@ -104,7 +87,7 @@ def _solve(
     if not mu.any():
         mu[-1] = 1.0
     mu /= mu.sum()
-    start = master.sizes / master.sizes.sum() if alpha is None else alpha
+    start = np.full(len(master.F), 1.0 / len(master.F)) if alpha is None else alpha
     point = master.machine(mu, start, tol)
     bound, best_alpha = master.bound(point), point.alpha
     history = [point.value]
@@ -137,18 +120,14 @@ def _solve(
 
 
 class _System:
-    """H = BB' + W^-1/C of the rows inside the margin.
+    """H = BB' + I/C of the rows inside the margin, with stacked features B = [sqrt(mu_t) y_t o F].
 
-    B = [sqrt(mu_t) y_t o F] are their stacked features, and W their weights. Features and ones
-    are stored times the square roots of the weights, which reduces H to that of unit weights:
-    W^1/2 H W^1/2 = BB' + I/C. The smaller of I + C B'B (features) and I + C BB' (rows) is
-    factorised.
+    The smaller of I + C B'B (features) and I + C BB' (rows) is factorised.
     """
 
-    def __init__(self, F: NDArray, labels: NDArray, rows: NDArray, C: float, roots: NDArray):
+    def __init__(self, F: NDArray, labels: NDArray, rows: NDArray, C: float):
         self.rows, self.C = rows, C
-        self._roots = roots[rows]
-        self._F, self._labels = F[rows] * self._roots[:, None], labels[:, rows]
+        self._F, self._labels = F[rows], labels[:, rows]
         self._width = labels.shape[0] * F.shape[1]
         self._by_rows = rows.size < self._width
         if self._by_rows:
@@ -162,7 +141,8 @@ class _System:
 
     def _blocks(self) -> Iterator[tuple[slice, NDArray]]:
         """Yield blocks of rows of B."""
-        step = max(BLOCK // self._width, 256)
+        # Maximum number of entries of the stacked features in memory.
+        step = max((2**20) // self._width, 256)
         for i in range(0, self.rows.size, step):
             part = slice(i, i + step)
             stacked = self._labels[:, part].T[:, :, None] * self._F[part][:, None, :]
@@ -176,21 +156,20 @@ class _System:
 
     def newton_point(self) -> tuple[NDArray, float]:
         """Return theta, shape (T, m), and rho of alpha = rho H^-1 1 with 1'alpha = 1."""
-        ones = self._roots
+        ones = np.ones(self.rows.size)
         shape = (self._labels.shape[0], self._F.shape[1])
         if self._by_rows:
             h = linalg.cho_solve(self._factor, ones, check_finite=False)
-            total = float((ones * h).sum())
+            total = float(h.sum())
             return (self._labels * (h / total)) @ self._F, 1.0 / (self.C * total)
         sums = self._combine(ones[:, None])[:, 0]
         x = linalg.cho_solve(self._factor, sums, check_finite=False)
         # By Woodbury's identity: theta = B'alpha = C rho (I + C B'B)^-1 B'1.
-        rho = 1.0 / (self.C * (float(ones @ ones) - self.C * float(sums @ x)))
+        rho = 1.0 / (self.C * (self.rows.size - self.C * float(sums @ x)))
         return (self.C * rho * x).reshape(shape), rho
 
     def form(self, J: NDArray) -> NDArray:
         """Return J'H^-1 J."""
-        J = self._roots[:, None] * J
         if self._by_rows:
             return self.C * (J.T @ linalg.cho_solve(self._factor, J, check_finite=False))
         right = self._combine(J)
@@ -219,9 +198,8 @@ class _SVMPoint:
 
 
 class _Master:
-    def __init__(self, F: NDArray, Y: NDArray, C: float, sizes: NDArray):
+    def __init__(self, F: NDArray, Y: NDArray, C: float):
         self.F, self.Y, self.C = F, Y, C
-        self.sizes, self.roots = sizes, np.sqrt(sizes)
 
     # ------------------------------------------------------------------ values
 
@@ -232,13 +210,12 @@ class _Master:
     def bound(self, point: _SVMPoint) -> float:
         """Return the dual value at alpha: the minimum over all labellings."""
         largest = float(np.einsum("tm,tm->t", point.normals, point.normals).max())
-        return -0.5 * (largest + float(point.alpha @ (point.alpha / self.sizes)) / self.C)
+        return -0.5 * (largest + float(point.alpha @ point.alpha) / self.C)
 
     def best_rho(self, f: NDArray) -> float:
-        """Return the optimal rho for f, which solves C sum_i w_i max(0, rho - f_i) = 1."""
-        order = np.argsort(f)
-        ordered, sizes = f[order], self.sizes[order]
-        candidates = (1.0 / self.C + np.cumsum(sizes * ordered)) / np.cumsum(sizes)
+        """Return the optimal rho for f, which solves C sum_i max(0, rho - f_i) = 1."""
+        ordered = np.sort(f)
+        candidates = (1.0 / self.C + np.cumsum(ordered)) / np.arange(1, f.size + 1)
         # The candidate with the k smallest inside is correct if the next one is outside.
         k = int(np.argmax(candidates <= np.append(ordered[1:], np.inf)))
         return float(candidates[k])
@@ -247,7 +224,8 @@ class _Master:
 
     def machine(self, mu: NDArray, alpha: NDArray, tol: float) -> _SVMPoint:
         """Solve the primal for one mu by Newton's method, from the rows with positive `alpha`."""
-        kept = mu > IDLE
+        # Weights below this count as zero; their labellings are dropped from the stacked features.
+        kept = mu > 1e-9
         mu = np.where(kept, mu, 0.0) / mu[kept].sum()
         labels = np.sqrt(mu[kept])[:, None] * self.Y[kept]
         # In theta_t = V_t / sqrt(mu_t) the regulariser is |theta|^2 / 2.
@@ -258,7 +236,7 @@ class _Master:
         if not is_settled:
             best, system = self._damped_steps(labels, best, tol)
         rho = self.best_rho(best.f)
-        pull = self.sizes * np.maximum(rho - best.f, 0.0)
+        pull = np.maximum(rho - best.f, 0.0)
         alpha = pull / pull.sum()
         value = self._iterate(best.theta, best.f, rho).value
         return _SVMPoint(mu, alpha, self.normals(alpha), rho, value, system)
@@ -295,13 +273,14 @@ class _Master:
             best = following
             still_inside = best.f < best.rho
             # The correct piece, or no significant improvement by another.
-            if np.array_equal(still_inside, inside) or fall <= INNER * tol * abs(best.value):
+            # Share of the requested gap below which another step of the machine is not needed.
+            if np.array_equal(still_inside, inside) or fall <= 1e-4 * tol * abs(best.value):
                 break
             inside = still_inside
         return best, system
 
     def _newton(self, labels: NDArray, inside: NDArray) -> tuple[_System, _Iterate]:
-        system = _System(self.F, labels, np.flatnonzero(inside), self.C, self.roots)
+        system = _System(self.F, labels, np.flatnonzero(inside), self.C)
         theta, rho = system.newton_point()
         return system, self._iterate(theta, self._scores(labels, theta), rho)
 
@@ -310,8 +289,7 @@ class _Master:
 
     def _iterate(self, theta: NDArray, f: NDArray, rho: float) -> _Iterate:
         slack = np.maximum(rho - f, 0.0)
-        loss = (self.sizes * slack) @ slack
-        value = 0.5 * np.vdot(theta, theta) - rho + 0.5 * self.C * loss
+        value = 0.5 * np.vdot(theta, theta) - rho + 0.5 * self.C * (slack @ slack)
         return _Iterate(theta, f, rho, float(value))
 
     def _line_search(self, start: _Iterate, end: _Iterate) -> _Iterate:
@@ -321,7 +299,7 @@ class _Master:
         def slope(share: float) -> float:
             slack = np.maximum(start.rho + share * drho - start.f - share * df, 0.0)
             inner = float(np.vdot(start.theta + share * dtheta, dtheta))
-            return inner - drho + self.C * float((self.sizes * slack) @ (drho - df))
+            return inner - drho + self.C * float(slack @ (drho - df))
 
         low, high = 0.0, 1.0
         for _ in range(40):
@@ -347,7 +325,8 @@ class _Master:
             if slope < 0.0 and rise <= 1e-4 * share * slope:
                 return following
             # The primal error is the square of the dual error, so rounding affects it first.
-            if rise <= ROUNDING * abs(point.value) and self.bound(following) > self.bound(point):
+            # Share of the objective below which a change counts as rounding.
+            if rise <= 1e-14 * abs(point.value) and self.bound(following) > self.bound(point):
                 return following
             share *= 0.3
         return None
@@ -357,7 +336,8 @@ class _Master:
         size = max(float(np.abs(gradient).max()), np.finfo(np.float64).tiny)
         hessian = self._curvature(point) / size
         T = gradient.size
-        hessian[np.diag_indices(T)] += RIDGE * max(float(np.trace(hessian)) / T, 1.0)
+        # Share of the curvature that is added to make the programme for mu definite.
+        hessian[np.diag_indices(T)] += 1e-9 * max(float(np.trace(hessian)) / T, 1.0)
         linear = gradient / size - hessian @ point.mu
         rows = np.ones((1, T))
         upper, lower = np.append(np.ones(T), 1.0), np.append(np.zeros(T), 1.0)

@@ -17,20 +17,10 @@ MAX_STEPS = 60
 class MinimaxProbabilityResult(Result):
     """Solution of the minimax probability problem for two means and covariances.
 
-    Attributes
-    ----------
-    w : ndarray of shape (d,)
-        Direction, scaled so that w'(mean1 - mean2) = 1.
-    kappa : float
-        w'(mean1 - mean2) / (s1 + s2) at w, with s_k = sqrt(w'S_k w). `objective` is -kappa, and
-        `gap` the certified distance to the best kappa.
-    probability : float
-        kappa^2 / (1 + kappa^2): for any two distributions with these moments, a row lies on the
-        correct side of the hyperplane with at least this probability.
-    s1, s2 : float
-        Standard deviations along w.
-    t : float
-        Weight of the second covariance at the solution; a good start for a similar problem.
+    `w` is scaled so that w'(mean1 - mean2) = 1, and `kappa` is 1 / (s1 + s2) with the standard
+    deviations s_k = sqrt(w'S_k w). `objective` is -kappa. For any two distributions with these
+    moments, a row lies on the correct side with at least `probability`, kappa^2 / (1 + kappa^2).
+    `t`, the weight of the second covariance, is a good start for a similar problem.
     """
 
     w: NDArray = field(default_factory=lambda: np.empty(0))

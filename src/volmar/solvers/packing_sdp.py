@@ -13,38 +13,18 @@ from scipy.linalg import blas, lapack
 from volmar._eigen import eigenvalues
 from volmar.solvers.result import Certificate, Result, Status
 
-# Maximum share of the distance to the boundary per step.
-TO_THE_BOUNDARY = 0.97
-# Factor of the backtracking, and of the step back from a boundary found by it.
-SHORTER, STEP_BACK = 0.8, 0.95
 # Step length below which rounding prevents progress.
 SMALLEST_STEP = 1e-6
-# Minimum target of a step, as a share of the requested gap.
-BELOW_TOL = 0.1
-# Maximum negative eigenvalue of Xi due to rounding, as a share of its trace.
-DEFINITE = 1e-12
 
 
 @dataclass(frozen=True, repr=False)
 class PackingResult(Result):
     """The optimal weights, with a dual matrix that certifies them.
 
-    Attributes
-    ----------
-    objective : float
-        -1'g. `gap` is the certified distance to the optimum, `bound` minus 1'g.
-    residuals : mapping of str to float
-        ``"semidefinite"``: absolute value of a negative smallest eigenvalue of I - F' Diag(g) F.
-        ``"bounds"``: violation of 0 <= g <= upper, relative to the largest entry of g.
-        ``"relative gap"``: `gap` divided by 1'g.
-    g : ndarray of shape (n,)
-        Weights.
-    smallest_eigenvalue : float
-        Smallest eigenvalue of I - F' Diag(g) F.
-    dual : ndarray of shape (r, r)
-        Feasible dual point Xi; its value is `bound`.
-    bound : float
-        Dual value at `dual`. No feasible g has a larger sum.
+    The objective is -1'g. No feasible g has a larger sum than `bound`, the value of the dual point
+    `dual` (Xi). Residuals: "semidefinite" is the absolute value of a negative smallest eigenvalue
+    of I - F' Diag(g) F, "bounds" the violation of 0 <= g <= upper relative to the largest entry of
+    g, and "relative gap" the gap divided by 1'g.
     """
 
     _solution: ClassVar[tuple[str, ...]] = ("g", "dual")
@@ -174,7 +154,8 @@ class PackingProblem:
     def certificate(self, g: NDArray, dual: NDArray) -> Certificate:
         """Return objective, gap and residuals of g and Xi, computed from F and the upper bound."""
         total = float(g.sum())
-        bound = self.bound(dual)[0] if _smallest(dual) >= -DEFINITE * np.trace(dual) else np.inf
+        # Maximum negative eigenvalue of Xi due to rounding, as a share of its trace.
+        bound = self.bound(dual)[0] if _smallest(dual) >= -1e-12 * np.trace(dual) else np.inf
         gap = max(bound - total, 0.0)
         beyond = max(-g.min(), 0.0 if self.upper is None else g.max() - self.upper, 0.0)
         residuals = {
@@ -281,7 +262,8 @@ def _follow(
         # The longer the steps of the predictor, the more mu can decrease. The target is limited,
         # because far below the requested gap the next point would be on the boundary.
         centring = max(left, 0.0) ** max(1.0, 3.0 * min(lengths) ** 2)
-        target = max(centring * system.gap, BELOW_TOL * tol * total)
+        # Minimum target of a step, as a share of the requested gap.
+        target = max(centring * system.gap, 0.1 * tol * total)
         step = system.corrector(predictor, target / system.n_pairs)
         primal, dual = system.lengths(step)
         if max(primal, dual) < SMALLEST_STEP:
@@ -397,18 +379,20 @@ class _System:
 def _ratio(values: NDArray, change: NDArray) -> float:
     """Return the step length, at most 1, that keeps positive values positive."""
     steepest = float(np.max(-change / values))
-    return min(1.0, TO_THE_BOUNDARY / steepest) if steepest > 0 else 1.0
+    # Maximum share of the distance to the boundary per step.
+    return min(1.0, 0.97 / steepest) if steepest > 0 else 1.0
 
 
 def _definite_length(matrix: NDArray, change: NDArray, length: float) -> float:
     """Return a step length up to `length` that keeps a matrix definite; 0 if there is none."""
     shortened = False
     while not _is_definite(matrix + length * change):
-        length *= SHORTER
+        # Factor of the backtracking, and of the step back from a boundary found by it.
+        length *= 0.8
         shortened = True
         if length < SMALLEST_STEP:
             return 0.0
-    return STEP_BACK * length if shortened else length
+    return 0.95 * length if shortened else length
 
 
 def _checked(F: NDArray, upper: float | None) -> NDArray:

@@ -21,10 +21,10 @@ from volmar._version import __version__
 from volmar._warn import collecting, warn_user
 from volmar.base import Clusterer
 from volmar.base.blocks import RefusedBlocksError
-from volmar.base.prediction import check_reject, rejected, warn_of_few_rows
+from volmar.base.clusterer import check_reject, rejected, warn_of_few_rows
 from volmar.diagnostics.drift_summary import CategoryCounts, DriftSummary
 from volmar.evidence import ClusterNovelty, calibrate_novelty
-from volmar.guidance.seeds import names_of_clusters
+from volmar.guidance.knowledge import names_of_clusters
 from volmar.report.evidence import evidence_of
 from volmar.report.outcome import Evidence, Outcome, Progress, StageTimes
 from volmar.table_clusterer.names import new_clusterer

@@ -2,37 +2,142 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import linalg, sparse
+from scipy.sparse.linalg import ArpackNoConvergence
 
 from volmar import _memory
 from volmar._checks import shown
+from volmar._eigen import eigenvalues, eigsh
 from volmar._warn import warn_user
 from volmar.base import Clusterer, Status
 from volmar.base.relaxation import RelaxationMixin
 from volmar.base.validation import check_choice, check_number
 from volmar.graphs import make_similarity
 from volmar.graphs.graph import Graph, build_graph
-from volmar.solvers import (
-    ElliptopeResult,
-    solve_elliptope_barrier,
-    solve_elliptope_saddle,
-    solve_label_mixture,
-)
+from volmar.operators import SPDOperator
+from volmar.solvers import ElliptopeResult, solve_elliptope_barrier, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
+from volmar.solvers.elliptope import ElliptopeProblem, RoundedResult
 from volmar.solvers.elliptope_barrier import MAX_ROWS
-from volmar.solvers.elliptope_problem import ElliptopeProblem
-from volmar.solvers.elliptope_rounding import RoundedResult
-from volmar.volume.hard_label_problem import HardLabelProblem
 
-MATRICES = ("similarity",)
-RELAXATIONS = ("sdp", "label_generation")
+# Above this size the extreme eigenvalues of Q are computed by the Lanczos method.
+DENSE_UP_TO = 500
 # The default reg is at most this fraction of the largest value that guarantees eta <= 0.
 SAFETY = 0.9
+
+
+# ---- the matrix Q, and bounds on its weight
+
+
+@dataclass(frozen=True)
+class HardLabelProblem:
+    r"""Q = W + I/n, shifted to be positive semi-definite, or a given Q.
+
+    Because the diagonal of M is 1 and \|a\| = 1, adding c I to Q subtracts :math:`\gamma c` from
+    the objective of the relaxation and adds it to eta. M, a and the labels do not change.
+    """
+
+    Q: Any  # ndarray or CSR matrix
+    shift: float  # c; 0 if W + I/n is positive semi-definite
+    largest: float  # bound on the largest eigenvalue of Q
+
+    @classmethod
+    def of(cls, W: Any) -> HardLabelProblem:
+        """Return the problem for a dense or sparse similarity matrix W."""
+        n = W.shape[0]
+        Q = _raised(W, 1.0 / n)
+        low, high = spectrum_ends(Q)
+        # By rounding, a semi-definite matrix may have eigenvalues just below zero.
+        shift = -low if low < -1e-12 * high else 0.0
+        return cls(_raised(Q, shift) if shift else Q, shift, high + shift)
+
+    @classmethod
+    def given(cls, operator: SPDOperator) -> HardLabelProblem:
+        """Return the problem for a given Q; raise an error if it is not positive definite."""
+        Q = _matrix_of(operator)
+        low, high = spectrum_ends(Q)
+        if low <= 1e-13 * max(abs(low), high):
+            raise ValueError(
+                f"Q must be positive definite, but its smallest eigenvalue is {low:.3g}. Add a "
+                "multiple of the identity to it."
+            )
+        return cls(Q, 0.0, high)
+
+    def safe_reg(self, C: float) -> float:
+        r"""Return a reg up to which eta is not positive for any M.
+
+        Let :math:`H = \gamma Q \circ M` and a the maximiser at eta = 0. Because M is a correlation
+        matrix, no eigenvalue of H exceeds :math:`\gamma` times the largest eigenvalue of Q. If
+        \|a\| < 1, fewer than :math:`1 / C^2` entries are at C, and the other m have
+        :math:`(Ha)_i \ge 1`. Then :math:`\sqrt m \le \|Ha\| < \gamma \lambda_1(Q)`. Hence
+        \|a\| is at least 1 up to :math:`\gamma = \sqrt m / \lambda_1(Q)`, and a negative or zero
+        eta brings it back to 1.
+        """
+        n = self.Q.shape[0]
+        n_at_end = int(np.ceil(1 / min(C, 1.0) ** 2 - 1e-9)) - 1
+        return float(np.sqrt(max(n - n_at_end, 1)) / self.largest)
+
+
+def spectrum_ends(Q: Any) -> tuple[float, float]:
+    """Return a lower and an upper bound on the eigenvalues of a symmetric matrix.
+
+    For more than 500 rows they are computed by the Lanczos method, widened by the residuals. If it
+    does not converge, they are the bounds of Gershgorin's theorem.
+    """
+    n = Q.shape[0]
+    if n <= DENSE_UP_TO:
+        values = eigenvalues(Q.toarray() if sparse.issparse(Q) else Q)
+        return float(values[0]), float(values[-1])
+    radii = np.asarray(abs(Q).sum(axis=1)).ravel() - np.abs(Q.diagonal())
+    low = float((Q.diagonal() - radii).min())
+    high = float((Q.diagonal() + radii).max())
+    is_definite = low >= 0 or _is_definite(Q)
+    low = max(low, 0.0 if is_definite else _end(Q, "SA", low))
+    return low, min(high, _end(Q, "LA", high))
+
+
+def _is_definite(Q: Any) -> bool:
+    """Return whether a dense Q has a Cholesky factor; False for a sparse Q, which is not tried."""
+    if sparse.issparse(Q):
+        return False
+    try:
+        linalg.cholesky(Q, lower=True, check_finite=False)
+    except linalg.LinAlgError:
+        return False
+    return True
+
+
+def _end(Q: Any, which: str, otherwise: float) -> float:
+    v0 = np.random.default_rng(0).standard_normal(Q.shape[0])
+    try:
+        value, vector = eigsh(Q, k=1, which=which, tol=1e-4, v0=v0, maxiter=500)
+    except ArpackNoConvergence:
+        return otherwise
+    residual = float(np.linalg.norm(Q @ vector[:, 0] - value[0] * vector[:, 0]))
+    return float(value[0]) + (residual if which == "LA" else -residual)
+
+
+def _matrix_of(operator: SPDOperator) -> Any:
+    matrix = getattr(operator, "matrix", None)
+    if matrix is None:
+        return np.asarray(operator.matvec(np.eye(operator.n)), dtype=np.float64)
+    return _raised(matrix.astype(np.float64), float(getattr(operator, "shift", 0.0)))
+
+
+def _raised(Q: Any, by: float) -> Any:
+    if sparse.issparse(Q):
+        return sparse.csr_matrix(Q + by * sparse.identity(Q.shape[0]))
+    raised: NDArray = Q.copy()
+    raised.flat[:: len(raised) + 1] += by
+    return raised
+
+
+# ---- the estimator
 
 
 class HardLabelResult(RoundedResult):
@@ -61,11 +166,9 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
+    n_clusters : int, default=2
         Number of clusters. If larger than 2, the rows are split recursively: the cluster whose
-        split separates best is split next (see `tree_`). If "auto", a split is made only if
-        held-out rows confirm it by their distances to its border (see
-        `volmar.evidence.split_test`).
+        split separates best is split next (see `tree_`).
     affinity : str, callable or Similarity, default="gaussian"
         Similarity of rows, as in `SoftLabelMVC`. The Gaussian similarity is positive
         semi-definite. To others, such as most k-NN graphs, a multiple of the identity is added,
@@ -88,13 +191,6 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         definite matrix of the training rows, such as a kernel matrix (AISTATS Theorem 2), or a
         function of W that returns one, is used as given; entries may be negative. New rows are
         always compared by `affinity`.
-    relaxation : {"sdp", "label_generation"}, default="sdp"
-        Set of matrices that replaces the labellings yy'. "sdp": all correlation matrices, eq. 13.
-        "label_generation": mixtures :math:`\sum_t \mu_t y_t y_t'` of labellings that satisfy the
-        balance constraint, which JMLR section 9 proposes and leaves open. Labellings are generated
-        as needed, as in `LGMMC`. No convex relaxation of the labels alone is tighter. The gap is
-        certified by the bound of eq. 13 (for up to 16 rows, by enumerating all labellings), and
-        stays open if that relaxation is not tight. Not available with ``mode="paper"``.
     C : float, default=1
         Upper bound of each alpha, at least :math:`1 / \sqrt n`. Values above 1 have the same
         effect as 1.
@@ -121,12 +217,6 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         range over which M can change the objective if that is smaller.
     max_iter : int, default=1000
         Maximum number of iterations of the outer descent.
-    alpha : float, default=0.05
-        Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
-        of one or more false splits. Small values make the tests slower. Not used otherwise.
-    max_clusters : int, optional
-        Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
-        strongest splits are made first, and a warning is issued if further splits are left out.
     random_state : int, RandomState or None, default=None
         Random seed of the start and of random rounding.
 
@@ -135,8 +225,8 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row. Clusters are numbered by size, 0 is the largest.
     tree_ : SplitTree
-        The splits, for more than two clusters or n_clusters="auto". The attributes of a single
-        split are then those of ``tree_.splits()[i].model``.
+        The splits, for more than two clusters. The attributes of a single split are then those of
+        ``tree_.splits()[i].model``.
     alpha_ : ndarray of shape (n_samples,)
         Inner maximiser, the weight of each training row in the decision function.
     reg_ : float
@@ -165,10 +255,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
     The papers call eq. 11 a relaxation of eq. 10, but the direction over y is reversed: eq. 10
     takes the minimum over labellings, while eq. 11 to 13 relax the *maximum*. The method clusters
     nevertheless, because Q is a similarity here and a Laplacian in the soft-label method. With a
-    Laplacian it would return a maximum cut. The same holds for the alternative in JMLR section 9:
-    as printed, it is a minimum over the mixture *and* over alpha, which equals the minimum over
-    single labellings. ``relaxation="label_generation"`` is the minimum over mixtures of the
-    maximum over alpha, with eta for the norm of alpha as in eq. 11.
+    Laplacian it would return a maximum cut.
 
     `decision_function` is :math:`\sum_j p_{xj} \alpha_j y_j`, where :math:`p_{xj}` are the
     similarities of a new row to the training rows, normalised to sum to 1.
@@ -189,18 +276,18 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
     0.0
     """
 
+    _supports_auto = False
     _multiway = "recursive"
 
     def __init__(
         self,
-        n_clusters: int | str = 2,
+        n_clusters: int = 2,
         *,
         affinity: Any = "gaussian",
         sigma: float | str | None = None,
         n_neighbors: int | None = None,
         reg: float | None = None,
         Q: Any = "similarity",
-        relaxation: str = "sdp",
         C: float = 1.0,
         balance: float | None = 1.0,
         row_balance: bool = False,
@@ -208,8 +295,6 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         mode: str = "default",
         tol: float = 1e-5,
         max_iter: int = 1000,
-        alpha: float = 0.05,
-        max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -218,7 +303,6 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         self.n_neighbors = n_neighbors
         self.reg = reg
         self.Q = Q
-        self.relaxation = relaxation
         self.C = C
         self.balance = balance
         self.row_balance = row_balance
@@ -226,8 +310,6 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         self.mode = mode
         self.tol = tol
         self.max_iter = max_iter
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.random_state = random_state
 
     def _scores(self, X: Any) -> NDArray:
@@ -240,14 +322,8 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
             check_number("reg", self.reg, low=0.0, open_low=True)
         if self.balance is not None:
             check_number("balance", self.balance, low=0.0)
-        check_choice("relaxation", self.relaxation, RELAXATIONS)
-        if self.mode == "paper" and self.relaxation != "sdp":
-            raise ValueError(
-                f"relaxation={self.relaxation!r} is not solved in the papers and is not available "
-                "with mode='paper'. Use mode='default', or relaxation='sdp'."
-            )
         if isinstance(self.Q, str):
-            check_choice("Q", self.Q, MATRICES)
+            check_choice("Q", self.Q, ("similarity",))
         elif not callable(self.Q) and self.n_clusters != 2:
             raise ValueError(
                 "Q must be 'similarity' or a function of the similarities with n_clusters="
@@ -312,29 +388,13 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         return HardLabelResult.of(unshifted, rounded, room_beside_one=room)
 
     def _solve(self, problem: HardLabelProblem, reg: float, seed: int) -> ElliptopeResult:
-        bound, n = self._bound(), problem.Q.shape[0]
-        settings: dict[str, Any] = {
-            "reg": reg,
-            "C": float(self.C),
-            "tol": self.tol,
-            "max_iter": self.max_iter,
-        }
-        if self.relaxation == "label_generation":
-            limit = None
-            if bound is not None:
-                limit = bound if self.row_balance else float(np.sqrt(n * bound))
-            found = solve_label_mixture(problem.Q, limit=limit, random_state=seed, **settings)
-        else:
-            found = solve_elliptope_saddle(
-                problem.Q,
-                balance=bound,
-                row_balance=self.row_balance,
-                random_state=seed,
-                **settings,
-            )
+        settings: dict[str, Any] = {"reg": reg, "C": float(self.C)}
+        settings.update(tol=self.tol, max_iter=self.max_iter)
+        balance = {"balance": self._bound(), "row_balance": self.row_balance}
+        found = solve_elliptope_saddle(problem.Q, random_state=seed, **balance, **settings)
         if found.status is not Status.DEGENERATE:
             return found
-        is_small = n <= MAX_ROWS
+        is_small = problem.Q.shape[0] <= MAX_ROWS
         if self.mode == "paper" and is_small:
             return solve_elliptope_barrier(problem.Q, **settings)
         other = f"mode='paper', which solves it for up to {MAX_ROWS} rows" if is_small else ""

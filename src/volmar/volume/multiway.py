@@ -17,13 +17,11 @@ from volmar.graphs.graph import Graph
 from volmar.metrics.label_free import unchecked_cut
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.solvers import Result, Status
+from volmar.volume.descent import Allowed, InverseImages, Refined, repeat_step
 from volmar.volume.problem import SINGULAR
-from volmar.volume.refinement import Allowed, InverseImages, Refined, repeat_step
-from volmar.volume.starts import is_tied
+from volmar.volume.two_way import is_tied
 
 N_INIT = 10
-# Rows whose coordinates differ by less than this are equal up to rounding.
-SAME_ROW = 1e-9
 
 
 @dataclass(frozen=True)
@@ -78,25 +76,11 @@ class MultiwayVolumeResult(Result):
     smallest eigenvalues of L_sym (NaN for another Q). `residuals` are those of the eigenvectors
     and of the linear systems of the fields.
 
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        Cluster of each row. No cluster is empty.
-    field : ndarray of shape (n, k)
-        Smoothest field of each cluster against the rest, with roughness ``x'Qx = 1``.
-    h : ndarray of shape (n, k)
-        The fields scaled to columns of norm 1.
-    start : ndarray of shape (n,)
-        Labels at the start.
-    agreement : tuple of float
-        Sum over the clusters of ``y_j'x_j`` after each step. It never decreases.
-    n_moved : int
-        Number of labels that differ between the start and the end.
-    n_held : int
-        Number of clusters that kept their rows because the last step would have emptied them.
-    n_missed : int
-        Number of clusters that k-means left empty at the start. Each was given a part of the
-        largest cluster.
+    `field` is the smoothest field of each cluster against the rest, with roughness ``x'Qx = 1``,
+    and h the same with columns of norm 1. `agreement` is the sum over the clusters of ``y_j'x_j``
+    after each step, which never decreases. `n_held` clusters kept their rows because the last step
+    would have emptied them. `n_missed` clusters were left empty by k-means at the start; each was
+    given a part of the largest cluster.
     """
 
     _numbers = ("labels", "start")
@@ -147,7 +131,8 @@ def _part_of(rows: NDArray, components: NDArray) -> NDArray:
         return pieces == np.bincount(pieces).argmax()
     low, high = rows.min(axis=0), rows.max(axis=0)
     widest = int(np.argmax(high - low))
-    if high[widest] - low[widest] > SAME_ROW:
+    # Rows whose coordinates differ by less than this are equal up to rounding.
+    if high[widest] - low[widest] > 1e-9:
         return rows[:, widest] > (low[widest] + high[widest]) / 2
     return np.arange(len(rows)) < len(rows) // 2
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from volmar.operators import SPDOperator
 from volmar.solvers.result import Certificate
 
-# The balance constraint counts as active if |1'h| is within this fraction of sqrt(n) of its bound.
-ACTIVE = 1e-7
 # A 2 x 2 system counts as singular if its determinant is below this fraction of the product of its
 # diagonal entries.
 SINGULAR = 1e-13
@@ -32,17 +30,8 @@ class VolumeProblem:
     If :math:`h'Qh` is small, h points along the long axes of the ellipsoid :math:`h'Qh \le 1`, and
     the orthant of sign(h) contains much of its volume.
 
-    Attributes
-    ----------
-    operator : SPDOperator
-        Q.
-    reg : float
-        :math:`\gamma`.
-    balance : float
-        b.
-    sides : ndarray of shape (n,), optional
-        Labels y of the rows, -1 and 1. The objective then has ``-2 y'h`` in place of
-        ``-2 |h|_1``. If None, the labels are the signs of h.
+    Q is `operator`, :math:`\gamma` is `reg`, b is `balance`. With `sides`, labels y of the rows,
+    the objective has ``-2 y'h`` in place of ``-2 |h|_1``.
     """
 
     operator: SPDOperator
@@ -78,7 +67,9 @@ class VolumeProblem:
     def _multipliers(self, h: NDArray, gradient: NDArray) -> tuple[float, float]:
         square, total = float(h @ h), float(h.sum())
         idle = float(h @ gradient) / square, 0.0
-        if abs(total) < self.balance - ACTIVE * np.sqrt(self.n):
+        # The balance constraint counts as active if |1'h| is within this fraction of sqrt(n) of
+        # its bound.
+        if abs(total) < self.balance - 1e-7 * np.sqrt(self.n):
             return idle
         # Normal equations of min |gradient - eta h + kappa 1|.
         system = np.array([[square, -total], [-total, self.n]])

@@ -2,33 +2,291 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from numbers import Integral
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from volmar._checks import shown
 from volmar._warn import warn_user
 from volmar.base import Clusterer, Status
-from volmar.base.one_cluster import OneCluster
+from volmar.base.guided import GuidedUnweightedMixin
+from volmar.base.outcome import OneCluster
 from volmar.base.recursion import PartRows, RecursiveResult
-from volmar.base.validation import check_start_labels
+from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
+from volmar.graphs import make_similarity
 from volmar.graphs.graph import Graph, build_graph
-from volmar.operators import SPDOperator
-from volmar.volume.guided import GuidedVolume
+from volmar.guidance.guide import Guide
+from volmar.operators import EigenPairs, SPDOperator
+from volmar.volume.descent import Allowed
 from volmar.volume.multiway import (
     MultiwayProblem,
     MultiwayVolumeResult,
     OneAgainstRest,
     cluster_jointly,
 )
-from volmar.volume.paper_mode import AISTATS_BALANCE, ILL_DEFINED, break_words, paper_graph
 from volmar.volume.problem import VolumeProblem
-from volmar.volume.soft_label_parameters import check_definite, check_parameters
-from volmar.volume.starts import SMALL, candidates, given_start, is_tied, n_pairs_needed
-from volmar.volume.two_way import MAX_REFINE, TwoWayProblem, VolumeResult, cluster_in_two
+from volmar.volume.two_way import (
+    MAX_REFINE,
+    SMALL,
+    TwoWayProblem,
+    VolumeResult,
+    candidates,
+    cluster_in_two,
+    given_start,
+    is_tied,
+    n_pairs_needed,
+)
 
-__all__ = ["SoftLabelMVC", "VolumeResult"]
+# ---- soft label parameters
+
+
+MODES = ("default", "paper", "aistats")
+MATRICES = ("laplacian", "kernel")
+MULTIWAY = ("joint", "recursive")
+# Parameters without effect on a joint search for more than two clusters, with their defaults.
+TWO_WAY = {"reg": 1e-2, "n_candidates": None, "tol": 1e-6}
+
+
+def check_parameters(model: Any) -> None:
+    """Raise an error for parameters that are invalid for any data."""
+    check_choice("mode", model.mode, MODES)
+    check_choice("multiway", model.multiway, MULTIWAY)
+    if isinstance(model.Q, str):
+        check_choice("Q", model.Q, MATRICES)
+    check_number("reg", model.reg, low=0.0, open_low=True)
+    check_number("tol", model.tol, low=0.0, open_low=True)
+    if model.balance is not None:
+        check_number("balance", model.balance, low=0.0)
+    for name in ("n_candidates", "max_iter"):
+        if getattr(model, name) is not None:
+            check_count(name, getattr(model, name))
+    if isinstance(model.init, str):
+        check_choice("init", model.init, ["auto"])
+    elif model.n_candidates is not None:
+        raise ValueError(
+            f"n_candidates={model.n_candidates} has no effect if init is given, which is then the "
+            "only start. Leave one of them out."
+        )
+    if model.eta0 is not None:
+        check_number("eta0", model.eta0)
+        if model.mode == "default":
+            raise ValueError(
+                f"eta0={shown(model.eta0)} has no effect with mode='default', which computes "
+                "the multiplier. Leave it out, or use mode='paper'."
+            )
+    if isinstance(model.n_clusters, Integral) and int(model.n_clusters) > 2:
+        _check_multiway(model)
+
+
+def _check_multiway(model: Any) -> None:
+    given = f"n_clusters={shown(model.n_clusters)} and multiway={model.multiway!r}"
+    if model._is_recursive():
+        if not isinstance(model.Q, str) and not callable(model.Q):
+            raise ValueError(
+                f"Q must be a name or a function of the similarities with {given}. A matrix "
+                "of all rows does not fit the rows of one cluster. Pass a function, or use "
+                "multiway='joint'."
+            )
+        return
+    if model.mode != "default":
+        raise ValueError(
+            f"mode={model.mode!r} cannot find more than two clusters jointly, got {given}. "
+            "Use mode='default', or multiway='recursive'."
+        )
+    for name, default in TWO_WAY.items():
+        if getattr(model, name) != default:
+            raise ValueError(
+                f"{name}={getattr(model, name)!r} has no effect with {given}. Leave it out, or "
+                "use multiway='recursive'."
+            )
+
+
+def check_definite(operator: SPDOperator, pairs: EigenPairs, *, is_named: bool) -> None:
+    """Raise an error if the matrix Q is not positive definite."""
+    scale = max(map(abs, operator.bounds))
+    if pairs.values[0] > 1e-13 * scale:
+        return
+    remedy = "Add a multiple of the identity to it."
+    if is_named:
+        remedy = "Divide the similarities by their maximum, so that none exceeds 1."
+    raise ValueError(
+        "Q must be positive definite, but its smallest eigenvalue is "
+        f"{pairs.values[0]:.3g}. {remedy}"
+    )
+
+
+# ---- paper mode
+
+
+# The similarities of the papers' experiments (JMLR 8.1 and 8.2, AISTATS 5).
+PAPER_AFFINITY = MappingProxyType({"paper": "gaussian", "aistats": "cosine_knn"})
+PAPER_SIMILARITY: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
+    {
+        "gaussian": {"sigma": "mean/10", "self_loops": True},
+        "local_scaling": {"n_neighbors": 7, "graph": "dense", "self_loops": True},
+        "cosine_knn": {"n_neighbors": 7},
+        "nearest_neighbors": {"n_neighbors": 7},
+    }
+)
+ILL_DEFINED = (
+    "Q is ill-defined (JMLR section 8.1): more than ten of its eigenvalues are within 1e-4 of the "
+    "second. Only the ten smallest, starting from the second, are tried. Use a larger sigma or "
+    "another affinity, or set n_candidates."
+)
+
+
+def paper_graph(X: Any, mode: str, affinity: Any, *, sigma: Any, n_neighbors: Any) -> Graph:
+    """Build the graph of a paper mode, with the papers' settings for affinities given by name."""
+    given = {"sigma": sigma, "n_neighbors": n_neighbors}
+    affinity = PAPER_AFFINITY[mode] if affinity is None else affinity
+    if not isinstance(affinity, str) or affinity not in PAPER_SIMILARITY:
+        return build_graph(X, affinity, **given)
+    params = {name: value for name, value in given.items() if value is not None}
+    defaults = dict(PAPER_SIMILARITY[affinity])
+    if "n_neighbors" in defaults:
+        defaults["n_neighbors"] = min(defaults["n_neighbors"], X.shape[0] - 1)
+    unknown = [name for name in params if name not in defaults]
+    if unknown:
+        return build_graph(X, affinity, **given)  # raises an error with the reason
+    return build_graph(X, make_similarity(affinity, **{**defaults, **params}))
+
+
+def break_words(n_iter: int, reg: float, *, has_break: bool) -> str:
+    """Return a message on why Algorithm 1 stopped early after `n_iter` steps, with a remedy.
+
+    `has_break` is whether the algorithm stops at JMLR's bound on the multiplier. Otherwise it
+    stops only if a quadratic program has no minimum.
+    """
+    if not has_break:
+        why = f"the quadratic program of step {n_iter + 1} has no minimum"
+    else:
+        why = (
+            f"the multiplier of step {n_iter + 1} reaches reg times the smallest eigenvalue of Q, "
+            "beyond which a quadratic program need not have a minimum"
+        )
+    what = f"the soft responses of step {n_iter}" if n_iter else "the start"
+    return (
+        f"{why}, and Algorithm 1 returns {what}. Lower reg={reg:g}, pass init or eta0 (see the "
+        "notes of the class), or use mode='default'"
+    )
+
+
+# ---- guided
+
+
+JOINT = (VolumeResult, MultiwayVolumeResult)
+
+
+def seed_weights(seeds: NDArray) -> NDArray:
+    """Return row weights: 1 for ordinary rows, and a total of n for the seeds.
+
+    As in `spread_labels`, all classes have the same total weight, regardless of their number of
+    seeds. The weight of a seed is at least 1.
+    """
+    known = seeds >= 0
+    weights = np.ones(seeds.size)
+    if known.any():
+        counts = np.bincount(seeds[known])
+        share = seeds.size / np.count_nonzero(counts)
+        weights[known] = np.maximum(share / counts[seeds[known]], 1.0)
+    return weights
+
+
+def _is_same_start(free: NDArray, start: NDArray, guide: Guide) -> bool:
+    """Return whether a start equals the clusters of the unguided fit, up to renumbering."""
+    shared = np.zeros((int(free.max()) + 1, guide.k))
+    unknown = guide.seeds < 0
+    np.add.at(shared, (free[unknown], start[unknown]), 1)
+    renamed = np.argmax(shared, axis=1)[free]
+    return np.array_equal(guide.place(np.eye(guide.k)[renamed]).labels, start)
+
+
+class GuidedVolume(GuidedUnweightedMixin):
+    """Guided fits of `SoftLabelMVC`; must precede `Clusterer` in the list of base classes."""
+
+    #: Problem of the unguided fit to the same rows.
+    _known: TwoWayProblem | MultiwayProblem | None = None
+    #: Whether the start differs from that of the unguided fit.
+    _starts_elsewhere = False
+
+    _fitted: Any
+    _guide: Any
+    field_: Any
+    labels_: Any
+    mode: str
+    result_: Any
+
+    def _fit_guided(self, *args: Any, **kwargs: Any) -> bool:
+        if self.mode != "default":
+            raise ValueError(
+                f"mode={self.mode!r} is the paper's algorithm, which takes no known labels (y), "
+                "links or size limits. Use mode='default', or leave them out."
+            )
+        return super()._fit_guided(*args, **kwargs)
+
+    def _similarities(self, X: Any, free: Any) -> Any:
+        if isinstance(free.result_, JOINT):
+            return free._fitted.graph.W
+        return X if self._is_pairwise() else None  # type: ignore[attr-defined]
+
+    def _reuse(self, free: Any) -> None:
+        """Reuse graph and eigenpairs of the unguided fit, and check whether the start differs."""
+        known, k = getattr(free, "_fitted", None), self.n_clusters
+        kind = TwoWayProblem if k == 2 else MultiwayProblem
+        if isinstance(known, kind) and getattr(known, "n_clusters", 2) == k:
+            self._known = known
+        if self._guide.is_seeded:
+            self._starts_elsewhere = not _is_same_start(free.labels_, self.init, self._guide)
+
+    def _known_problem(self) -> TwoWayProblem | MultiwayProblem:
+        known, n = self._known, self._guide.seeds.size
+        assert known is not None
+        del self._known
+        if isinstance(known, MultiwayProblem):
+            return replace(known, init=check_start_labels("init", self.init, n, self.n_clusters))
+        return replace(known, init=given_start(self.init, n, two_sided=True))
+
+    def _allowed(self) -> Allowed | None:
+        """Return the labellings that the guide allows; None without a guide."""
+        guide = self._guide
+        if guide is None:
+            return None
+        elsewhere = vars(self).pop("_starts_elsewhere", False)  # of this fit, not of the model
+        weights = seed_weights(guide.seeds) if elsewhere else None
+        anchors = guide.seeds >= 0 if elsewhere else None
+
+        def place(x: NDArray) -> NDArray:
+            if guide.k == 2:
+                return 2.0 * guide.place_sides(x).labels - 1.0
+            return guide.place(x).labels
+
+        return Allowed(place, weights, anchors, has_limits=guide.limits is not None)
+
+    def _problem_of_labels(
+        self, problem: TwoWayProblem | MultiwayProblem, labels: NDArray
+    ) -> TwoWayProblem | MultiwayProblem:
+        """Return the solved problem. For two guided clusters, it has the labels as `sides`."""
+        if self._guide is None or isinstance(problem, MultiwayProblem):
+            return problem
+        return replace(problem, problem=replace(problem.problem, sides=2.0 * labels - 1.0))
+
+    def _training_scores(self, X: Any) -> NDArray:
+        if not isinstance(self.result_, JOINT):
+            return super()._training_scores(X)
+        if not isinstance(self.result_, MultiwayVolumeResult):
+            return self.field_
+        if np.array_equal(self._guide.place(self.field_).labels, self.labels_):
+            return self.field_
+        return np.eye(self.n_clusters)[self.labels_]  # a cluster was held, or the start is kept
+
+
+# ---- soft label mvc
+
 
 # Accuracy of the eigenvectors. A start that is refined needs only rough ones, because the
 # refinement corrects their errors. They are always accurate relative to the next eigenvalue, below
@@ -38,7 +296,6 @@ ROUGH_TOL = 3e-3
 # Joint search for more than two clusters. The eigenvalues bound the normalised cut and must be
 # accurate enough to detect missed ones. Small clusters need more accurate fields.
 MULTIWAY_TOL = 1e-4
-MULTIWAY_RTOL = 1e-4
 
 
 class SoftLabelMVC(GuidedVolume, Clusterer):
@@ -397,7 +654,8 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
             n_candidates = 1
         balance = self.balance
         if balance is None:
-            balance = AISTATS_BALANCE if self.mode == "aistats" else 1.0 / operator.n
+            # The balance of AISTATS 2011, section 5.
+            balance = 1e-7 if self.mode == "aistats" else 1.0 / operator.n
         problem = VolumeProblem(operator, float(self.reg), float(balance))
         is_refined = self.mode == "default" and self.max_iter != 1
         n_pairs = n_pairs_needed(operator.n, n_candidates, with_next=self.mode != "default")
@@ -426,7 +684,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
                 operator if allowed is None else allowed.operator(operator),
                 problem.n_clusters,
                 problem.balance,
-                rtol=MULTIWAY_RTOL,
+                rtol=MULTIWAY_TOL,
                 weights=None if allowed is None else allowed.weights,
             )
             max_iter = self.max_iter or MAX_REFINE

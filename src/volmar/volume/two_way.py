@@ -9,45 +9,165 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._vectors import check_vector
+from volmar.base.validation import check_start_labels
 from volmar.graphs.graph import Graph
 from volmar.metrics.label_free import unchecked_cut
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.solvers import Status
-from volmar.volume.alternation import alternate
+from volmar.volume.descent import (
+    Allowed,
+    FirstStep,
+    SoftResponses,
+    alternate,
+    is_above,
+    refine,
+    sqp,
+)
 from volmar.volume.problem import VolumeProblem, signs
-from volmar.volume.refinement import Allowed, FirstStep, refine
-from volmar.volume.sqp import SoftResponses, is_above, sqp
-from volmar.volume.starts import Candidates
 
-# Initial multipliers of JMLR 2013, eq. 9, and AISTATS 2011, section 3.2.
-JMLR_ETA = 0.0
-AISTATS_ETA = -1e-3
+# ---- starts
+
+
+# The paper's candidates have eigenvalues within this distance of the second.
+WINDOW = 1e-4
+MAX_CANDIDATES = 10
+# Eigenvalues count as equal if they differ by at most this fraction of their scale.
+SAME = 1e-9
+# Below this number of rows, eigenpairs are computed by LAPACK.
+SMALL = 1500
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Eigenvectors to start from, ordered by eigenvalue from v2 on, without the trivial one."""
+
+    vectors: NDArray
+    values: NDArray
+    degenerate: bool  # whether v2 is arbitrary: its eigenvalue is tied with the third or the first
+    ill_defined: bool = False  # JMLR 8.1: more than ten eigenvalues in the window about the second
+
+    def labels(self, j: int) -> NDArray:
+        """Return the signs of candidate j about its mean (JMLR eq. 9, times sqrt(n)).
+
+        Entries that differ from the mean only by rounding are all put on the positive side.
+        """
+        vector = self.vectors[:, j]
+        centred = vector - vector.mean()
+        # Deviations from the mean below this fraction of the largest entry are rounding error.
+        return signs(np.where(np.abs(centred) <= 1e-12 * np.abs(vector).max(), 0.0, centred))
+
+
+def n_pairs_needed(n: int, n_candidates: int | None, *, with_next: bool = False) -> int:
+    """Return the number of eigenpairs to compute: the trivial one and the candidates.
+
+    One more eigenpair shows whether the last candidate is tied. It is included in three cases:
+    LAPACK computes it anyway; the paper's rule needs it to find the last candidate; or `with_next`
+    is set, because quadratic programs need three eigenvalues to detect whether they have a
+    minimum.
+    """
+    if n_candidates is None:
+        return min(n, 2 + MAX_CANDIDATES)
+    return min(n, 1 + n_candidates + (n < SMALL or with_next))
+
+
+def is_tied(values: NDArray, n_used: int = 2) -> bool:
+    """Return whether the last eigenvalue in use and the next are too close to separate.
+
+    With two in use, the second and third are then so close that v2 is arbitrary.
+    """
+    spread = values[n_used - 1] - values[0]
+    smallest = SAME * max(abs(values[-1]), np.finfo(float).tiny)
+    # The second and third eigenvalue count as tied if they differ by at most this fraction of the
+    # distance between the first and the second.
+    return bool(values[n_used] - values[n_used - 1] <= 1e-3 * max(spread, smallest))
+
+
+def candidates(
+    pairs: EigenPairs, *, trivial: NDArray | None = None, n_candidates: int | None = None
+) -> Candidates:
+    r"""Pick starts from the smallest eigenpairs of Q, `n_pairs_needed` in number.
+
+    `trivial` is an eigenvector of the smallest eigenvalue that carries no information about
+    clusters (the square roots of the degrees, for a normalised Laplacian). If that eigenvalue is
+    repeated (a disconnected graph), the eigenvectors are rotated so that `trivial` is the first.
+    With two components, v2 then separates them, regardless of the computed basis. `n_candidates`
+    counts from v2 on. If None, the paper's rule is used,
+    :math:`|\lambda_i - \lambda_2| < 10^{-4}`, with at most the ten nearest, and Q is "ill-defined"
+    if there are more.
+
+    As printed, the rule includes v1 if :math:`\lambda_2 - \lambda_1 < 10^{-4}`. Here v1 counts
+    towards "ill-defined" but is never a start: v1 of a normalised Laplacian, the square roots of
+    the degrees, separates rows with many edges from rows with few, independently of the clusters.
+    """
+    values, vectors = pairs.values, pairs.vectors
+    scale = max(abs(values[-1]), np.finfo(float).tiny)
+    n_lowest = int(np.sum(values - values[0] <= SAME * scale))
+    turned = trivial is not None and n_lowest > 1
+    if trivial is not None and n_lowest > 1:
+        vectors = vectors.copy()
+        vectors[:, :n_lowest] = _trivial_first(vectors[:, :n_lowest], trivial)
+    if values.size == 1:
+        raise ValueError(
+            "a start needs at least two eigenpairs of Q, but Q has one row. Use more rows."
+        )
+    ill_defined = False
+    if n_candidates is None:
+        window = np.flatnonzero(np.abs(values - values[1]) < WINDOW)
+        ill_defined = window.size > MAX_CANDIDATES
+        near = window[window > 0][:MAX_CANDIDATES]
+    else:
+        near = np.arange(1, min(1 + n_candidates, values.size))
+    tied_below = n_lowest > 1 and not turned
+    tied_above = values.size > 2 and is_tied(values)
+    return Candidates(vectors[:, near], values[near], tied_below or tied_above, ill_defined)
+
+
+def given_start(init: Any, n: int, *, two_sided: bool) -> NDArray:
+    """Return the soft responses h0, of norm 1, of the parameter `init`.
+
+    An `init` with two distinct values holds labels, of which the larger is the positive side. Any
+    other `init` holds soft responses, which need both signs if `two_sided`.
+    """
+    given = np.asarray(init)
+    if given.shape == (n,) and (given.dtype.kind in "OSU" or np.unique(given).size == 2):
+        return (2.0 * check_start_labels("init", init, n, 2) - 1.0) / np.sqrt(n)
+    soft = check_vector("init", init, n)
+    sides = signs(soft) if two_sided else soft
+    if np.ptp(sides) == 0:
+        raise ValueError(
+            "init must hold labels of two clusters or soft responses "
+            + ("of both signs" if two_sided else "that differ")
+            + f", got {n} entries from {soft.min():.3g} to {soft.max():.3g}."
+        )
+    soft = soft / np.abs(soft).max()  # squares of tiny or huge entries would under- or overflow
+    return soft / np.linalg.norm(soft)
+
+
+def _trivial_first(block: NDArray, trivial: NDArray) -> NDArray:
+    """Rotate an orthonormal basis so that its first vector is the projection of `trivial`."""
+    along = block.T @ trivial
+    if not np.linalg.norm(along) > 0:
+        return block
+    rotation = np.linalg.qr(np.column_stack([along, np.eye(along.size)]))[0]
+    return block @ rotation
+
+
+# ---- two way
+
+
 MAX_REFINE = 20
 MAX_SQP = 100
-# Accuracy of the field if it is computed by an iterative solver.
-FIELD_RTOL = 1e-3
 
 
 @dataclass(frozen=True, repr=False)
 class VolumeResult(SoftResponses):
     """Soft responses with their labels and their start.
 
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        Sides of the soft responses, 0 and 1.
-    start : ndarray of shape (n,)
-        h0: signs of `chosen_vector` about its mean, divided by sqrt(n), or the given start.
-    second_vector, chosen_vector : ndarray of shape (n,)
-        Eigenvector v2 of Q, and the candidate with the lowest objective (the same if there was
-        only one) or the given start.
-    n_moved : int
-        Number of labels that differ between the start and the end.
-    n_candidates : int
-        Number of starts tried.
-    ill_defined : bool
-        Whether Q is "ill-defined" by JMLR section 8.1: more than ten of its eigenvalues are within
-        1e-4 of the second. Checked only if the paper's rule picks the starts.
+    `start` is h0: the signs of `chosen_vector` about its mean, divided by sqrt(n), or the given
+    start. `second_vector` is the eigenvector v2 of Q, `chosen_vector` the candidate with the
+    lowest objective. `ill_defined` is JMLR section 8.1's: more than ten eigenvalues of Q are
+    within 1e-4 of the second. It is checked only if the paper's rule picks the starts.
     """
 
     _signed = ("h", "field", "balance_multiplier", "start", "second_vector", "chosen_vector")
@@ -147,7 +267,8 @@ def _paper(
 ) -> tuple[int, SoftResponses]:
     """Run Algorithm 1 from every candidate; return the first with the lowest objective."""
     if eta0 is None:
-        eta0 = AISTATS_ETA if aistats else JMLR_ETA
+        # The initial multipliers of AISTATS 2011, section 3.2, and JMLR 2013, eq. 9.
+        eta0 = -1e-3 if aistats else 0.0
     elif is_above(given.problem, eta0, given.pairs.values):
         lowest = given.problem.reg * float(given.pairs.values[0])
         raise ValueError(
@@ -179,7 +300,8 @@ def _repeated(
     problem = given.problem
     weights = None if allowed is None else allowed.weights
     operator = problem.operator if allowed is None else allowed.operator(problem.operator)
-    step = FirstStep(operator, problem.balance, rtol=FIELD_RTOL, weights=weights)
+    # Accuracy of the field if it is computed by an iterative solver.
+    step = FirstStep(operator, problem.balance, rtol=1e-3, weights=weights)
     refined = [
         refine(step, signs(start), max_iter=max_iter or MAX_REFINE, allowed=allowed)
         for start in given.soft_starts

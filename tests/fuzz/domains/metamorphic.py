@@ -24,7 +24,7 @@ from fuzz.script import Script
 from volmar.table_clusterer import clusterer_names
 
 #: Methods that accept labels and links of rows.
-GUIDED = ("MSPC", "CPMMC", "KernelCPMMC", "SKMMC", "SoftLabelMVC", "KernelKMeans")
+GUIDED = ("MSPC", "CPMMC", "KernelCPMMC", "SKMMC", "SoftLabelMVC")
 #: Methods that get two groups of similar size. Balance constraints and minimum shares cut groups
 #: of unequal size, and the middle one of three (see `balance` in the design notes). SMIC takes the
 #: largest eigenvalues of a kernel matrix, of which a large group has several, and a minimum

@@ -4,21 +4,139 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.engine.cut_pool import CutPool
-from volmar.margin.engine.losses import Violated
-from volmar.margin.engine.problem import MarginCut, MarginProblem, Near, Plane
-from volmar.margin.engine.sample import Sample
-from volmar.solvers import CuttingPlaneResult, Result, Status
+from volmar.margin.engine.problem import MarginCut, MarginProblem, Near, Plane, Violated
+from volmar.rows import drawn_rows
+from volmar.solvers import CuttingPlaneResult, Result, Status, solve_cutting_plane_qp
 
-# A relabelling is accepted if J falls by at least this share of the possible decrease.
-SERIOUS = 0.3
-# Maximum number of values of C inserted into the path if its steps are too long.
-MAX_BETWEEN = 8
+# ------------------------------------------------------------------ the cuts
+
+# A cut is dropped after this many consecutive solutions in which it had no weight. Cuts that are
+# kept for longer slow the quadratic programme.
+IDLE_FOR = 10
+
+
+class CutPool:
+    """Cuts for one labelling, added one at a time.
+
+    `planes` are the hyperplanes at which the cuts were most violated, None for other cuts.
+    """
+
+    def __init__(self, problem: MarginProblem):
+        self.problem = problem
+        self.cuts: list[MarginCut] = []
+        self.planes: list[Plane | None] = []
+        self.gram = np.empty((0, 0))
+        self._idle: list[int] = []
+        self._version = problem.space.version
+
+    def __len__(self) -> int:
+        return len(self.cuts)
+
+    def add(self, cut: MarginCut, plane: Plane | None = None) -> None:
+        """Add a cut and compute its inner products."""
+        space = self.problem.space
+        if space.version != self._version:
+            vectors = [one.a for one in self.cuts]
+            rows = [space.inner(vector, vectors) for vector in vectors]
+            self.gram = np.array(rows).reshape(len(rows), len(rows))
+            self._version = space.version
+        self.cuts.append(cut)
+        self.planes.append(plane)
+        self._idle.append(0)
+        n = len(self.cuts)
+        gram = np.empty((n, n))
+        gram[:-1, :-1] = self.gram
+        gram[-1] = gram[:, -1] = space.inner(cut.a, [one.a for one in self.cuts])
+        self.gram = gram
+
+    def solve(self, C: float) -> CuttingPlaneResult:
+        """Solve the quadratic programme on these cuts."""
+        problem = self.problem
+        found = solve_cutting_plane_qp(
+            self.gram,
+            np.array([cut.s for cut in self.cuts]),
+            np.array([cut.m for cut in self.cuts]),
+            C=C,
+            tau=problem.tau,
+            threshold=problem.threshold,
+            balance=problem.balance,
+        )
+        self._idle = [
+            0 if weight > 0 else idle + 1
+            for weight, idle in zip(found.weights, self._idle, strict=True)
+        ]
+        return found
+
+    def normal(self, found: CuttingPlaneResult) -> tuple[Any, float]:
+        """Return the w of a solution and its squared length."""
+        w = self.problem.space.combination([cut.a for cut in self.cuts], found.weights)
+        return w, float(found.weights @ self.gram @ found.weights)
+
+    def active(self) -> tuple[list[MarginCut], list[Plane | None]]:
+        """Return the cuts with weight in the last solution, except the first, and their planes."""
+        some = [i for i, idle in enumerate(self._idle) if i > 0 and idle == 0]
+        return [self.cuts[i] for i in some], [self.planes[i] for i in some]
+
+    def active_planes(self) -> list[Plane]:
+        """Return the hyperplanes of the cuts with weight in the last solution."""
+        known = zip(self.planes, self._idle, strict=True)
+        return [plane for plane, idle in known if plane is not None and idle == 0]
+
+    def drop_idle(self) -> None:
+        """Drop cuts that had no weight for long. The first cut stays, because it bounds rho."""
+        kept = [i for i, idle in enumerate(self._idle) if i == 0 or idle < IDLE_FOR]
+        if len(kept) < len(self.cuts):
+            self.cuts = [self.cuts[i] for i in kept]
+            self.planes = [self.planes[i] for i in kept]
+            self._idle = [self._idle[i] for i in kept]
+            self.gram = self.gram[np.ix_(kept, kept)]
+
+
+# ------------------------------------------------------------------ a sample of the rows
+
+# Minimum number of rows for which a sample is used.
+MANY_ROWS = 50_000
+# Size of the sample: this share of the rows, but at most MAX_SAMPLE_ROWS.
+SAMPLE_SHARE, MAX_SAMPLE_ROWS = 0.05, 100_000
+
+
+class Sample(NamedTuple):
+    """The problem of some rows, with vectors w of the same space, their labels and indices."""
+
+    problem: MarginProblem
+    labels: NDArray
+    chosen: NDArray
+
+
+def first_sample(
+    problem: MarginProblem, labels: Any, seed: int, n_clusters: int = 2
+) -> Sample | None:
+    """Return a sample to start from, which saves passes over all rows; None if it does not pay.
+
+    There is no sample for spaces whose vectors depend on the rows (kernels).
+    """
+    space: Any = problem.space
+    n, d = space.n_rows, getattr(space, "n_coordinates", None)
+    if d is None or n < MANY_ROWS:
+        return None
+    # Minimum size of the sample: rows per coordinate for two clusters, and per coordinate and
+    # cluster for more. The data must have four times as many rows.
+    minimum = max(100, 20 * n_clusters) * d
+    size = max(min(int(SAMPLE_SHARE * n), MAX_SAMPLE_ROWS), minimum)
+    if 4 * size > n:
+        return None
+    chosen = drawn_rows(n, space.weights, size, np.random.default_rng(seed))
+    part = problem.on(space.sampled(chosen), chosen)
+    return None if part is None else Sample(part, labels[chosen], chosen)
+
+
+# ------------------------------------------------------------------ the descent
+
 # A difference below this share of J is rounding.
 ROUNDING = 1e-10
 
@@ -27,44 +145,14 @@ ROUNDING = 1e-10
 class MarginResult(Result):
     """A hyperplane that is nearly optimal in the convex problem of its own labels.
 
-    Attributes
-    ----------
-    objective : float
-        J of the hyperplane.
-    gap : float
-        J minus a lower bound of the convex problem of `labels`: for these labels no hyperplane has
-        a J that is lower by more.
-    labels : ndarray of shape (n,)
-        1 if the score is positive, else 0. For more than two clusters, the cluster with the
-        largest score.
-    scores : ndarray of shape (n,) or (n, k)
-        f_i, with mean t. For more than two clusters, the scores in the hinge.
-    normal : object
-        w, in the vector format of the feature space.
-    square : float
-        ``|w|^2``.
-    rho : float
-        Margin.
-    xi : float
-        Slack: the loss at the hyperplane, with ``objective = square / 2 - rho + C xi`` (without
-        rho for the fixed threshold). For the papers' loops it is that of the last working set,
-        from which `history` is computed.
-    t : float or ndarray of shape (k,)
-        Mean score. For more than two clusters, the offset of each cluster's score that determines
-        the labels.
-    lower_bound : float
-        Lower bound of the convex problem of `labels`; minus infinity if none was proved.
-    n_passes : int
-        Number of products with the data.
-    n_cuts : int
-        Number of cuts in the last working set.
-    n_repeated : int
-        Number of inner loops of SKMMC's Algorithm 3 that ended because the most violated cut was
-        already in the working set, where its approximation by basis vectors is not accurate
-        enough.
-    n_degenerate : int
-        Number of inner loops of the papers' algorithms that ended at w = 0. They keep the labels
-        of the previous hyperplane.
+    `gap` is J minus `lower_bound`: for `labels` no hyperplane has a J that is lower by more.
+    `normal` is w in the vector format of the feature space, `square` its squared norm, `rho` the
+    margin and `xi` the loss: ``objective = square / 2 - rho + C xi`` (without rho for the fixed
+    threshold; for the papers' loops, of the last working set). `t` is the mean score; for more
+    than two clusters, the offset of each cluster's score. `n_passes` counts products with the
+    data, and `n_cuts` those of the last working set. In the papers' loops `n_repeated` inner loops
+    ended because the most violated cut was already in the working set, and `n_degenerate` ended at
+    w = 0 and keep the labels of the previous hyperplane.
     """
 
     _optimum: ClassVar[str] = "the optimum for these labels"
@@ -116,38 +204,6 @@ def maximise_margin(
     constrained concave-convex procedure). Otherwise the most violated cut is added (a null step).
     Cuts are therefore never more exact than the next relabelling needs, J never rises, and the
     loop ends with a certificate: the bound is within `tol` of J.
-
-    Parameters
-    ----------
-    problem : MarginProblem
-        Rows, loss and balance.
-    labels : ndarray of shape (n,)
-        Labels to start from: positive or not for two clusters, numbers from 0 for more.
-    C : float
-        Weight of the loss.
-    path : sequence of float, default=()
-        Values of C to solve for first, each from the labels of the previous one. Near the smallest
-        C for which the problem is bounded, nearly all rows are inside the margin, J has few local
-        minima, and the start has little influence. Values at which the problem is unbounded are
-        skipped.
-    tol : float, default=1e-2
-        Tolerance of the gap, relative to J.
-    max_iter : int, default=1000
-        Maximum total number of steps.
-    sample : Sample, optional
-        Some of the rows, on which the descent runs first. The descent on all rows starts from the
-        hyperplane found, with cuts computed at the hyperplanes of the sample's last cuts, and
-        needs only a few passes. The result and its certificate are those of all rows.
-
-    Returns
-    -------
-    MarginResult
-        Result whose status is UNBOUNDED if J has no lower bound at this C, and DEGENERATE if w = 0
-        is optimal for the labels: all rows are on one side, or identical, or overlap too much for
-        this C. The hyperplane is then that of the largest C that has one, if any. The status is
-        CYCLE if the convex problem is solved but J is higher at the labels of its solution, which
-        is possible for losses that need not fall with a relabelling (F measure, mutual
-        information).
     """
     descent = _Descent(problem, tol, max_iter)
     if sample is None or not descent.begin_on(sample, C, path):
@@ -218,7 +274,8 @@ class _Descent:
             status = self.run(value)
             if status in (Status.CONVERGED, Status.CYCLE):
                 last = value
-            elif status is Status.DEGENERATE and last is not None and n_between < MAX_BETWEEN:
+            # Maximum number of values of C inserted into the path if its steps are too long.
+            elif status is Status.DEGENERATE and last is not None and n_between < 8:
                 # The labels of the last C have no margin at this one: take smaller steps.
                 remaining += [value, float(np.sqrt(last * value))]
                 n_between += 1
@@ -270,7 +327,8 @@ class _Descent:
             if point is None:
                 return Status.DEGENERATE
             own = None
-            is_serious = J - SERIOUS * room >= point.J
+            # A relabelling is accepted if J falls by at least this share of the possible decrease.
+            is_serious = J - 0.3 * room >= point.J
             if not is_serious:
                 near = Near(point.labels, point.violated)
                 own = self.problem.violated_by(self.y, point.f, point.rho, near)

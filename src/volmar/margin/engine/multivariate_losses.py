@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from volmar.margin.engine.losses import Violated
+from volmar.margin.engine.problem import Violated
 
 # Losses lie between 0 and 1. If they differ by less they count as equal, and the scores decide.
 ROUNDING = 1e-12
@@ -107,8 +107,6 @@ class _ContingencyLoss(ABC):
     .. math:: \Delta = \text{offset}(r) + \text{slope}(r) \, (W_+(p) + W_-(q)),
               \qquad \text{slope} \ge 0.
 
-    Notes
-    -----
     The most violated cut maximises
 
     .. math:: \rho \Delta(p, q) - \frac2n \Big( \sum_{i \le p} s^+_i + \sum_{i \le q} s^-_i \Big)

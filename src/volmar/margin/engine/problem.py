@@ -4,16 +4,143 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.guidance.guide import Guide
-from volmar.margin.engine.guided_labels import sides_allowed
-from volmar.margin.engine.losses import HingeLoss, Loss, Violated
+from volmar.guidance.guide import Guide, Placement
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers import CuttingPlaneResult
+
+# ------------------------------------------------------------------ the hinge
+
+
+class Violated(NamedTuple):
+    """A cut: a set of rows, its loss m, and the slack xi that it requires at given scores."""
+
+    chosen: NDArray
+    m: float
+    xi: float
+
+
+class Loss(Protocol):
+    """A loss, defined by its cuts.
+
+    With labels y and shares p of the rows (1/n, or their weights), a set c of rows gives the cut
+
+        rho m(c) - sum_i v_i f_i <= xi,    v_i = scale p_i c_i y_i,
+
+    and the loss at scores f is the largest slack xi that any cut requires.
+    """
+
+    @property
+    def scale(self) -> float:
+        """Weight of a row's score in a cut: 1, or 2 if a cut flips labels."""
+
+    def violated(self, y: NDArray, f: NDArray, rho: float) -> Violated:
+        """Return the cut that requires the largest slack at scores f."""
+
+    def first(self, y: NDArray, f: NDArray) -> Violated:
+        """Return the cut with the largest m; of several, the one with the largest slack at f."""
+
+    def value(self, y: NDArray, chosen: NDArray) -> float:
+        """Return the loss m of a set of rows."""
+
+
+@dataclass(frozen=True)
+class HingeLoss:
+    """The hinge sum_i p_i max(0, rho - y_i f_i) (SKMMC eq. 10 and 12); p_i is 1/n by default."""
+
+    shares: NDArray | None = None
+    scale: float = 1.0
+
+    def violated(self, y: NDArray, f: NDArray, rho: float) -> Violated:
+        """Return the rows inside the margin, their share and the hinge loss."""
+        lack = rho - y * f
+        chosen = lack > 0
+        np.maximum(lack, 0.0, out=lack)
+        if self.shares is None:
+            n = chosen.size
+            return Violated(
+                chosen, np.count_nonzero(chosen) / n, float(lack.sum(dtype=np.float64)) / n
+            )
+        m = float(self.shares @ chosen)
+        return Violated(chosen, m, float(self.shares @ lack))
+
+    def first(self, y: NDArray, f: NDArray) -> Violated:  # noqa: ARG002 -- the same at all scores
+        """Return the cut of all rows. Its slack, which depends on rho, is NaN."""
+        return Violated(y != 0, 1.0, float("nan"))
+
+    def value(self, y: NDArray, chosen: NDArray) -> float:
+        """Return the share of the chosen rows."""
+        if self.shares is None:
+            return float(np.count_nonzero(chosen)) / y.size
+        return float(self.shares @ chosen)
+
+
+# ------------------------------------------------------------------ labels of guided fits
+
+__all__ = ["clusters_allowed", "has_limits", "sides_allowed"]
+
+
+def has_limits(guide: Guide) -> bool:
+    """Return whether a guide limits the sizes of clusters."""
+    return guide.low is not None or guide.high is not None
+
+
+def sides_allowed(guide: Guide, f: NDArray, rho: float, shares: Any = None) -> NDArray:
+    r"""Return the best labels 0 or 1 that a guide allows, for the scores of two clusters.
+
+    They minimise the hinge :math:`\sum_i p_i \max(0, \rho \mp f_i)`, so a relabelling never raises
+    the objective. For a row without links this is the sign of its score. With size limits, the
+    labels are the best by the scores: they correspond to a shifted border, which also applies to
+    new rows.
+    """
+    if _is_by_scores(guide):
+        return guide.place_sides(f).labels
+    f = f.astype(np.float64, copy=False)
+    gains = -np.maximum(0.0, np.column_stack([rho + f, rho - f]))
+    return guide.place(_weighted(gains, guide, shares)).labels
+
+
+def clusters_allowed(guide: Guide, f: NDArray, rho: float, shares: Any = None) -> Placement:
+    """Return the best placement that a guide allows for scores (n, k); see `sides_allowed`.
+
+    The hinge is that of Crammer and Singer: the amount by which the lead over all other clusters
+    falls short of rho.
+    """
+    if _is_by_scores(guide):
+        return guide.place(f)
+    f = f.astype(np.float64, copy=False)
+    order = np.argsort(f, axis=1)
+    rows = np.arange(len(f))
+    top, second = order[:, -1], order[:, -2]
+    rivals = np.repeat(f[rows, top][:, None], f.shape[1], axis=1)
+    rivals[rows, top] = f[rows, second]
+    gains = -np.maximum(0.0, rho - (f - rivals))
+    return guide.place(_weighted(gains, guide, shares))
+
+
+def _is_by_scores(guide: Guide) -> bool:
+    return has_limits(guide) or (guide.units is None and not guide.apart.size)
+
+
+def _weighted(gains: NDArray, guide: Guide, shares: Any) -> NDArray:
+    """Return gains whose sum weighted by the guide equals the sum weighted by `shares`.
+
+    The gains of a row with weight 0 are unchanged; they do not count.
+    """
+    if shares is None and guide.weights is None:
+        return gains
+    n = len(gains)
+    p = np.ones(n) if shares is None else np.asarray(shares, dtype=np.float64) * n
+    w = np.ones(n) if guide.weights is None else np.asarray(guide.weights, dtype=np.float64)
+    factors = np.divide(p, w, out=np.ones(n), where=w > 0)
+    return gains * factors[:, None]
+
+
+# ------------------------------------------------------------------ the problem
 
 # A signed sum of shares below this multiple of the machine epsilon is rounding.
 ROUNDINGS = 8.0
@@ -72,22 +199,6 @@ class MarginProblem:
     or another loss. With the fixed threshold :math:`\rho = 1`, and J has no term :math:`-\rho`.
     For given labels the problem is convex, and its optimal value falls with every relabelling by
     sign f.
-
-    Parameters
-    ----------
-    space : VectorSpace
-        The rows in their feature space.
-    loss : Loss
-        The loss L.
-    tau : float, default=0
-        Half width of the balance box.
-    threshold : {"adaptive", "fixed"}, default="adaptive"
-        Whether rho is a variable ("adaptive") or 1 ("fixed").
-    balance : {"relative", "absolute"}, default="relative"
-        Whether tau bounds t / rho ("relative") or t ("absolute").
-    guide : Guide, optional
-        Constraints on the labels. The labels for given scores are then the best allowed ones: a
-        row with a given label has the hinge of this label on either side of the hyperplane.
     """
 
     space: VectorSpace

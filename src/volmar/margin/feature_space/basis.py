@@ -9,31 +9,402 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import solve_triangular
 
 from volmar._checks import check_random_state
 from volmar._memory import require_memory
 from volmar.base.validation import check_choice, check_count, check_number
-from volmar.margin.feature_space.basis_search import (
-    Field,
-    KernelRows,
-    Pilot,
-    drawn,
-    far_mean,
-    rbf,
-    squares,
-)
-from volmar.margin.feature_space.block_images import BlockImages, KernelFeatures
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane
-from volmar.rows import RowSpace, is_in_memory, mapped_scores
-from volmar.rows.blocks.held import HeldRows
-from volmar.rows.kernel import shifted
+from volmar.rows import (
+    BlockRows,
+    BlockTable,
+    MappedRows,
+    RowSpace,
+    RowVector,
+    drawn_rows,
+    first_beyond,
+    in_one_pass,
+    is_in_memory,
+    mapped_scores,
+)
+from volmar.rows.blocks.table import HeldRows
+from volmar.rows.kernel import gaussian_sums, shifted
 
-# Minimum squared distance of a unit vector to the span of the basis. Its inverse root magnifies
-# the rounding of kernel values: float32 keeps three digits.
-MIN_DISTANCE = 1e-7
-# A search ends after this many consecutive rounds without a new vector.
-MAX_MISSES = 3
+# ------------------------------------------------------------------ search for basis vectors
+
+# Maximum number of rows on which basis vectors are searched. Any vector is valid in the basis; on
+# a sample the projections onto the vectors found are only slightly shorter.
+PILOT_ROWS = 2000
+# Algorithm 4: number of rows averaged for a start, and of restarts after a divergence.
+N_AVERAGED, MAX_RESTARTS = 3, 5
+MAX_STEPS, MAX_HALVINGS = 100, 20
+# A search ends at this squared step, in units of sigma^2 (delta of Algorithm 4, which is printed
+# as an absolute number).
+STEP_TOL = 1e-3
+# Dense rows are centred if |mean|^2 over mean |x - mean|^2 is above this value: squared distances
+# are differences of squared norms, and lose as many digits as this ratio has.
+FAR = 10.0
+
+
+class KernelRows:
+    """Rows, and their values of the RBF kernel."""
+
+    def __init__(self, X: Any, gamma: float):
+        self.X, self.gamma, self.squares = X, gamma, squares(X)
+
+    def kernel(self, b: NDArray) -> NDArray:
+        """Return k(x_i, b) of every row."""
+        b = b.astype(self.X.dtype, copy=False)
+        return rbf(self.X @ b, self.squares, b @ b, self.gamma)
+
+    def combine(self, v: NDArray) -> NDArray:
+        """Return sum_i v_i x_i in float64."""
+        v = v.astype(self.X.dtype, copy=False)
+        return (self.X.T @ v if sparse.issparse(self.X) else v @ self.X).astype(np.float64)
+
+    def row(self, i: int) -> NDArray:
+        """Return one row, dense."""
+        return _dense(self.X[[i]])[0].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Field:
+    """The function <R, phi(b)> of b, for R = sum_i r_i phi(x_i) - sum_k q_k phi(b_k)."""
+
+    rows: KernelRows
+    r: NDArray
+    vectors: NDArray
+    q: NDArray
+
+    def terms(self, b: NDArray) -> tuple[NDArray, NDArray]:
+        """Return the terms r_i k(x_i, b) and q_k k(b_k, b)."""
+        k = rbf(self.vectors @ b, squares(self.vectors), b @ b, self.rows.gamma)
+        return self.r * self.rows.kernel(b), self.q * k
+
+    def fixed_point(self, terms: tuple[NDArray, NDArray], value: float) -> NDArray:
+        """Return the right-hand side of eq. 46, with m >= 1 in it, or of eq. 47."""
+        return (self.rows.combine(terms[0]) - terms[1] @ self.vectors) / value
+
+
+class Pilot:
+    """A sample of the rows, on which searches are run.
+
+    `index` are the indices of its rows among all rows, `inverse` is the number of rows that each
+    of them represents (see `drawn`), and `entries` returns the entries of a vector over all rows
+    at those of the sample.
+    """
+
+    def __init__(
+        self,
+        rows: KernelRows,
+        index: NDArray,
+        inverse: NDArray,
+        shares: NDArray | None,
+        random: np.random.RandomState,
+        entries: Callable[[Any], NDArray],
+    ):
+        dtype = rows.X.dtype
+        self.rows, self.index, self.random, self._entries = rows, index, random, entries
+        self.inverse = inverse.astype(dtype)
+        p = self.inverse if shares is None else shares * self.inverse
+        self.shares = (p / p.sum()).astype(dtype)
+        self.images = np.empty((0, index.size), dtype=dtype)
+        # Number of rows of the sample tried as starts of a search, in addition to the mean.
+        few = random.choice(index.size, min(32, index.size), replace=False)
+        self.starts = _dense(self.rows.X[np.sort(few)]).astype(np.float64)
+        self.start_images = np.array([self.rows.kernel(b) for b in self.starts])
+        self.centre = self.rows.combine(self.shares)
+        far = self.rows.squares - 2 * (self.rows.X @ self.centre.astype(dtype))
+        self.radius = float(np.sqrt(max(far.max() + self.centre @ self.centre, 0.0)))
+        self.n_diverged = 0
+
+    def restricted(self, v: Any) -> NDArray:
+        """Return coefficients of the sampled rows that represent those of all rows."""
+        return self._entries(v).astype(self.inverse.dtype) * self.inverse
+
+    def centred(self, r: NDArray) -> NDArray:
+        """Return the coefficients in phi(x_i) of the combination r of the z_i."""
+        return r - r.sum() * self.shares
+
+    def field(self, r: NDArray) -> Field:
+        """Return the function <sum_i r_i phi(x_i), phi(b)> of b."""
+        return Field(self.rows, r, np.empty((0, self.starts.shape[1])), np.empty(0))
+
+    def mode(self, weights: NDArray) -> NDArray:
+        """Return a mode of the density with weights >= 0, by mean shift from the best start."""
+        field = self.field(weights)
+        mean = self.rows.combine(weights) / float(weights.sum(dtype=np.float64))
+        return self.climb(field, self.best_start(field, mean))
+
+    def best_start(self, field: Field, mean: NDArray | None = None) -> NDArray:
+        """Return the start at which the field has the largest absolute value."""
+        values = self.start_images @ field.r
+        if len(field.q):
+            dots = self.starts @ field.vectors.T
+            both = squares(self.starts)[:, None], squares(field.vectors)
+            values = values - rbf(dots, *both, field.rows.gamma) @ field.q
+        values = np.abs(values)
+        best = int(values.argmax())
+        if mean is not None and _value(field.terms(mean)) >= values[best] > 0:
+            return mean
+        if values[best] > 0:
+            return self.starts[best]
+        # The kernel is so narrow that no weighted row is near a start.
+        return self.rows.row(int(np.abs(field.r).argmax()))
+
+    def climb(self, field: Field, b: NDArray) -> NDArray:
+        """Return a fixed point of eq. 46, by steps that never lower the field's absolute value.
+
+        The denominator is the field itself, and the step is its gradient over it: an ascent
+        direction of the absolute value. With weights of one sign the whole step ascends (mean
+        shift). With weights of both signs it may be too long and is halved.
+        """
+        terms = field.terms(b)
+        value = _value(terms)
+        slack = 1.0 - 8 * np.finfo(self.inverse.dtype).eps
+        for _ in range(MAX_STEPS):
+            if _vanishes(value, terms):
+                break
+            step = field.fixed_point(terms, value) - b
+            for _ in range(MAX_HALVINGS):
+                terms = field.terms(b + step)
+                if abs(_value(terms)) >= slack * abs(value):
+                    break
+                step /= 2
+            else:
+                break
+            b, value = b + step, _value(terms)
+            if 2 * field.rows.gamma * (step @ step) <= STEP_TOL:
+                break
+        return b
+
+    def printed(self, field: Field) -> NDArray:
+        """Return the result of Algorithm 4, or the best point visited if it does not converge.
+
+        It starts from averages of rows. An iteration is abandoned if the denominator vanishes or
+        changes sign, or if b is 3 sigma outside the data: fixed points of a wide kernel also lie
+        outside, at about one sigma.
+        """
+        best, largest = self.centre, -1.0
+        reach = self.radius + 3 / np.sqrt(2 * field.rows.gamma)
+        for _ in range(1 + MAX_RESTARTS):
+            few = self.random.choice(
+                self.index.size, min(N_AVERAGED, self.index.size), replace=False
+            )
+            b = np.mean([self.rows.row(i) for i in few], axis=0)
+            terms = field.terms(b)
+            value = _value(terms)
+            for _ in range(MAX_STEPS):
+                if abs(value) > largest:
+                    best, largest = b, abs(value)
+                if _vanishes(value, terms):
+                    break
+                before, last = b, value
+                b = field.fixed_point(terms, value)
+                if np.linalg.norm(b - self.centre) > reach:
+                    break
+                terms = field.terms(b)
+                value = _value(terms)
+                if value * last <= 0:
+                    break
+                if 2 * field.rows.gamma * np.sum((b - before) ** 2) <= STEP_TOL:
+                    return b
+            self.n_diverged += 1
+        return best
+
+
+def _value(terms: tuple[NDArray, NDArray]) -> float:
+    return float(terms[0].sum(dtype=np.float64)) - float(terms[1].sum())
+
+
+def _vanishes(value: float, terms: tuple[NDArray, NDArray]) -> bool:
+    """Return whether a sum is zero up to the rounding of its terms."""
+    size = float(np.abs(terms[0]).sum(dtype=np.float64)) + float(np.abs(terms[1]).sum())
+    return abs(value) <= np.finfo(terms[0].dtype).eps * size
+
+
+def drawn(n: int, shares: Any, random: np.random.RandomState) -> tuple[NDArray, NDArray]:
+    """Draw the pilot rows, the same in memory and in blocks: their indices and their weights.
+
+    Rows are drawn by their shares with replacement, or without replacement if there are no shares.
+    If few rows have a positive share, all of them are used. The weight of a row is the number of
+    rows that it represents: the expectation of the weighted sum over these rows is the sum over
+    all rows.
+    """
+    rng = np.random.default_rng(random.randint(2**31 - 1))
+    if shares is None or np.count_nonzero(shares) <= PILOT_ROWS:
+        index = drawn_rows(n, shares, PILOT_ROWS, rng)
+        return index, np.full(index.size, n / index.size if shares is None else 1.0)
+    targets = rng.random(PILOT_ROWS)
+    index, counts = np.unique(first_beyond(shares, targets), return_counts=True)
+    return index, counts / (PILOT_ROWS * shares[index])
+
+
+def far_mean(X: Any) -> NDArray | None:
+    """Return the mean of dense rows if it is so far from 0 that distances would lose digits."""
+    if sparse.issparse(X):
+        return None
+    mean = X.mean(axis=0, dtype=np.float64)
+    spread = float(squares(X - mean).mean())
+    return mean if mean @ mean > FAR * spread else None
+
+
+def _dense(X: Any) -> NDArray:
+    return X.toarray() if sparse.issparse(X) else X
+
+
+def squares(X: Any) -> NDArray:
+    """Return the squared norms of the rows."""
+    if sparse.issparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1), dtype=X.dtype).ravel()
+    return np.einsum("ij,ij->i", X, X)
+
+
+def rbf(dots: NDArray, squares: NDArray, others: Any, gamma: float) -> NDArray:
+    """Return exp(-gamma |x - y|^2) from x'y, which it overwrites, and the squared norms."""
+    dots *= -2
+    dots += squares
+    dots += others
+    np.maximum(dots, 0, out=dots)
+    dots *= -gamma
+    return np.exp(dots, out=dots)
+
+
+# ------------------------------------------------------------------ images of rows in blocks
+
+# Number of basis vectors per feature map. One pass may need scores for several sizes of the basis;
+# they share the maps of all full groups.
+GROUP = 8
+
+
+class KernelFeatures:
+    """Feature map k(b_k, x) - mu_k of a row x minus the offset."""
+
+    def __init__(self, vectors: NDArray, means: NDArray, gamma: float, offset: NDArray | None):
+        self.vectors, self.means, self.gamma, self.offset = vectors, means, gamma, offset
+
+    def transform(self, X: Any) -> NDArray:
+        """Return the features of rows, dense or CSR, shape (n, m), in their dtype."""
+        rows = shifted(X, self.offset)
+        vectors = self.vectors.astype(X.dtype, copy=False)
+        k = rbf(rows @ vectors.T, squares(rows)[:, None], squares(vectors), self.gamma)
+        # In float64: a mean rounded to float32 would be off in the same way in all rows.
+        return np.subtract(k, self.means, out=k, dtype=np.float64, casting="same_kind")
+
+    def scores(self, X: Any, w: NDArray) -> NDArray:
+        """Return the products of w with the features of rows, shape (n,), in their dtype."""
+        if sparse.issparse(X):
+            return MappedRows(X, self).scores(w)
+        sums = gaussian_sums(X, self.vectors, self.gamma, w, self.offset)
+        return (sums - w @ self.means).astype(X.dtype, copy=False)
+
+
+class BlockImages:
+    r"""Centred kernel values of all rows with each basis vector, computed by passes.
+
+    The mean :math:`\mu_k` of a new vector's kernel values is only known after a pass over the
+    rows. The same pass also computes products with the new values, relative to a guess
+    :math:`m_k`:
+
+    .. math:: \sum_i v_i (k(b_k, x_i) - \mu_k)
+              = \sum_i v_i (k(b_k, x_i) - m_k) - (\mu_k - m_k) \sum_i v_i.
+    """
+
+    def __init__(
+        self, table: BlockTable, gamma: float, offset: NDArray | None, shares: RowVector | None
+    ):
+        self.table, self.gamma, self.offset, self.shares = table, gamma, offset, shares
+        self._vectors = np.empty((0, table.shape[1]))
+        self._means = np.empty(0)
+        # Guesses of the means that are not known yet, those of the last vectors.
+        self._guesses = np.empty(0)
+        self._groups: list[BlockRows] = []
+
+    def prefetch(self, f: Callable[[], Any]) -> None:
+        """Compute all results that `f` requests in a single pass."""
+        self.table.prefetch(f)
+
+    def ask(self, v: RowVector) -> None:
+        """Request the products of a vector with all images, inside `prefetch`."""
+        self._found([v], [0])
+
+    def full(self, value: float) -> RowVector:
+        """Return a vector with the same value for every row."""
+        return self.table.full(value, self.table.dtype)
+
+    @property
+    def means(self) -> NDArray:
+        """Means of the kernel values, shape (m,)."""
+        self._settle()
+        return self._means
+
+    def append(self, b: NDArray, image: NDArray, pilot_shares: NDArray) -> None:
+        """Add a vector, given its kernel values on the pilot rows and the shares of these."""
+        self._vectors = np.vstack([self._vectors, b])
+        self._guesses = np.append(self._guesses, float(pilot_shares @ image))
+
+    def products(self, vectors: Sequence[RowVector], starts: Sequence[int]) -> list[NDArray]:
+        """Return the products of each vector with the images from its start on, in one pass."""
+        found, means = in_one_pass(lambda: self._found(vectors, starts), self.table)
+        self._know(means)
+        return found
+
+    def combined(self, coefficients: NDArray) -> RowVector:
+        """Return the combination of all images."""
+        self._settle()
+        total = self.full(0.0)
+        for i, rows in enumerate(self._groups):
+            part = rows.scores(coefficients[i * GROUP : (i + 1) * GROUP])
+            total = total + part if i else part
+        return total
+
+    def _found(
+        self, vectors: Sequence[RowVector], starts: Sequence[int]
+    ) -> tuple[list[NDArray], NDArray]:
+        """Return the products, and the means that were not known yet."""
+        known = len(self._means)
+        fresh = self._rows(slice(known, None), self._guesses) if len(self._guesses) else None
+        beyond = np.empty(0) if fresh is None else self._mean_of(fresh)
+        found = []
+        for v, start in zip(vectors, starts, strict=True):
+            first = start // GROUP if start < known else len(self._groups)
+            parts = [rows.combine(v) for rows in self._groups[first:]]
+            if fresh is not None:
+                parts.append(fresh.combine(v) - beyond * v.sum())
+            whole = np.concatenate(parts) if parts else np.empty(0)
+            found.append(whole[start - min(first * GROUP, known) :])
+        return found, self._guesses + beyond
+
+    def _mean_of(self, rows: BlockRows) -> NDArray:
+        if self.shares is not None:
+            return rows.combine(self.shares)
+        return rows.combine(self.full(1.0)) / self.table.n_rows
+
+    def _settle(self) -> None:
+        """Compute the unknown means in one pass."""
+        if len(self._guesses):
+            self._know(self._found([], [])[1])
+
+    def _know(self, means: NDArray) -> None:
+        """Store new means, and put their vectors into groups."""
+        if not len(means):
+            return
+        full = len(self._means) // GROUP
+        self._means = np.concatenate([self._means, means])
+        self._guesses = np.empty(0)
+        del self._groups[full:]
+        for start in range(full * GROUP, len(self._means), GROUP):
+            group = slice(start, start + GROUP)
+            self._groups.append(self._rows(group, self._means[group]))
+
+    def _rows(self, group: slice, means: NDArray) -> BlockRows:
+        features = KernelFeatures(self._vectors[group], means, self.gamma, self.offset)
+        return BlockRows(self.table.mapped(features))
+
+
+# ------------------------------------------------------------------ the space of basis vectors
+
 # Number of images per array, and of values of k(b, x) stored at a time when new rows are scored.
 BLOCK, KERNEL_BLOCK = 16, 2**22
 
@@ -217,7 +588,8 @@ class BasisSpace(FeatureSpace):
         centred = self._pilot.centred(r)
         n_misses = 0
         for k in range(self.n_basis):
-            if self.version >= self.max_basis or n_misses == MAX_MISSES:
+            # A search ends after this many consecutive rounds without a new vector.
+            if self.version >= self.max_basis or n_misses == 3:
                 break
             before = self.version
             for b in self._proposals(r, centred, first=k == 0):
@@ -334,7 +706,9 @@ class BasisSpace(FeatureSpace):
         """Add b to the basis, if it is outside the span and improves the cut r (if any)."""
         b = b.astype(self.dtype).astype(np.float64)
         row, square = self._basis.distance(b)
-        if square <= MIN_DISTANCE:
+        # Minimum squared distance of a unit vector to the span of the basis. Its inverse root
+        # magnifies the rounding of kernel values: float32 keeps three digits.
+        if square <= 1e-7:
             return
         image = self._pilot.rows.kernel(b)
         if r is not None and self.version:
@@ -457,3 +831,159 @@ class _Images:
         for first in range(start - start % BLOCK, len(self.means), BLOCK):
             rows = slice(max(start - first, 0), min(len(self.means) - first, BLOCK))
             yield self.blocks[first // BLOCK], rows
+
+
+# ------------------------------------------------------------------ Algorithm 4 of the SKMMC paper
+
+# Delta of Algorithm 4: the squared step at which a search ends, in the units of the rows.
+DELTA = 0.01
+# A step below this multiple of the rounding error of b is rounding.
+ROUNDINGS = 4.0
+
+
+@dataclass(frozen=True)
+class SparseVector:
+    """The vector sum_k c_k phi(b_k), and its inner products with phi(x_i) of every row."""
+
+    vectors: NDArray
+    coefficients: NDArray
+    image: NDArray
+
+    def __neg__(self) -> SparseVector:
+        return SparseVector(self.vectors, -self.coefficients, -self.image)
+
+
+class PrintedBasisSpace(FeatureSpace):
+    r"""Rows in the feature space of the RBF kernel, with Algorithm 4 of SKMMC for combinations.
+
+    `vector` approximates :math:`\Psi = \sum_i v_i \phi(x_i)` by
+    :math:`\hat\Psi = \sum_{j \le N} \beta_j \phi(b_j)`, with N separate basis vectors (eq. 27;
+    N = 1 in the paper): fixed points of eq. 46 and 47 with coefficients of eq. 49. Only `scores`
+    are centred; they have mean 0 by the intercept of eq. 23. Combinations share no vectors. `mean`
+    is :math:`\hat\Psi_0` of eq. 26.
+
+    As printed, a search starts at the mean of rows drawn at random and ends once a squared step is
+    at most 0.01, in the units of the rows. A search that runs into 0/0 or does not converge is
+    restarted; `n_diverged` counts the restarts. After six such starts, the visited b with the
+    largest :math:`|\langle \Psi, \phi(b) \rangle|` is used. A repeated b makes eq. 49 singular;
+    its solution of minimum norm is used.
+    """
+
+    has_equal_lengths = True
+
+    def __init__(
+        self,
+        X: Any,
+        weights: NDArray | None = None,
+        *,
+        gamma: float,
+        n_basis: int = 1,
+        random_state: Any = None,
+    ):
+        self.gamma = check_number("gamma", gamma, low=0.0, open_low=True)
+        self.n_basis = check_count("n_basis", n_basis)
+        self.random_state, self.random = random_state, check_random_state(random_state)
+        self.X, self.weights = X, weights
+        self.n_rows, self.dtype = X.shape[0], X.dtype
+        self.shares = shares = None if weights is None else weights / weights.sum()
+        self._p = np.full(self.n_rows, 1.0 / self.n_rows) if shares is None else shares
+        self._weighing = np.flatnonzero(self._p)
+        self.offset = far_mean(X)
+        self.rows = KernelRows(shifted(X, self.offset), self.gamma)
+        self.n_passes = self.n_diverged = 0
+        self.mean = self.vector(self._p)
+
+    def vector(self, v: NDArray) -> SparseVector:
+        """Return the approximation of sum_i v_i phi(x_i) by separate basis vectors."""
+        require_memory(
+            float(self.n_basis * self.n_rows * self.dtype.itemsize),
+            f"the kernel values of another cut with {self.n_rows} rows",
+            "Lower max_iter, or use fewer rows.",
+        )
+        v = v.astype(np.float64, copy=False)
+        vectors, images = np.empty((0, self.X.shape[1])), np.empty((0, self.n_rows))
+        beta = np.empty(0)
+        for _ in range(self.n_basis):
+            b = self._fixed_point(Field(self.rows, v, vectors, beta))
+            vectors = np.vstack([vectors, b])
+            images = np.vstack([images, self.rows.kernel(b)])
+            beta = np.linalg.lstsq(self._kernel(vectors, vectors), images @ v, rcond=None)[0]
+        self.n_passes += self.n_basis
+        return SparseVector(vectors, beta, beta @ images)
+
+    def inner(self, vector: SparseVector, others: Sequence[SparseVector]) -> NDArray:
+        """Return the inner products of a vector with others."""
+        left = vector.coefficients @ self._kernel(
+            vector.vectors, np.concatenate([other.vectors for other in others])
+        )
+        ends = np.cumsum([len(other.coefficients) for other in others])[:-1]
+        parts = np.split(left, ends)
+        return np.array([part @ b.coefficients for part, b in zip(parts, others, strict=True)])
+
+    def combination(self, vectors: Sequence[SparseVector], weights: NDArray) -> SparseVector:
+        """Return sum_k weights_k vectors_k, with the basis vectors of all of them."""
+        image = np.zeros(self.n_rows)
+        for weight, one in zip(weights, vectors, strict=True):
+            if weight:
+                image += weight * one.image
+        parts = [w * one.coefficients for w, one in zip(weights, vectors, strict=True)]
+        basis = np.concatenate([one.vectors for one in vectors])
+        return SparseVector(basis, np.concatenate(parts), image)
+
+    def scores(self, w: SparseVector) -> NDArray:
+        """Return <w, phi(x_i)> + b of every row, with b of eq. 23, so that their mean is 0."""
+        return (w.image - self._p @ w.image).astype(self.dtype)
+
+    # ------------------------------------------------------------------ of a fit
+
+    def hyperplane(self, normal: SparseVector, rho: float, t: float) -> BasisHyperplane:
+        """Return basis vectors and their coefficients."""
+        means = np.array([self._p @ self.rows.kernel(b) for b in normal.vectors])
+        vectors = normal.vectors if self.offset is None else normal.vectors + self.offset
+        coefficients = normal.coefficients / rho
+        expansion = BasisExpansion(vectors, coefficients, means, self.gamma, self.offset)
+        return BasisHyperplane(expansion, t / rho)
+
+    def start_rows(self) -> Any:
+        """Return the rows."""
+        return self.X
+
+    def reweighted(self, weights: NDArray) -> PrintedBasisSpace:
+        """Return the same rows with other weights."""
+        return PrintedBasisSpace(
+            self.X,
+            weights,
+            gamma=self.gamma,
+            n_basis=self.n_basis,
+            random_state=self.random_state,
+        )
+
+    # ------------------------------------------------------------------ Algorithm 4
+
+    def _kernel(self, A: NDArray, B: NDArray) -> NDArray:
+        return rbf(A @ B.T, squares(A)[:, None], squares(B), self.gamma)
+
+    def _fixed_point(self, field: Field) -> NDArray:
+        """Return a fixed point of eq. 46 and 47, from the mean of a few rows drawn at random."""
+        best, largest = np.zeros(self.X.shape[1]), -1.0
+        for _ in range(1 + MAX_RESTARTS):
+            few = min(N_AVERAGED, self._weighing.size)
+            drawn = self.random.choice(self._weighing, few, replace=False)
+            b = np.mean([self.rows.row(i) for i in drawn], axis=0)
+            for _ in range(MAX_STEPS):
+                terms = field.terms(b)
+                self.n_passes += 1
+                value = float(terms[0].sum()) - float(terms[1].sum())
+                if abs(value) > largest:
+                    best, largest = b, abs(value)
+                with np.errstate(all="ignore"):
+                    after = field.fixed_point(terms, value)
+                    square = float(np.sum((after - b) ** 2))
+                    size = float(np.sum(after**2))
+                if not np.isfinite(square + size):
+                    break  # 0/0, or a b whose kernel values are 0
+                b = after
+                if square <= max(DELTA, (ROUNDINGS * np.finfo(b.dtype).eps) ** 2 * size):
+                    return b
+            self.n_diverged += 1
+        return best

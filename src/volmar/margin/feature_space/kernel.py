@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackError, LinearOperator
 
 from volmar._eigen import eigsh
-from volmar.base.kernel import KernelExpansion
+from volmar._memory import require_memory
+from volmar.base.kernel import KernelExpansion, KernelMixin
+from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, solve_definite
 
 # An inner product, and a difference of squared lengths, below these shares of the largest kernel
@@ -20,14 +22,6 @@ from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, s
 ROUNDING, SAME_LENGTH = 1e-14, 1e-9
 # A mean square of the rows below this multiple of the kernel's rounding error is rounding.
 SPREAD_ROUNDINGS = 64.0
-# Number of products with K to test whether it is positive semi-definite, and the relative size of
-# negative eigenvalues that is ignored.
-KRYLOV_STEPS = 20
-INDEFINITE = 1e-5
-# Number of eigenvectors of the kernel's graph, which are starts of a search, and their residual.
-N_GRAPH_AXES, AXES_TOL = 5, 1e-3
-# Degrees of freedom per active row above which all active rows can be fitted.
-FITTED = 0.9
 
 
 @dataclass(frozen=True)
@@ -131,17 +125,18 @@ class KernelSpace(FeatureSpace):
     def is_gram(self) -> bool:
         """Return whether v'Kv >= 0, up to rounding, for all v with sum 0 in a small Krylov space.
 
-        The space contains only rows with positive weight. If v'Kv < 0, the kernel is not positive
-        semi-definite, and the regression has no lower bound. A few products with K are enough to
-        find large negative eigenvalues.
+        If v'Kv < 0, the kernel is not positive semi-definite, and the regression has no lower
+        bound. A few products with K are enough to find large negative eigenvalues.
         """
-        n, weighs = self.n_rows, self.p > 0
+        n = self.n_rows
         v = np.random.default_rng(0).standard_normal(n)
         basis, images = np.zeros((0, n)), np.zeros((0, n))
-        for _ in range(KRYLOV_STEPS):
+        # Number of products with K to test whether it is positive semi-definite, and the relative
+        # size of negative eigenvalues that is ignored.
+        for _ in range(20):
             before = float(np.linalg.norm(v))
             for _ in range(2):
-                v = np.where(weighs, v - v[weighs].mean(), 0.0)
+                v = v - v.mean()
                 v = v - (basis @ v) @ basis
             size = float(np.linalg.norm(v))
             if size <= 1e-6 * before:  # the rest is rounding
@@ -155,41 +150,35 @@ class KernelSpace(FeatureSpace):
         # Each of the n^2 values may have been rounded to float32.
         rounding = n * float(np.finfo(np.float32).eps) * self._size
         ritz = np.linalg.eigvalsh(0.5 * (basis @ images.T + images @ basis.T))
-        return bool(ritz[0] >= -(INDEFINITE * np.abs(ritz).max() + rounding))
+        return bool(ritz[0] >= -(1e-5 * np.abs(ritz).max() + rounding))
 
+    @cached_property
     def graph_axes(self) -> NDArray:
         """Return the leading eigenvectors, except the first, of the random walk with weights K.
 
         Groups of any shape that are weakly connected have different signs in one of them. There
         are no columns for a kernel with negative values, or if the iterations do not converge.
         """
-        return self._graph_axes
-
-    @cached_property
-    def _graph_axes(self) -> NDArray:
-        rows: Any = slice(None) if self.p.all() else np.flatnonzero(self.p)
-        to_rows = self.K[:, rows]
-        K, p = to_rows[rows], self.p[rows]
-        none = np.empty((self.n_rows, 0))
-        n_axes = min(N_GRAPH_AXES, p.size - 2)
-        degrees = K @ p
-        if n_axes < 1 or K.min() < 0.0 or not degrees.min() > 0.0:
-            return none
-        root = np.sqrt(p / degrees)
+        n = self.n_rows
+        # Number of eigenvectors of the kernel's graph, which are starts of a search, and their
+        # residual.
+        n_axes = min(5, n - 2)
+        degrees = self.K @ self.p
+        if n_axes < 1 or self.K.min() < 0.0 or not degrees.min() > 0.0:
+            return np.empty((n, 0))
+        root = np.sqrt(self.p / degrees)
 
         def walk(x: NDArray) -> NDArray:
-            return root * (K @ (root * x.ravel()).astype(self.dtype, copy=False))
+            return root * (self.K @ (root * x.ravel()).astype(self.dtype, copy=False))
 
-        start = np.random.default_rng(0).standard_normal(p.size)
-        operator = LinearOperator((p.size, p.size), matvec=walk, dtype=np.float64)
+        start = np.random.default_rng(0).standard_normal(n)
+        operator = LinearOperator((n, n), matvec=walk, dtype=np.float64)
         try:
-            values, vectors = eigsh(operator, k=n_axes + 1, which="LA", v0=start, tol=AXES_TOL)
+            values, vectors = eigsh(operator, k=n_axes + 1, which="LA", v0=start, tol=1e-3)
         except ArpackError:
-            return none
-        # Extend the eigenvectors to rows without weight.
-        images = to_rows @ (root[:, None] * vectors[:, -2::-1]).astype(self.dtype, copy=False)
-        totals = np.maximum(to_rows @ p, np.finfo(self.dtype).tiny)
-        return (images / totals[:, None])[:, values[-2::-1] > 0.0]
+            return np.empty((n, 0))
+        images = self.K @ (root[:, None] * vectors[:, -2::-1]).astype(self.dtype, copy=False)
+        return (images / degrees[:, None])[:, values[-2::-1] > 0.0]
 
     # ------------------------------------------------------------------ of a regression
 
@@ -208,18 +197,19 @@ class KernelSpace(FeatureSpace):
 
     def fits(self, active: NDArray) -> bool:  # noqa: ARG002 -- the rows of the last step
         """Return whether the last Newton step had about as many degrees of freedom as rows."""
-        return self._freedom > FITTED
+        # Degrees of freedom per active row above which all active rows can be fitted.
+        return self._freedom > 0.9
 
     @cached_property
     def _signs(self) -> NDArray:
         return np.random.default_rng(0).choice([-1.0, 1.0], self.n_rows)
 
     def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
-        """Return an approximate x with (I + stiffness sum_A s_i (z_i - m)(z_i - m)') x = g.
+        """Return an approximate x with (I + stiffness sum_A (z_i - m)(z_i - m)') x = g.
 
-        m is the weighted mean of the active rows A. By the matrix inversion lemma, with a system
-        of the size of A, x = g - sum_A t_i z_i with (K_AA + diag(1 / (stiffness s_A))) t + mu 1 =
-        <g, z>_A and sum t = 0, where mu is the multiplier of the latter. For such t the means of
+        m is the mean of the active rows A. By the matrix inversion lemma, with a system of the
+        size of A, x = g - sum_A t_i z_i with (K_AA + I / stiffness) t + mu 1 = <g, z>_A and
+        sum t = 0, where mu is the multiplier of the latter. For such t the means of
         K_AA have no effect. They are subtracted, because for rows far from the origin they would
         cost digits of the sum.
         """
@@ -227,20 +217,44 @@ class KernelSpace(FeatureSpace):
         if A.size == 0:
             return g.copy()
         self.n_passes += 1
-        s = np.ones(A.size) if self.weights is None else self.weights[A]
         system = self.K[np.ix_(A, A)].astype(np.float64, copy=False)
         means = system.mean(axis=0)
         system -= means
         system -= (means - means.mean())[:, None]
         ridge = float(np.finfo(self.dtype).eps) * self._size
-        system.flat[:: A.size + 1] += 1.0 / (stiffness * s) + ridge
+        system.flat[:: A.size + 1] += 1.0 / stiffness + ridge
         # tr(K_AA (K_AA + D)^-1) = |A| - tr(D (K_AA + D)^-1); the latter is estimated by a probe.
         probe = self._signs[A]
         right = np.column_stack([g[1][A] - g[1][A].mean(), np.ones(A.size), probe])
         t, ones, probed = solve_definite(system, right, self.dtype).T
-        stiff = float(probe @ (probed / s)) / stiffness
+        stiff = float(probe @ probed) / stiffness
         self._freedom = (A.size + 1 - stiff) / A.size
         t -= ones * (t.sum() / ones.sum())
         change = np.zeros(self.n_rows)
         change[A] = t
         return g - self.vector(change)
+
+
+# ------------------------------------------------------------------ the parameters of estimators
+
+
+class KernelRepresentation(KernelMixin):
+    """Mixin that represents rows by their whole kernel matrix, or as they are if it is linear."""
+
+    # Rows are centred in the feature space, where a shift does not change the linear kernel.
+    _kernels_of_differences = ("rbf", "laplacian", "linear")
+    #: Advice for a kernel matrix that does not fit into memory.
+    _memory_remedy = "Cluster a sample and use predict for the rest."
+
+    def _centers(self) -> bool:
+        """Return whether rows are centred in the feature space."""
+        return True
+
+    def _feature_space(self, X: Any, weights: Any) -> KernelSpace | LinearSpace:
+        """Return the rows in the feature space of the kernel."""
+        if self._is_linear():
+            return LinearSpace(X, weights, center=self._centers())
+        n = X.shape[0]
+        require_memory(3.0 * 8 * n**2, f"the kernel matrix of {n} rows", self._memory_remedy)
+        K, expansion = self._kernel_matrix(X.astype(np.float64, copy=False), weights)
+        return KernelSpace(K, weights, expansion, center=self._centers())

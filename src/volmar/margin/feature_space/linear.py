@@ -22,11 +22,6 @@ from volmar.rows import (
     take_rows,
 )
 
-# Float32 rows are shifted if their mean is more than this many standard deviations from zero,
-# because they would lose too many digits.
-FAR_AWAY = 30.0
-# Number of rows from which the standard deviation is estimated.
-SPREAD_ROWS = 1000
 # Kernels with k(x, x) = 1.
 EQUAL_LENGTHS = ("rbf", "laplacian", "cosine")
 # A combination of rows, and their spread, below these multiples of the rounding error of the mean
@@ -79,9 +74,12 @@ class LinearSpace(FeatureSpace):
         rows = as_rows(X, sample_weight=weights)
         self._mean = rows.mean() if center else np.zeros(rows.n_features)
         if center and not sparse.issparse(X) and X.dtype == np.float32:
-            few = X[:: max(1, len(X) // SPREAD_ROWS)] - self._mean
+            # Number of rows from which the standard deviation is estimated.
+            few = X[:: max(1, len(X) // 1000)] - self._mean
             spread = np.sqrt(np.mean(np.einsum("ij,ij->i", few, few)))
-            if np.linalg.norm(self._mean) > FAR_AWAY * spread:
+            # Float32 rows are shifted if their mean is more than this many standard deviations
+            # from zero, because they would lose too many digits.
+            if np.linalg.norm(self._mean) > 30.0 * spread:
                 X = features_of(Shift(self._mean), X)
                 rows = as_rows(X, sample_weight=weights)
         self.X, self.weights = X, weights
@@ -174,9 +172,9 @@ class LinearSpace(FeatureSpace):
         return int(np.count_nonzero(active)) <= self.rows.n_features + 1
 
     def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
-        """Return an approximate x with (I + stiffness sum_A s_i (z_i - m)(z_i - m)') x = g.
+        """Return an approximate x with (I + stiffness sum_A (z_i - m)(z_i - m)') x = g.
 
-        m is the weighted mean of the active rows A. The system is solved with second moments, or
+        m is the mean of the active rows A. The system is solved with second moments, or
         by conjugate gradients if there are many features. If very many rows are active, evenly
         spaced ones represent them: any positive definite matrix gives a direction of descent, and
         the certificate does not depend on it.
@@ -200,7 +198,7 @@ class LinearSpace(FeatureSpace):
         return solve_definite(H, g, self.dtype)
 
     def _by_conjugate_gradients(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
-        s = active.astype(np.float64) if self.weights is None else active * self.weights
+        s = active.astype(np.float64)
         total = s.sum()
         if total <= 0:
             return g.copy()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
+from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
 
 Values = TypeVar("Values")
 
@@ -71,8 +71,9 @@ class VectorSpace(ABC):
         """Return w without the accumulated rounding of earlier sums."""
         return w
 
+    @property
     def graph_axes(self) -> NDArray:
-        """Return columns that vary slowly along a kernel's graph; no columns without a kernel."""
+        """Columns that vary slowly along a kernel's graph; no columns without a kernel."""
         return np.empty((self.n_rows, 0))
 
 

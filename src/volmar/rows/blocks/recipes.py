@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from volmar.rows._validation import as_matrix
-from volmar.rows.sparse import SparseRows
-from volmar.rows.tiled import TILE_ROWS, DenseRows
+from volmar.rows.protocol import as_matrix
+from volmar.rows.tiled import TILE_ROWS, DenseRows, SparseRows
 
 # A tile is read from memory once and used several times, so it should stay in the cache. Results
 # that allocate long temporary arrays use larger tiles: dask workers return such arrays to the

@@ -19,7 +19,7 @@ from volmar.rows.blocks.recipes import (
     Tile,
     digest,
 )
-from volmar.rows.moments import Moments
+from volmar.rows.protocol import Moments
 from volmar.rows.tiled import (
     MANY_CLUSTERS,
     BinSums,

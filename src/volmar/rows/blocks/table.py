@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from volmar.rows.blocks.recipes import Constant, Given, Recipe, RowNumbers, RowView
-from volmar.rows.blocks.sums import Picked, Wanted
+from volmar.rows.blocks.recipes import Constant, Given, Recipe, RowNumbers, RowView, Scores, Tile
+from volmar.rows.blocks.sums import Combination, MomentSum, Picked, SquaredNorm, Wanted
 from volmar.rows.blocks.vector import RowVector, row_numbers
+from volmar.rows.protocol import Moments, RowSource, as_block, as_vector
+
+if TYPE_CHECKING:
+    from volmar.rows.blocks.vector import RowVector
+
 
 # Maximum size of the cached results of earlier passes, some of which are requested again.
 KEPT_BYTES = 64 * 2**20
@@ -182,13 +188,6 @@ class BlockTable:
 
     Algorithms use it in place of X: it has a shape and a dtype, ``X[numbers]`` selects rows by
     number, and `volmar.rows.as_rows` converts it to a row source.
-
-    Parameters
-    ----------
-    blocks : Blocks
-        The blocks.
-    feature_map : FeatureMap, optional
-        Map whose features replace the rows. If None, the rows themselves are used.
     """
 
     ndim = 2
@@ -293,3 +292,213 @@ class Chain:
     def transform(self, X: Any) -> Any:
         """Map rows by the first map, and the result by the second."""
         return self.second.transform(self.first.transform(X))
+
+
+# ------------------------------------------------------------ the row source of a table in blocks
+
+
+# ruff: noqa: D102 -- described at RowSource
+
+
+class BlockRows(RowSource):
+    """The rows of a table in blocks. Vectors over the rows are lazy."""
+
+    weights: Any
+
+    def __init__(self, table: BlockTable, sample_weight: RowVector | None = None):
+        self.table, self.view = table, table.view
+        self.n_rows, self.n_features = table.shape
+        self.dtype = table.dtype
+        self.weights = sample_weight
+        self.offset = None
+        self._mean: np.ndarray | None = None
+
+    @property
+    def total_weight(self) -> float:  # type: ignore[override]
+        return float(self.n_rows if self.weights is None else self.weights.sum())
+
+    def scores(self, w: np.ndarray) -> Any:
+        w = as_block(w, self.n_features, "w", "feature", self.dtype)
+        return RowVector(self.table, Scores(self.view, w, self.dtype))
+
+    def combine(self, v: Any) -> np.ndarray:
+        coefficients = self.over_rows(v, "v").astype(self.dtype).recipe
+        return self.table.ask(Combination(self.view, self.n_features, coefficients))
+
+    def mean(self) -> np.ndarray:
+        if self._mean is not None:
+            return self._mean.copy()
+        mean = self.moments(center=self.first_guess(), second=False).mean
+        if not self.table.is_collecting:
+            self._mean = mean
+        return mean.copy()
+
+    def first_guess(self) -> np.ndarray:
+        """Return the mean of the first rows. Sums about it lose few digits."""
+        fitting = 32 * 2**20 // (self.n_features * self.dtype.itemsize)
+        first = self.table.first_mean(min(4096, max(256, fitting)))
+        return first if self.offset is None else first - self.offset
+
+    def moments(
+        self, mask: Any = None, *, center: np.ndarray | None = None, second: bool = True
+    ) -> Moments:
+        if center is None:
+            center = self.mean()
+        center = as_vector(center, self.n_features, "center", "feature")
+        if mask is not None and self.over_rows(mask, "mask").dtype != bool:
+            raise ValueError(
+                f"mask must be boolean, got dtype {mask.dtype}. Create a mask by a comparison, "
+                "e.g. labels == 1."
+            )
+        wanted = MomentSum(
+            self.view,
+            center,
+            mask=None if mask is None else mask.recipe,
+            weights=None if self.weights is None else self.weights.recipe,
+            second=second,
+        )
+        return self.table.ask(wanted)
+
+    def centered(self) -> Self:
+        mean = self.mean()
+        other = copy.copy(self)
+        other.offset = mean if self.offset is None else self.offset + mean
+        other.view = self.view.moved(other.offset)
+        other._mean = np.zeros(self.n_features)
+        return other
+
+    def mean_squared_norm(self) -> float:
+        weights = None if self.weights is None else self.weights.recipe
+        return self.table.ask(SquaredNorm(self.view, weights)) / self.total_weight
+
+    def over_rows(self, vector: Any, name: str) -> RowVector:
+        """Return `vector` if it is a vector over these rows; raise a TypeError otherwise."""
+        if not isinstance(vector, RowVector) or vector.table.rows_of is not self.table.rows_of:
+            raise TypeError(
+                f"{name} must be a vector over these rows, which are in blocks, got "
+                f"{type(vector).__name__}. Use volmar.rows.as_beside to convert an array."
+            )
+        return vector
+
+    def centered_with_moments(self) -> tuple[Self, Moments]:
+        """Return `centered()`, and the moments of the rows about their mean.
+
+        This takes one pass: moments about a first guess are shifted to the mean. Moments of
+        float32 rows are summed about the mean itself in a second pass, since their products are
+        float32.
+        """
+        guess = self.first_guess()
+        about = self.moments(center=guess, second=self.dtype == np.float64)
+        if self.table.is_collecting:
+            return self, about
+        self._mean = about.mean
+        centred = self.centered()
+        zero = np.zeros(self.n_features)
+        if about.second is None:
+            return centred, centred.moments(center=zero)
+        moved = about.shifted(about.mean)
+        return centred, Moments(zero, moved.weight, moved.sum, moved.second)
+
+    def prefetch(self, f: Callable[[], Any]) -> None:
+        self.table.prefetch(f)
+
+
+# --------------------------------------------- conversion of dask collections to tables in blocks
+
+
+def is_dask(X: Any) -> bool:
+    """Return whether X is a dask array or DataFrame, without importing dask."""
+    package = type(X).__module__.partition(".")[0]
+    # A dask.delayed object has every attribute, also ndim, but as another delayed object.
+    return package in ("dask", "dask_expr") and isinstance(getattr(X, "ndim", None), int)
+
+
+def as_table(X: Any) -> BlockTable:
+    """Return the table of a dask array or DataFrame of shape (n, d).
+
+    Unknown chunk sizes, which DataFrames and filtered arrays have, are computed first by a pass
+    over the data. Several chunks of columns are merged.
+    """
+    if isinstance(X, BlockTable):
+        return X
+    X = as_dask_array(X)
+    if X.ndim != 2:
+        raise ValueError(
+            f"X must have two dimensions (rows, features), got a dask array with {X.ndim}. "
+            "Reshape it, e.g. by X.reshape(-1, 1) if it has a single feature."
+        )
+    if X.dtype.kind not in "biuf":
+        raise TypeError(
+            f"X must hold real numbers, got a dask array of dtype {X.dtype}. Convert its columns, "
+            "e.g. with X.astype(float)."
+        )
+    if len(X.chunks[1]) > 1:
+        X = X.rechunk({1: -1})
+    X = with_sizes(X)
+    if 0 in X.shape:
+        raise ValueError(f"X must have at least one row and one column, got shape {X.shape}.")
+    return BlockTable(Blocks(X))
+
+
+def as_beside(table: BlockTable | RowVector, array: Any, name: str) -> RowVector:
+    """Return an array with one entry per row as a vector over the rows of a table."""
+    import dask.array as da
+
+    table = table.table if isinstance(table, RowVector) else table
+    if isinstance(array, RowVector):
+        if array.table.rows_of is not table.rows_of:
+            raise ValueError(f"{name} is a vector over other rows than X.")
+        return array
+    array = as_dask_array(array)
+    chunks = table.rows_of.X.chunks[:1]
+    if not is_dask(array):
+        array = np.asarray(array)
+        if array.shape == (table.n_rows,):
+            array = da.from_array(array, chunks=chunks)
+    else:
+        array = with_sizes(array)
+    if array.shape != (table.n_rows,):
+        raise ValueError(
+            f"{name} must have one entry for each row, shape ({table.n_rows},), got {array.shape}."
+        )
+    if array.chunks != chunks:
+        array = array.rechunk(chunks)
+    return table.beside(array)
+
+
+def as_dask_array(collection: Any) -> Any:
+    """Return a dask DataFrame or Series as a dask array, anything else unchanged.
+
+    ``lengths=True`` cannot be used: dask merges small Parquet files depending on the columns that
+    are read, so the lengths may be those of other blocks than the blocks of the array.
+    """
+    return collection.to_dask_array() if hasattr(collection, "to_dask_array") else collection
+
+
+def with_sizes(array: Any) -> Any:
+    """Return a dask array with known chunk sizes, computed by a pass if they are unknown."""
+    if any(np.isnan(size) for sizes in array.chunks for size in sizes):
+        array = array.copy()
+        array.compute_chunk_sizes()
+    return array
+
+
+# --------------- selected rows of a table in memory, on which vectors are computed without a pass
+
+
+class HeldRows:
+    """Rows of a table with the given ascending numbers, held in memory.
+
+    Vectors over all rows are recipes, which can be evaluated on these rows without a pass.
+    """
+
+    def __init__(self, table: BlockTable, index: np.ndarray):
+        self.table, self.index = table, index
+        self._rows = table.ask(Picked(index))
+        self._given: list[np.ndarray] = []
+
+    def entries(self, v: RowVector) -> np.ndarray:
+        """Return the entries of a vector at these rows."""
+        for array in self.table.rows_of.given[len(self._given) :]:
+            self._given.append(self.table.beside(array)[self.index])
+        return Tile(self._rows, self._given, 0).value(v.recipe)

@@ -28,13 +28,6 @@ class RowVector(NDArrayOperatorsMixin):
     other reductions are requested from the table, which passes over the rows unless it has the
     result already. Algorithms that use scores, labels and weights as NumPy arrays, without
     selecting rows, run on these vectors unchanged.
-
-    Parameters
-    ----------
-    table : BlockTable
-        The rows.
-    recipe : Recipe
-        Description of how entries are computed from the rows.
     """
 
     def __init__(self, table: BlockTable, recipe: Recipe):

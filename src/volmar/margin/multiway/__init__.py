@@ -1,1 +1,0 @@
-"""More than two clusters at once, with one hyperplane per cluster."""

@@ -1,1 +1,0 @@
-"""Problems and solvers of IterSVR, LGMMC and GMMC."""
