@@ -385,7 +385,7 @@ def command_for_two(source: str, clusterer: TableClusterer) -> str:
         ("--missing", clusterer.missing, "impute"),
         ("--seed", str(clusterer.random_state), "0"),
     ):
-        words += [option, value] if value != default else []
+        words += [option, str(value)] if value != default else []
     for name, value in _settings(clusterer).items():
         words += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
     return shlex.join(words)

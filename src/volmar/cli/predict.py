@@ -149,7 +149,8 @@ def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> PreparedTabl
     ids = np.arange(columns.n_rows) if id_column is None else columns.ids(id_column)
     wanted = getattr(saved.model, "feature_names_in_", None)
     by_name = wanted is not None and columns.is_frame
-    names = list(map(str, wanted)) if by_name else names
+    if wanted is not None and by_name:
+        names = [str(name) for name in wanted]
     places = columns.find(names, "the model")
     if by_name:
         X = columns.data.iloc[:, places]

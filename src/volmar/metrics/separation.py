@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from numbers import Real
 from typing import Any, TypeAlias
@@ -558,5 +559,5 @@ def values_in_few_passes(
     found: list[Any] = []
     for first in range(0, len(names), step):
         some = names[first : first + step]
-        found += rows.in_one_pass(lambda some=some: [value(name) for name in some])
+        found += rows.in_one_pass(partial(lambda few: [value(name) for name in few], some))
     return found

@@ -135,8 +135,13 @@ def clusters_from_moments(
     regularized = RegularizedCorrelation(z.correlation, reg)
     shares = moments.weight / moments.total_weight
     directions, offsets, separation = discriminants_of(regularized, shares, means)
-    result = {"objective": -separation, "n_iter": moments.n_batches, "history": (-separation,)}
-    return MultiwaySeparationResult(**result, directions=directions, offsets=offsets)
+    return MultiwaySeparationResult(
+        objective=-separation,
+        n_iter=moments.n_batches,
+        history=(-separation,),
+        directions=directions,
+        offsets=offsets,
+    )
 
 
 def hyperplane_from_moments(

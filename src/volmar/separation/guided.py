@@ -196,11 +196,11 @@ def seeded_clusters(
     known = seeds.distinct()[0]
     floors = np.minimum(np.full(k, rows.min_weight), first.weight)
     floors[known[known >= 0]] = 0.0
-    result, _ = refine_from(
+    clusters, _ = refine_from(
         z, regularized, first, relabel, min_weight=floors, keeps_best=True, **steps
     )
     moved = replace(found, labels=first.labels, directions=directions, offsets=offsets)
-    return result if result.history else moved
+    return clusters if clusters.history else moved
 
 
 class SeededScan:

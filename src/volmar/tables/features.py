@@ -349,8 +349,8 @@ class NumberFeatures:
 
     def rescaled(self, offsets: Array, scales: Array) -> NumberFeatures:
         """Return the composition: with z = (x - a) / s, (z - b) / t is (x - (a + b s)) / (s t)."""
-        both = {"offsets": self.offsets + offsets * self.scales, "scales": self.scales * scales}
-        return replace(self, **both)
+        offsets = self.offsets + offsets * self.scales
+        return replace(self, offsets=offsets, scales=self.scales * scales)
 
 
 def learn_features(
