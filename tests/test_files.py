@@ -22,9 +22,14 @@ class Refusal(ValueError):
     pass
 
 
+def write(path, content, **options):
+    with open_atomically(path, error=Refusal, **options) as file:
+        file.write(content.encode())
+
+
 def refused(*arguments, **options):
     with pytest.raises(Refusal) as caught:
-        write_atomically(*arguments, error=Refusal, **options)
+        write(*arguments, **options)
     return str(caught.value)
 
 
@@ -92,7 +97,7 @@ def test_nothing_is_left_behind(tmp_path, monkeypatch, error):
     monkeypatch.setattr(os, "fsync", fail)
     wanted = KeyboardInterrupt if error is KeyboardInterrupt else Refusal
     with pytest.raises(wanted):
-        write_atomically(tmp_path / "a.csv", "new", force=True, error=Refusal)
+        write(tmp_path / "a.csv", "new", force=True)
     assert [file.name for file in tmp_path.iterdir()] == ["a.csv"]
     assert (tmp_path / "a.csv").read_text() == "old"
 

@@ -32,7 +32,7 @@ FIXED = set()
 
 def numbers():
     """Return the numbers of threads of the libraries that fits use, without those of the tests."""
-    ours = {library.filepath for library in (*_threads._pools().blas, *_threads._pools().openmp)}
+    ours = {library.filepath for pool in _threads._pools() for library in pool}
     return {
         (one["filepath"], one["user_api"]): one["num_threads"]
         for one in threadpool_info()

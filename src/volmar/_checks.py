@@ -14,28 +14,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_random_state as _check_random_state
 
-__all__ = [
-    "as_float",
-    "check_choice",
-    "check_count",
-    "check_flag",
-    "check_magnitude",
-    "check_number",
-    "check_random_state",
-    "check_symmetric",
-    "fix_signs",
-    "is_finite",
-    "is_number",
-    "shortened",
-    "shown",
-]
-
-# Number of rows of a dense matrix that are compared with their columns at a time.
-_BLOCK_ROWS = 256
-# Maximum of a count: the largest C int.
-_MAX_COUNT = 2**31 - 1
-# Maximum length of a value in a message.
-_SHOWN = 100
+_BLOCK_ROWS = 256  # rows of a dense matrix that are compared with their columns at a time
+_MAX_COUNT = 2**31 - 1  # the largest C int
 
 
 def shown(value: Any) -> str:
@@ -44,7 +24,7 @@ def shown(value: Any) -> str:
         text = " ".join(repr(value).split())
     except Exception:  # integers of more than 4300 digits, and classes with a failing __repr__
         return f"a value of type {type(value).__name__}"
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 def shortened(text: str, longest: int = 120) -> str:
@@ -57,9 +37,8 @@ def check_choice(name: str, value: Any, options: Iterable[str]) -> str:
     """Return `value` if it is one of `options`; raise a ValueError otherwise."""
     options = tuple(options)
     if not isinstance(value, str) or value not in options:
-        raise ValueError(
-            f"{name} must be one of {', '.join(map(repr, options))}, got {shown(value)}."
-        )
+        known = ", ".join(map(repr, options))
+        raise ValueError(f"{name} must be one of {known}, got {shown(value)}.")
     return value
 
 
@@ -86,10 +65,7 @@ def check_count(name: str, value: Any, *, low: int = 1, high: int | None = None)
 def check_number(
     name: str, value: Any, *, low: float = -np.inf, high: float = np.inf, open_low: bool = False
 ) -> float:
-    """Return `value` as a float if it is finite and between `low` and `high`.
-
-    With `open_low`, `low` itself is refused.
-    """
+    """Return `value` as a float if it is finite and in [low, high], or (low, high]."""
     if not is_number(value):
         raise TypeError(f"{name} must be a number, got {shown(value)}.")
     number = as_float(value)
@@ -124,10 +100,7 @@ def as_float(value: Any) -> float:
 
 
 def check_random_state(random_state: Any) -> np.random.RandomState:
-    """Return the RandomState of a `random_state`, as scikit-learn does.
-
-    Like scikit-learn, it does not accept a `numpy.random.Generator`.
-    """
+    """Return the RandomState of a `random_state`, as scikit-learn does: no `Generator`."""
     try:
         return _check_random_state(random_state)
     except (TypeError, ValueError, OverflowError):
@@ -138,10 +111,7 @@ def check_random_state(random_state: Any) -> np.random.RandomState:
 
 
 def is_finite(values: NDArray) -> bool:
-    """Return whether an array contains neither NaN nor infinity.
-
-    In most cases a finite sum decides it, in one pass and without a copy.
-    """
+    """Return whether all values are finite: nearly always a finite sum shows it in one pass."""
     with np.errstate(all="ignore"):
         return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
 
@@ -189,8 +159,8 @@ def fix_signs(vectors: NDArray) -> NDArray:
 def check_symmetric(matrix: Any, name: str, *, what: str = "", tol: float = 1e-6) -> float:
     """Return the largest |A_ij - A_ji|; raise if it exceeds `tol` times the largest magnitude.
 
-    A dense matrix is compared block by block, so no second n x n array is allocated. `name` is the
-    name of the argument in the message, and `what` an optional longer name.
+    A dense matrix is compared block by block, so no second n x n array is allocated. Messages
+    begin with `what`, by default the `name` of the argument.
     """
     difference, i, j = _largest_asymmetry(matrix)
     if difference > tol * abs(matrix).max():

@@ -8,30 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-__all__ = [
-    "MOST_FITTED",
-    "fitted_labels",
-    "refuse_pairwise",
-    "repeatable_rows",
-    "seeded",
-    "silent_clone",
-]
-
-# Maximum number of rows to fit, for methods whose time is not linear in it. The time of
-# semidefinite programs is cubic in the number of rows. The time of kernel matrices, and of
-# neighbours in many columns, is quadratic.
+# Maximum number of rows to fit, for methods whose time is not linear in it: cubic for semidefinite
+# programs, quadratic for kernel matrices and for neighbours in many columns.
 MOST_FITTED = {
-    "GMMC": 1000,
     "SDPMMC": 500,
-    "HardLabelMVC": 1000,
-    "KernelKMeans": 5000,
-    "KernelCPMMC": 5000,
-    "IterSVR": 5000,
-    "LGMMC": 5000,
-    "SoftLabelMVC": 10_000,
-    "NormalizedCut": 10_000,
+    **dict.fromkeys(("GMMC", "HardLabelMVC"), 1000),
+    **dict.fromkeys(("KernelKMeans", "KernelCPMMC", "IterSVR", "LGMMC"), 5000),
+    **dict.fromkeys(("SoftLabelMVC", "NormalizedCut", "SMIC"), 10_000),
     "NormalizedSpectralClustering": 10_000,
-    "SMIC": 10_000,
 }
 # Maximum numbers of rows, and of rows x columns x clusters, of a fit that is repeated.
 MAX_REPEATED, MAX_WORK = 20_000, 10_000_000
@@ -40,8 +24,7 @@ MAX_REPEATED, MAX_WORK = 20_000, 10_000_000
 def repeatable_rows(estimator: Any, n_features: int, n_clusters: int) -> int:
     """Return the maximum number of rows of a fit that is repeated tens of times.
 
-    It depends on the work and not on the time of a fit, so that results are the same on a busy
-    machine.
+    It depends on the work, not on the time, so that results are the same on a busy machine.
     """
     steps = getattr(estimator, "steps", None)
     name = type(steps[-1][1] if steps else estimator).__name__

@@ -11,16 +11,6 @@ import scipy.sparse.linalg as sparse_linalg
 from numpy.typing import NDArray
 from scipy import linalg
 
-__all__ = [
-    "eigenpairs",
-    "eigenvalues",
-    "eigsh",
-    "require_finite",
-    "singular_values",
-    "svds",
-    "thin_svd",
-]
-
 
 def _seeded(routine: Callable[..., Any]) -> Callable[..., Any]:
     """Return a routine of ARPACK that gives bitwise equal results for the same problem.

@@ -62,22 +62,10 @@ def real_path(path: AnyPath) -> Path:
 # ---------------------------------------------------------------------- writing
 
 
-def write_atomically(
-    path: AnyPath,
-    content: bytes | str,
-    *,
-    force: bool = False,
-    error: type[Exception] | None = None,
-) -> None:
-    """Write a file completely or not at all; text as UTF-8.
-
-    Symbolic links are followed. Pipes and devices are written to directly. The mode of a replaced
-    file is kept. With `force`, an existing file may be replaced. `error` is the type of the
-    exception that is raised in place of an `OSError`, with the same message.
-    """
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    with open_atomically(path, force=force, error=error) as file:
-        file.write(data)
+def write_atomically(path: AnyPath, content: bytes | str, *, force: bool = False) -> None:
+    """Write a file completely or not at all, as `open_atomically` does; text as UTF-8."""
+    with open_atomically(path, force=force) as file:
+        file.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 @contextmanager
@@ -86,7 +74,9 @@ def open_atomically(
 ) -> Iterator[BinaryIO]:
     """Open a temporary file next to `path`, and rename it if the context exits without an error.
 
-    The parameters are those of `write_atomically`.
+    Symbolic links are followed. Pipes and devices are written to directly. The mode of a replaced
+    file is kept. With `force`, an existing file may be replaced. `error` is the type of the
+    exception that is raised in place of an `OSError`, with the same message.
     """
     given = expanded_path(path)
     target = real_path(given)

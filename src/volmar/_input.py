@@ -17,22 +17,19 @@ from volmar._checks import check_magnitude, shown
 #: Supported dtypes; others are converted to the first.
 FLOATS = [np.float64, np.float32]
 # Prefixes of NumPy's messages about values that are not numbers. They do not name the argument.
-_NOT_NUMBERS = (
+_NOT_NUMBERS: tuple[str, ...] = (
     "could not convert",
     "setting an array element",
     "float() argument",
+    "int too",
+)
+_NOT_NUMBERS += (
     "must be real number",
     "Cannot cast",
     "cannot convert",
-    "int too",
     "The DType",
     "Complex data",
 )
-
-# Text of an unknown value: NumPy writes -1 this way if it stands beside strings.
-_UNKNOWN = ("", "-1", "-1.0")
-# Text that NumPy and pandas write for a missing value. It may also be the name of a class.
-_CONVERTED = ("nan", "NaN", "NaT", "None", "<NA>")
 
 
 def check_rows(
@@ -41,9 +38,8 @@ def check_rows(
     """Return the rows of an estimator, dense or CSR, in float64 or float32.
 
     Values must be finite, and their squares must fit the dtype. A CSR matrix is returned sorted,
-    without duplicates, with 32-bit indices if they suffice. Input that meets these conditions is
-    not copied. The input is not modified and may be read-only. If `reset` is True, the number and
-    names of features are set on the estimator; otherwise they are compared with those it has.
+    without duplicates, with 32-bit indices if they suffice. With `reset`, the number and names of
+    features are set on the estimator; otherwise they are compared with those it has.
     """
     with checking(X, "X"):
         rows = validate_data(estimator, X, reset=reset, **_options(accept_sparse, min_rows))
@@ -71,8 +67,8 @@ def check_matrix(
 ) -> Any:
     """Check a matrix as `check_rows` does, without an estimator.
 
-    If `is_scaled` is False, entries may have any magnitude. `may_be_small` accepts small entries,
-    as in rows to predict.
+    Entries may have any magnitude unless `is_scaled`; small ones, as in rows to predict, pass with
+    `may_be_small`.
     """
     with checking(X, name):
         matrix = check_array(X, input_name=name, **_options(accept_sparse, min_rows))
@@ -152,13 +148,13 @@ def _is_known(value: Any, name: str, row: int) -> bool:
         ) from None
     if isinstance(value, (str, bytes)):
         text = value if isinstance(value, str) else value.decode(errors="replace")
-        if text in _CONVERTED:
+        if text in ("nan", "NaN", "NaT", "None", "<NA>"):
             raise ValueError(
                 f"{name} has the text {text!r} in row {row}, which may be a missing value that "
                 "was converted to text. Use None for rows whose value is unknown, and other "
                 "names for the rest."
             )
-        return text.strip() not in _UNKNOWN
+        return text.strip() not in ("", "-1", "-1.0")  # NumPy writes -1 so beside strings
     try:
         return bool(value == value != -1)  # noqa: PLR0124 -- NaN and NaT
     except TypeError:  # pandas.NA is neither equal nor different
@@ -246,8 +242,7 @@ def _prepared(
 def with_short_indices(X: Any) -> Any:
     """Return a CSR matrix with 32-bit indices if they fit, sharing its values.
 
-    Matrix products and readers of svmlight files return 64-bit indices, which scikit-learn's
-    k-means does not accept and which need twice the memory.
+    Matrix products and readers of svmlight files return 64 bits, which k-means does not accept.
     """
     if X.indices.dtype == X.indptr.dtype == np.int32:
         return X

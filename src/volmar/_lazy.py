@@ -6,8 +6,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-__all__ = ["attach"]
-
 _IMPORT = re.compile(r"^    from (\S+) import \(?\s*(\w+) as \w+", flags=re.MULTILINE)
 
 

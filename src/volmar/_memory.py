@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, ParamSpec, TypeVar
-
-__all__ = ["available_memory", "explain_memory", "explained_memory", "require_memory"]
+from typing import Any, ParamSpec, TypeVar
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
@@ -17,18 +16,11 @@ _PROC = Path("/proc")
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-class _Controller(NamedTuple):
-    """Mount point and file names of a version of cgroups."""
-
-    root: str
-    limits: tuple[str, ...]
-    usage: str
-    cache: str  # entry of memory.stat: file pages that the kernel reclaims first
-
-
-_V2 = _Controller("", ("memory.max", "memory.high"), "memory.current", "inactive_file")
-_V1 = _Controller(
-    "memory", ("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_inactive_file"
+# Of the versions 2 and 1 of cgroups: the mount point, the files of limits and usage, and the entry
+# of memory.stat with the file pages that the kernel reclaims first.
+_CONTROLLERS = (
+    ("", ("memory.max", "memory.high"), "memory.current", "inactive_file"),
+    ("memory", ("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_inactive_file"),
 )
 
 
@@ -44,12 +36,8 @@ def available_memory() -> int:
 
 
 def _system_available() -> int:
-    try:
-        for line in (_PROC / "meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
+    if (kilobytes := _entry(_PROC / "meminfo", "MemAvailable:")) is not None:
+        return kilobytes * 1024
     try:  # macOS and the BSDs report only the installed memory: half of it is a cautious guess
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (AttributeError, ValueError, OSError):
@@ -77,47 +65,37 @@ def _process_limits() -> Iterator[int]:
 def _cgroup_limits(free: int) -> Iterator[int]:
     """Yield the memory left in each cgroup of this process, if it is less than `free`."""
     own = {"": "/", "memory": "/"}  # by controller; version 2 has a single tree without a name
-    try:
+    with suppress(OSError, ValueError):
         for line in (_PROC / "self/cgroup").read_text().splitlines():
-            _, controllers, group = line.split(":", 2)
-            own |= {name: group for name in controllers.split(",") if name in own}
-    except (OSError, ValueError):
-        pass
-    for controller in (_V2, _V1):
-        root, path = _CGROUP / controller.root, PurePosixPath(own[controller.root])
+            _, controllers, place = line.split(":", 2)
+            own |= {name: place for name in controllers.split(",") if name in own}
+    for root, limits, usage, cache in _CONTROLLERS:
+        path = PurePosixPath(own[root])
         # In a container, the container's own cgroup may be mounted as the root. Folders that do
         # not exist there have no limits. ".." denotes a cgroup outside of the mount.
         inside = [path, *path.parents] if ".." not in path.parts else [PurePosixPath("/")]
-        for folder in inside:
-            yield from _left_in(Path(f"{root}{folder}"), controller, free)
+        for group in (Path(f"{_CGROUP / root}{folder}") for folder in inside):
+            for name in limits:
+                try:  # "max" (no limit) fails int() and is ignored with a missing file
+                    limit = int((group / name).read_text())
+                    left = limit - int((group / usage).read_text()) if limit < 2**60 else limit
+                except (OSError, ValueError):
+                    continue
+                if left < free:
+                    yield left + (_entry(group / "memory.stat", cache) or 0)
 
 
-def _left_in(group: Path, names: _Controller, free: int) -> Iterator[int]:
-    for name in names.limits:
-        try:  # "max" (no limit) fails int() and is ignored with a missing file
-            limit = int((group / name).read_text())
-            left = limit - int((group / names.usage).read_text()) if limit < 2**60 else limit
-        except (OSError, ValueError):
-            continue
-        if left < free:
-            yield left + _cache_of(group, names)
-
-
-def _cache_of(group: Path, names: _Controller) -> int:
-    try:
-        for line in (group / "memory.stat").read_text().splitlines():
-            if line.startswith(f"{names.cache} "):
+def _entry(file: Path, name: str) -> int | None:
+    """Return the number after a name in a file with one entry per line."""
+    with suppress(OSError, ValueError):
+        for line in file.read_text().splitlines():
+            if line.startswith(f"{name} "):
                 return int(line.split()[1])
-    except (OSError, ValueError):
-        pass
-    return 0
+    return None
 
 
 def require_memory(n_bytes: float, what: str, remedy: str) -> None:
-    """Raise a `MemoryError` if `n_bytes` exceeds the available memory.
-
-    `what` is the subject of the message, and `remedy` a sentence on what the user can do instead.
-    """
+    """Raise a `MemoryError` if `what` needs `n_bytes`, more than are available."""
     available = available_memory()
     if n_bytes > available:
         raise MemoryError(
@@ -132,8 +110,7 @@ def _size(n_bytes: float) -> str:
 def explained_memory(error: MemoryError, what: str) -> MemoryError:
     """Return a memory error whose message names the failed operation and a remedy.
 
-    Errors of `require_memory` are returned unchanged. Errors of NumPy, which are of a subclass,
-    and errors of Python, which have no message, are replaced.
+    Only errors of NumPy, which are of a subclass, and of Python, without a message, are replaced.
     """
     if type(error) is MemoryError and str(error):
         return error

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["html_card"]
-
-# Maximum number of rows of a table that are shown.
-MOST_ROWS = 50
+MOST_ROWS = 50  # maximum number of rows of a table that are shown
 # Colours are inherited from the page, so that light and dark themes both work.
 STYLE = (
     ".volmar-card{color:inherit;font-size:.95em;line-height:1.45;max-width:60em;"

@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ContextDecorator, nullcontext
+from contextlib import ContextDecorator, contextmanager
 from functools import cache
 from numbers import Integral
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from volmar._warn import UserMessage, collecting, warn_user
 
-__all__ = ["in_jobs", "one_thread", "user_openmp"]
-
 Item = TypeVar("Item")
 Found = TypeVar("Found")
-
-
-class _Pools(NamedTuple):
-    """Libraries with thread pools. BLAS limits hold per process, OpenMP limits per thread."""
-
-    blas: tuple[Any, ...]
-    openmp: tuple[Any, ...]
 
 
 class _Inside:
     """Python threads inside `one_thread`, and the numbers of BLAS threads to restore."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.threads: set[int] = set()
-        self.before: tuple[tuple[Any, int], ...] = ()
+    lock = threading.Lock()
+    threads: ClassVar[set[int]] = set()
+    before: tuple[tuple[Any, int], ...] = ()
 
 
 class _Here(threading.local):
@@ -63,14 +53,14 @@ class one_thread(ContextDecorator):  # noqa: N801 -- a context, as contextlib's 
         if _HERE.depth > 1:
             return
         try:
-            pools = _pools()
+            blas, openmp = _pools()
             with _INSIDE.lock:
                 if not _INSIDE.threads:
-                    _INSIDE.before = _threads_of(pools.blas)
+                    _INSIDE.before = _threads_of(blas)
                 _INSIDE.threads.add(threading.get_ident())
-                _set((library, 1) for library in pools.blas)
-            _HERE.before = _threads_of(pools.openmp)
-            _set((library, 1) for library in pools.openmp)
+                _set((library, 1) for library in blas)
+            _HERE.before = _threads_of(openmp)
+            _set((library, 1) for library in openmp)
         except BaseException:  # Ctrl-C
             self.__exit__()
             raise
@@ -140,37 +130,32 @@ def _in_job(
         return call(item), messages
 
 
-def user_openmp() -> AbstractContextManager[None]:
-    """Return a context that restores the user's number of OpenMP threads inside `one_thread`.
-
-    It is meant for expensive steps of a fit, such as a search for neighbours.
-    """
-    return _UserOpenMP() if _HERE.depth else nullcontext()
-
-
-class _UserOpenMP:
-    def __enter__(self) -> None:
-        self._before = _threads_of(_pools().openmp)
+@contextmanager
+def user_openmp() -> Iterator[None]:
+    """Restore the user's number of OpenMP threads inside `one_thread`, for expensive steps."""
+    if not _HERE.depth:
+        yield
+        return
+    before = _threads_of(_pools()[1])
+    try:
         _set(_HERE.before)
-
-    def __exit__(self, *_: object) -> None:
-        _set(self._before)
+        yield
+    finally:
+        _set(before)
 
 
 @cache
-def _pools() -> _Pools:
-    """Return the libraries that fits use; the search for them takes milliseconds.
+def _pools() -> tuple[list[Any], list[Any]]:
+    """Return the libraries of BLAS (limits per process) and OpenMP (per thread) that fits use.
 
-    Libraries that are loaded later (faiss, torch) are not used between small steps.
+    The search takes milliseconds. Later ones (faiss, torch) are not used between small steps.
     """
     import sklearn.utils.validation  # noqa: F401 (loads OpenMP and both BLAS)
     from threadpoolctl import ThreadpoolController
 
     found = ThreadpoolController().lib_controllers
-    return _Pools(
-        tuple(library for library in found if library.user_api == "blas"),
-        tuple(library for library in found if library.user_api == "openmp"),
-    )
+    blas, openmp = ([one for one in found if one.user_api == api] for api in ("blas", "openmp"))
+    return blas, openmp
 
 
 def _threads_of(libraries: Iterable[Any]) -> tuple[tuple[Any, int], ...]:
@@ -185,9 +170,6 @@ def _set(numbers: Iterable[tuple[Any, int]]) -> None:
 
 
 def _release(library: Any) -> None:
-    """Let any Python thread set a library's number of threads.
-
-    threadpoolctl 3.8 ignores all but one thread, which may not be inside `one_thread`.
-    """
+    # threadpoolctl 3.8 ignores all but one thread, which may not be inside `one_thread`.
     if hasattr(library, "clear_controlling_thread"):
         library.clear_controlling_thread(force=True)

@@ -7,16 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["check_vector"]
-
 
 def check_vector(
     name: str, values: Any, size: int | None = None, *, may_be_empty: bool = False
 ) -> NDArray[np.float64]:
     """Return values as a finite one-dimensional float64 array with at least one entry.
 
-    `size` is the required number of entries, one per row of X. If None, any size is accepted. An
-    array without entries is accepted if `may_be_empty` is True.
+    `size` is the required number of entries, one per row of X; None accepts any size.
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} has masked entries. Drop or impute such values.")

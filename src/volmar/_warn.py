@@ -17,11 +17,6 @@ from functools import cache
 from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
-__all__ = ["UserMessage", "collecting", "quiet_fit", "warn_user", "without_warnings"]
-
-# Packages that may be on the stack between a warning and the user's call of fit.
-INSIDE = ("volmar", "sklearn", "contextlib")
-
 
 class UserMessage(NamedTuple):
     """A warning that was collected."""
@@ -39,8 +34,9 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     if collected is not None:
         collected.append(UserMessage(message, category))
         return
+    inside = ("volmar", "sklearn", "contextlib")  # between a warning and the user's call of fit
     frame, level = inspect.currentframe(), 1
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in INSIDE:
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in inside:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 
@@ -61,10 +57,7 @@ def collecting() -> Iterator[list[UserMessage]]:
 
 @cache
 def without_warnings(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a copy of a Python function of another library that issues no warnings.
-
-    In the copy, ``warnings.warn`` does nothing. Functions that it calls are not changed.
-    """
+    """Return a copy of a Python function of another library, in which ``warn`` does nothing."""
     given: Any = inspect.unwrap(function)
     silent = SimpleNamespace(**{**vars(warnings), "warn": lambda *_, **__: None})
     names = {**given.__globals__, "warnings": silent}

@@ -12,29 +12,15 @@ from numpy.typing import NDArray
 from volmar._checks import shown
 from volmar._input import refuse_masked
 
-__all__ = [
-    "WeightUnit",
-    "as_weights",
-    "check_sample_weight",
-    "check_weight_range",
-    "check_weight_size",
-    "in_weight_unit",
-    "positive_weights",
-    "rescaled_sample_weight",
-]
-
-# Weights are not rescaled if the largest is between the reciprocal of this number and the number.
-# No row is repeated more often, and squares of such weights times rows fit float32.
-_ORDINARY = 2.0**32
-
 
 class WeightUnit(NamedTuple):
     """The factor 2**exponent of the weights, and the lowest scaled weight that is not set to 0.
 
     If the largest weight is between 2**-32 and 2**32, the weights are not scaled: a weight of 2
-    is then equivalent to repeating the row in every count of rows. Otherwise a power of two, which
-    preserves all digits, scales the largest weight to between 1 and 2. Weights below 2**-100 of
-    the largest become 0; they do not change any sum that contains the largest.
+    is then equivalent to repeating the row in every count of rows, no row is repeated more often,
+    and squares of such weights times rows fit float32. Otherwise a power of two, which preserves
+    all digits, scales the largest weight to between 1 and 2. Weights below 2**-100 of the largest
+    become 0: sums of their squares underflow in float32.
     """
 
     exponent: int
@@ -43,9 +29,8 @@ class WeightUnit(NamedTuple):
     @classmethod
     def of(cls, high: float) -> Self:
         """Return the unit for weights with the maximum `high`."""
-        is_ordinary = 1.0 / _ORDINARY <= high <= _ORDINARY
+        is_ordinary = 2.0**-32 <= high <= 2.0**32
         exponent = 0 if is_ordinary else 1 - math.frexp(high)[1]
-        # Smaller weights become 0: sums of their squares underflow in float32.
         return cls(exponent, math.ldexp(high, exponent) * 2.0**-100)
 
     def keeps(self, low: float) -> bool:
@@ -66,11 +51,7 @@ def positive_weights(weights: NDArray) -> NDArray:
 
 
 def rescaled_sample_weight(sample_weight: Any, n_rows: int) -> NDArray | None:
-    """Return weights for a fit, float64 of shape (n_rows,), or None for equal weights.
-
-    The weights must be finite, non-negative and not all zero. They are scaled to their
-    `WeightUnit`.
-    """
+    """Return the weights of `check_sample_weight`, scaled to their `WeightUnit` for a fit."""
     weights = as_weights(sample_weight, n_rows)
     if weights is None:
         return None
@@ -90,9 +71,13 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray | None:
     """
     weights = as_weights(sample_weight, n_rows)
     if weights is not None:
-        low, high = float(weights.min()), float(weights.max())
-        check_weight_range(low, high)
-        check_weight_size(high)
+        high = float(weights.max())
+        check_weight_range(float(weights.min()), high)
+        if not 1e-100 < high < 1e100:
+            raise ValueError(
+                f"sample_weight has a largest entry of {high:.3g}, whose square does not fit "
+                "float64. Divide the weights by their mean."
+            )
     return weights
 
 
@@ -138,12 +123,3 @@ def check_weight_range(low: float, high: float) -> None:
         )
     if not high > 0:
         raise ValueError("sample_weight must have a positive entry, got only zeros.")
-
-
-def check_weight_size(high: float) -> None:
-    """Refuse a largest weight whose square does not fit float64."""
-    if not 1e-100 < high < 1e100:
-        raise ValueError(
-            f"sample_weight has a largest entry of {high:.3g}, whose square does not fit "
-            "float64. Divide the weights by their mean."
-        )

@@ -159,7 +159,7 @@ def test_copies_of_rows():
 
 
 def test_of_many_seen_rows_some_are_drawn(monkeypatch):
-    monkeypatch.setattr(borders, "MAX_SEEN", 200)
+    monkeypatch.setattr(borders, "MAX_ROWS", 200)
     seen, sides = moons(5000)
     sides[:] = False
     sides[:10] = True  # at least three rows of a side are kept

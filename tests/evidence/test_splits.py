@@ -75,7 +75,7 @@ def test_directions_of_the_search_are_directions_of_the_rows(shape, convert, rng
     r = rows.T.shape[1]
     most = direction_module.MAX_DIMENSIONS
     if shape[1] > shape[0]:  # in as many dimensions as rows, every split looks perfect
-        most = max(direction_module.MIN_DIMENSIONS, shape[0] // 5)
+        most = max(5, shape[0] // 5)
     assert r == min(shape[1] - 1, most)
     t = rng.normal(size=(r, 2))
     coef = rows.coefficients(t)

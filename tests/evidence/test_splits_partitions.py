@@ -80,8 +80,8 @@ def test_a_step_of_k_means_is_its_definition(monkeypatch, rng):
 def test_clear_clusters_are_found_with_their_number():
     X, y = clusters(5, 8.0, 3000)
     found = partitions(X, np.random.default_rng(0))
-    assert [one.offsets.size for one in found] == list(module.NUMBERS)
-    five = found[module.NUMBERS.index(5)]
+    assert [one.offsets.size for one in found] == [2, 3, 4, 5, 6, 7, 8, 10]
+    five = found[3]
     labels = np.argmax(X @ five.directions + five.offsets, axis=1)
     assert adjusted_rand_score(y, labels) > 0.99
 

@@ -171,7 +171,7 @@ def test_rules_for_C_that_have_no_meaning_are_refused(parameters, match):
 
 def test_paper_mode_of_equal_rows_and_of_indefinite_kernels_is_refused():
     X = np.vstack([np.ones((30, 2)), np.full((1, 2), 1.0 + 1e-15)])
-    with pytest.raises(ValueError, match="both sides"):
+    with pytest.raises(ValueError, match="rows of X are identical"):
         MultivariateMMC(mode="paper", random_state=0).fit(X)
     K = -np.eye(20)
     with pytest.raises(ValueError, match="not positive semi-definite"):

@@ -88,17 +88,6 @@ def test_a_warm_start_gives_the_same_answer_in_fewer_steps(rng):
     assert far.status is Status.CONVERGED
 
 
-def test_many_features_go_by_conjugate_gradients(rng, monkeypatch):
-    X, y = rng.standard_normal((40, 30)), noisy_labels(rng, 40)
-    direct = solve_l1_regression(LinearSpace(X), y, 0.05, tol=1e-5)
-    monkeypatch.setattr("volmar.margin.feature_space.linear.DIRECT_UP_TO", 10)
-    space = LinearSpace(X)
-    indirect = solve_l1_regression(space, y, 0.05, tol=1e-5)
-    assert indirect.status is Status.CONVERGED
-    assert space.n_passes > 2 * indirect.n_iter
-    assert indirect.objective == pytest.approx(direct.objective, rel=3e-5)
-
-
 def test_an_early_end_of_the_regression_is_still_certified(rng):
     X, y = rng.standard_normal((60, 5)), noisy_labels(rng, 60)
     space = LinearSpace(X)

@@ -185,7 +185,7 @@ class TestJson:
             ("a.json", '{"columns": ["a"], "data": [[1], [2]]}', ["an object", "orient"]),
             ("a.json", "[]", ["no values"]),
             ("a.json", "3", ["a number", "orient"]),
-            ("a.json.gz", "rubbish", ["decompress"]),
+            ("a.json.gz", "rubbish", ["gzip"]),
         ],
     )
     def test_damage(self, tmp_path, name, content, words):

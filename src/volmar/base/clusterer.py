@@ -58,6 +58,7 @@ from volmar.base.recursion import (
     tree_words,
     warn_of_tree,
 )
+from volmar.base.shared_texts import with_shared_texts
 from volmar.base.tree import SplitTree, scores_in_graph
 from volmar.base.validation import check_auto, check_count, check_n_clusters, check_number
 from volmar.evidence import ClusterNovelty, HeldOutTest, calibrate_novelty
@@ -145,6 +146,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     result_: Any
 
     # ------------------------------------------------------------------ for the subclass
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.__doc__ = with_shared_texts(cls.__doc__)
 
     @abstractmethod
     def _check_parameters(self) -> None:

@@ -36,7 +36,7 @@ class RelaxationMixin:
         check_choice("rounding", self.rounding, ("centred", "random"))
         for name in ("C", "tol"):
             check_number(name, getattr(self, name), low=0.0, open_low=True)
-        if self.balance is not None and not isinstance(self.balance, str):
+        if self.balance is not None:
             check_number("balance", self.balance, low=0.0)
         check_flag("row_balance", self.row_balance)
         check_count("max_iter", self.max_iter)

@@ -201,16 +201,10 @@ class KernelKMeans(KernelMixin, Clusterer):
         Number of clusters.
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed".
-    gamma : float, str or None, default="scale"
-        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
-        1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels do not use gamma.
-    degree : float, default=3
-        Degree of the polynomial kernel, at least 1.
-    coef0 : float, default=1
-        Constant of the polynomial and sigmoid kernels.
-    kernel_params : dict, optional
-        Further arguments of a callable kernel.
+    {gamma}
+    {degree}
+    {coef0}
+    {kernel_params}
     init : {"k-means++", "random"} or array of shape (n_samples,), default="k-means++"
         Method to draw a start ("random" takes random rows as centres), or the labels to start
         from.
@@ -224,19 +218,16 @@ class KernelKMeans(KernelMixin, Clusterer):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size, 0 is the largest.
+    {labels_}
     objective_ : float
         Sum of squared distances to the cluster means in feature space.
-    gamma_ : float or None
-        Kernel coefficient used; None for kernels without one.
+    {gamma_}
     n_iter_ : int
         Number of iterations of the start that was kept.
     result_ : KernelKMeansResult
         Certified result of the solver. Its residual "moves" is the fraction of the rows that one
         more iteration would move.
-    n_features_in_ : int
-        Number of features (of training rows, with kernel="precomputed").
+    {kernel:n_features_in_}
 
     See Also
     --------

@@ -305,8 +305,7 @@ class DiscriminativeKMeans(ProjectedKMeans):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size, 0 is the largest.
+    {labels_}
     components_ : ndarray of shape (n_components, n_features)
         The whitening matrix A'. Rows are transformed to ``A'(x - mean_)``, with
         A A' = (Sigma + rho I)^-1 on the span of the rows (see Notes). The number of components is
@@ -597,8 +596,7 @@ class LDAKMeans(ProjectedKMeans):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size, 0 is the largest.
+    {labels_}
     components_ : ndarray of shape (min(n_clusters - 1, n_varying_features), n_features)
         The discriminant directions, in the units of X.
     mean_ : ndarray of shape (n_features,)

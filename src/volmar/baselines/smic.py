@@ -249,11 +249,8 @@ class SMIC(Clusterer):
         `volmar.graphs`) or "precomputed". Affinities given by name have no self-loops. A recipe
         such as ``GaussianSimilarity(sigma="mean/4")``, a function f(X, Y) of similarities or a
         matrix is used as given. Entries must not be negative.
-    sigma : float or str, optional
-        Width of the Gaussian similarity, a number or a rule such as "mean/4".
-    n_neighbors : int, optional
-        Number of neighbours, for affinities that use neighbours. If None, log2(n) + 3 for
-        "density_scaling" and 7 for the others.
+    {sigma}
+    {n_neighbors}
     rounding : {"posterior", "difference"}, default="posterior"
         Rule that assigns labels. "posterior" uses the posteriors above (Sugiyama and others).
         "difference", for at most two clusters, uses the sign of
@@ -267,10 +264,8 @@ class SMIC(Clusterer):
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row. Clusters are numbered by size, 0 is the largest. Empty
         clusters are left out, with a warning.
-    n_neighbors_ : int or None
-        Number of neighbours of the similarity graph; None for affinities without neighbours.
-    sigma_ : float or None
-        Width of the Gaussian similarity as a number; None for other affinities.
+    {n_neighbors_}
+    {sigma_}
     eigenvalues_ : ndarray of shape (n_clusters + 1,)
         Largest eigenvalues of K, one more than is used.
     objective_ : float
@@ -280,8 +275,7 @@ class SMIC(Clusterer):
         bound on the loss from rounding eigenvectors to labels.
     n_iter_ : int
         Always 1.
-    n_features_in_ : int
-        Number of features (of training rows, with affinity="precomputed").
+    {graph:n_features_in_}
 
     See Also
     --------

@@ -137,17 +137,9 @@ class NormalizedCut(SpectralBaseline):
         Number of clusters. If larger than 2, the rows are split recursively (see `tree_`). The
         cluster with the largest square root of its size divided by the normalised cut of its
         split is split next.
-    affinity : str, callable or Similarity, default="density_scaling"
-        Similarity of rows: "density_scaling" (locally scaled and weighted by the density, see
-        `volmar.graphs.density_scaling_similarity`), "local_scaling" (both on the graph of nearest
-        neighbours), "gaussian", "cosine_knn", "nearest_neighbors" or "precomputed". Affinities
-        given by name have no self-loops. A recipe such as ``GaussianSimilarity(sigma="mean/4")``,
-        a function f(X, Y) of similarities or a matrix is used as given.
-    sigma : float or str, optional
-        Width of the Gaussian similarity, a number or a rule such as "mean/4".
-    n_neighbors : int, optional
-        Number of neighbours, for affinities that use neighbours. If None, log2(n) + 3 for
-        "density_scaling" and 7 for the others.
+    {affinity}
+    {sigma}
+    {n_neighbors}
     min_cluster_size : int or float, default=1
         Minimum cluster size, a count or a fraction of all rows of at most 0.5.
     random_state : int, RandomState or None, default=None
@@ -155,15 +147,10 @@ class NormalizedCut(SpectralBaseline):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size, 0 is the largest.
-    tree_ : SplitTree
-        The splits, for more than two clusters. The attributes of a single split are then those of
-        ``tree_.splits()[i].model``.
-    n_neighbors_ : int or None
-        Number of neighbours of the similarity graph; None for affinities without neighbours.
-    sigma_ : float or None
-        Width of the Gaussian similarity as a number; None for other affinities.
+    {labels_}
+    {recursive:tree_}
+    {n_neighbors_}
+    {sigma_}
     eigenvalues_ : ndarray of shape (2,)
         The two smallest eigenvalues of :math:`L_{sym}`.
     objective_ : float
@@ -173,8 +160,7 @@ class NormalizedCut(SpectralBaseline):
         two-way cuts.
     n_iter_ : int
         Always 1.
-    n_features_in_ : int
-        Number of features (of training rows, with affinity="precomputed").
+    {graph:n_features_in_}
 
     See Also
     --------
@@ -301,17 +287,9 @@ class NormalizedSpectralClustering(SpectralBaseline):
     ----------
     n_clusters : int, default=2
         Number of clusters.
-    affinity : str, callable or Similarity, default="density_scaling"
-        Similarity of rows: "density_scaling" (locally scaled and weighted by the density, see
-        `volmar.graphs.density_scaling_similarity`), "local_scaling" (both on the graph of nearest
-        neighbours), "gaussian", "cosine_knn", "nearest_neighbors" or "precomputed". Affinities
-        given by name have no self-loops. A recipe such as ``GaussianSimilarity(sigma="mean/4")``,
-        a function f(X, Y) of similarities or a matrix is used as given.
-    sigma : float or str, optional
-        Width of the Gaussian similarity, a number or a rule such as "mean/4".
-    n_neighbors : int, optional
-        Number of neighbours, for affinities that use neighbours. If None, log2(n) + 3 for
-        "density_scaling" and 7 for the others.
+    {affinity}
+    {sigma}
+    {n_neighbors}
     n_init : int, default=10
         Number of starts of k-means.
     random_state : int, RandomState or None, default=None
@@ -319,12 +297,9 @@ class NormalizedSpectralClustering(SpectralBaseline):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size, 0 is the largest.
-    n_neighbors_ : int or None
-        Number of neighbours of the similarity graph; None for affinities without neighbours.
-    sigma_ : float or None
-        Width of the Gaussian similarity as a number; None for other affinities.
+    {labels_}
+    {n_neighbors_}
+    {sigma_}
     eigenvalues_ : ndarray of shape (n_clusters + 1,)
         Smallest eigenvalues of :math:`L_{sym}`, one more than is used. A large difference between
         the last two supports the number of clusters.
@@ -337,8 +312,7 @@ class NormalizedSpectralClustering(SpectralBaseline):
         for any k clusters.
     n_iter_ : int
         Number of iterations of k-means.
-    n_features_in_ : int
-        Number of features (of training rows, with affinity="precomputed").
+    {graph:n_features_in_}
 
     See Also
     --------

@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from volmar._files import printable
 from volmar._memory import explained_memory
 from volmar._version import __version__
-from volmar.cli.console import as_options, screen
+from volmar.cli.console import UsageError, as_options, say, screen
 from volmar.cli.signals import exit_code
 
 _opt = typer.Option
@@ -219,29 +219,9 @@ def _lines_of_warnings(debug: bool) -> Iterator[None]:
         # Unsupported features of Excel, which hold no values.
         warnings.filterwarnings("ignore", module="openpyxl")
         yield
-    from volmar.cli.console import say
-
     texts = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
     for text in dict.fromkeys(texts):
         say(f"warning: {' '.join(text.split())}")
-
-
-def _kinds(given: Names) -> dict[str, str]:
-    """Return the kinds of columns from NAME=KIND options; a name may contain ``=``."""
-    from volmar.cli.console import UsageError
-
-    kinds = {}
-    for text in given or ():
-        name, sign, kind = text.rpartition("=")
-        if not sign or not name:
-            raise UsageError(f"--kind takes NAME=KIND, such as zip=categorical, got {text!r}.")
-        kinds[name] = kind
-    return kinds
-
-
-def _listed(given: Names) -> list[str]:
-    """Return the names from repeated options, each of which may list several with commas."""
-    return [name.strip() for text in given or () for name in text.split(",") if name.strip()]
 
 
 def _preparation(
@@ -253,14 +233,15 @@ def _preparation(
     missing: Missing,
 ) -> dict[str, Any]:
     """Return the options as parameters of `volmar.tables.Preparation`."""
-    return {
-        "columns": columns,  # `name_columns` splits both at commas once the table is read
-        "drop": drop,
-        "id_column": id_column,
-        "kinds": _kinds(kinds) or None,
-        "scale": scale.value,
-        "missing": missing.value,
-    }
+    found = {}
+    for text in kinds or ():
+        name, sign, kind = text.rpartition("=")  # a name may contain "="
+        if not sign or not name:
+            raise UsageError(f"--kind takes NAME=KIND, such as zip=categorical, got {text!r}.")
+        found[name] = kind
+    # `name_columns` splits columns and drop at commas once the table is read.
+    options: dict[str, Any] = {"columns": columns, "drop": drop, "id_column": id_column}
+    return options | {"kinds": found or None, "scale": scale.value, "missing": missing.value}
 
 
 @app.command()
@@ -397,15 +378,8 @@ def predict(
     with _clean("predict", context):
         from volmar.cli.predict import predict_file
 
-        predict_file(
-            model,
-            source,
-            id_column=id_column,
-            out=out,
-            force=force,
-            raw_ids=raw_ids,
-            reject=reject,
-        )
+        options = {"force": force, "raw_ids": raw_ids}
+        predict_file(model, source, id_column=id_column, out=out, reject=reject, **options)
 
 
 @app.command()
@@ -451,22 +425,13 @@ def score(
             return
         from volmar.cli.score import check_labels, score_file
 
-        labels = check_labels(source, labels)
-        score_file(
-            source,
-            labels,
-            truth=truth,
-            **_preparation(columns, drop, id_column, kinds, scale, missing),
-            seed=seed,
-            test=test,
-            as_json=as_json,
-        )
+        options = _preparation(columns, drop, id_column, kinds, scale, missing)
+        options |= {"truth": truth, "seed": seed, "test": test, "as_json": as_json}
+        score_file(source, check_labels(source, labels), **options)
 
 
 def _refuse_options(context: typer.Context, call: str, taken: set[str]) -> None:
     """Raise an error for options that have no effect in this form of the command."""
-    from volmar.cli.console import UsageError
-
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
@@ -506,17 +471,12 @@ def compare(
     with _clean("compare", context):
         from volmar.cli.compare import compare_file
 
-        compare_file(
-            source,
-            _listed(methods),
-            n_clusters=n_clusters,
-            **_preparation(columns, drop, id_column, kinds, scale, missing),
-            out=out,
-            force=force,
-            raw_ids=raw_ids,
-            seed=seed,
-            as_json=as_json,
-        )
+        # Each of the repeated options may list several names with commas.
+        names = [name.strip() for text in methods or () for name in text.split(",")]
+        options = _preparation(columns, drop, id_column, kinds, scale, missing)
+        options |= {"n_clusters": n_clusters, "seed": seed, "as_json": as_json}
+        options |= {"out": out, "force": force, "raw_ids": raw_ids}
+        compare_file(source, [name for name in names if name], **options)
 
 
 @app.command()

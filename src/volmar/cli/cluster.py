@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------- options
 
 
-# MSPC does not depend on the units of the columns, and its time is linear in the rows.
-DEFAULT = "MSPC"
+DEFAULT = "MSPC"  # does not depend on the units of the columns, and is linear in the rows
 
 
 def parse_number(text: str, minimum: int) -> int | str:
@@ -286,25 +285,17 @@ def write_cluster_labels(
     path: Path, files: ClusterFiles, clusterer: TableClusterer, table: Any
 ) -> None:
     """Write the labels, or with `files.append` the whole table with a column of labels."""
+    from volmar.tables import write_labels, write_rows
+
     rows = clusterer._rows()
     labels = named(clusterer, clusterer.labels_[rows.kept])
+    options: dict[str, Any] = {"force": files.force, "raw_ids": files.raw_ids}
     if files.append:
-        from volmar.tables import write_rows
-
-        write_rows(path, table, labels, kept=rows.kept, force=files.force, raw_ids=files.raw_ids)
+        write_rows(path, table, labels, kept=rows.kept, **options)
         return
-    from volmar.tables import write_labels
-
-    write_labels(
-        path,
-        rows.ids,
-        rows.id_name,
-        labels,
-        clusterer.label_prepared(rows.X)[1],
-        confidence=clusterer.confidence_[rows.kept],
-        force=files.force,
-        raw_ids=files.raw_ids,
-    )
+    scores, confidence = clusterer.label_prepared(rows.X)[1], clusterer.confidence_[rows.kept]
+    options |= {"confidence": confidence}
+    write_labels(path, rows.ids, rows.id_name, labels, scores, **options)
 
 
 def named(clusterer: Any, labels: NDArray) -> NDArray:
@@ -383,20 +374,18 @@ def command_for_two(source: str, clusterer: TableClusterer) -> str:
     words += ["--method", method] if method != DEFAULT else []
     words += ["--n-clusters", "2"]
     for option, names in (("--columns", clusterer.columns), ("--drop", clusterer.drop)):
-        for name in names or ():
-            words += [option, name]
-    if clusterer.id_column is not None:
-        words += ["--id", clusterer.id_column]
+        words += [word for name in names or () for word in (option, name)]
+    words += ["--id", clusterer.id_column] if clusterer.id_column is not None else []
     for name, kind in (clusterer.kinds or {}).items():
         words += ["--kind", f"{name}={kind}"]
-    for option, value in (("--seeds", clusterer.seeds), ("--must-link", clusterer.must_link)):
-        words += [option, value] if value is not None else []
     for option, value, default in (
+        ("--seeds", clusterer.seeds, None),
+        ("--must-link", clusterer.must_link, None),
         ("--scale", clusterer.scale, "auto"),
         ("--missing", clusterer.missing, "impute"),
         ("--seed", str(clusterer.random_state), "0"),
     ):
-        words += [option, value] if value != default else []
+        words += [option, str(value)] if value != default else []
     for name, value in _settings(clusterer).items():
         words += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
     return shlex.join(words)
@@ -533,11 +522,9 @@ class _PassProgress:
     """Counts passes, and prints a line about one of them every two seconds."""
 
     def __init__(self) -> None:
-        self.n_passes = 0
-        self._last = time.monotonic()
+        self.n_passes, self._last = 0, time.monotonic()
 
     def __call__(self, report: Any) -> None:
-        """Count a pass, and print a line if the last one is old enough."""
         self.n_passes += 1
         if time.monotonic() - self._last >= 2.0:
             self._last = time.monotonic()
@@ -567,17 +554,17 @@ def _label_blocks(
     with file as write:
         for i, part in enumerate(parts):
             block = computed([part])[0]
+            labels = np.empty(0, dtype=np.intp)
             if len(block) and files.append:
                 found = clusterer.preparation_.prepare(LoadedTable("a block of the folder", block))
                 labels = clusterer.label_prepared(found.X)[0]
                 write(block, labels, found.kept)
-                counts += np.bincount(labels, minlength=counts.size)
             elif len(block):
                 labels, scores, confidence = clusterer.label_prepared(block)
                 if write is not None:
                     write(_ids(rows.ids, i, before, len(block)), labels, scores, confidence)
-                counts += np.bincount(labels, minlength=counts.size)
                 before += len(block)
+            counts += np.bincount(labels, minlength=counts.size)
             tell(i + 1, len(parts))
     if files.out is not None:
         files.done(files.out)

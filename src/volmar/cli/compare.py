@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,17 @@ from rich.table import Table
 
 from volmar._files import printable
 from volmar.cli.cluster import parse_number
-from volmar.cli.console import Screen, Stages, UsageError, narrow_table, refuse_files, say, written
-from volmar.cli.rows import TableRows, read_rows
+from volmar.cli.console import (
+    Screen,
+    Stages,
+    UsageError,
+    narrow_table,
+    print_json,
+    refuse_files,
+    say,
+    written,
+)
+from volmar.cli.rows import read_rows
 from volmar.cli.score import score_text
 from volmar.table_clusterer import Comparison, compare_methods
 from volmar.table_clusterer.comparison import DEFAULT_METHODS, spelled
@@ -31,7 +39,7 @@ def compare_file(
     **preparation: Any,
 ) -> Comparison:
     """Cluster a table with several methods, and print the comparison as tables or JSON."""
-    from volmar.tables import Preparation, written_kind
+    from volmar.tables import Preparation, open_columns, written_kind
 
     names = spelled(methods or DEFAULT_METHODS, "--method ")
     number = parse_number(n_clusters, minimum=2)
@@ -45,6 +53,7 @@ def compare_file(
             f"{table.name} has {rows.X.shape[0]} row. Give a table of at least two rows."
         )
     found = Comparison(notes=list(rows.notes), warnings=list(rows.warnings))
+    stopped: KeyboardInterrupt | None = None
     try:
         with Stages().watching() as progress:
             compare_methods(
@@ -58,43 +67,26 @@ def compare_file(
             )
     except KeyboardInterrupt:
         done = ", ".join(run.method for run in found.runs) or "nothing"
-        _finish(found, table, out, force, raw_ids, as_json=as_json)
-        raise KeyboardInterrupt(f"; complete: {done}") from None
-    if not found.runs:
+        stopped = KeyboardInterrupt(f"; complete: {done}")
+    if not found.runs and stopped is None:
         name, reason = next(iter(found.left_out.items()))
         raise UsageError(f"no method could cluster {table.name}. {name}: {reason}")
-    _finish(found, table, out, force, raw_ids, as_json=as_json)
+    if found.runs:  # the complete ones
+        print_comparison(found, table.name, table.n_rows, as_json=as_json)
+        if out is not None:
+            names = [rows.id_name, *(run.method for run in found.runs)]
+            with open_columns(out, names, force=force, raw_ids=raw_ids) as write:
+                write(rows.ids, *(run.labels for run in found.runs))
+            written(out)
+    if stopped is not None:
+        raise stopped
     return found
-
-
-def _finish(
-    found: Comparison,
-    table: TableRows,
-    out: Path | None,
-    force: bool,
-    raw_ids: bool,
-    *,
-    as_json: bool,
-) -> None:
-    """Print the complete runs, and write their labels."""
-    if not found.runs:
-        return
-    print_comparison(found, table.name, table.n_rows, as_json=as_json)
-    if out is not None:
-        from volmar.tables import open_columns
-
-        names = [run.method for run in found.runs]
-        names = [table.rows.id_name, *names]
-        with open_columns(out, names, force=force, raw_ids=raw_ids) as write:
-            write(table.rows.ids, *(run.labels for run in found.runs))
-        written(out)
 
 
 def print_comparison(found: Comparison, source: str, n_all: int, *, as_json: bool = False) -> None:
     """Print scores, agreement and skipped methods as tables, or everything as JSON."""
     if as_json:
-        content = {"file": source, "rows": n_all, **found.summary()}
-        Screen().out(json.dumps(content, allow_nan=False), highlight=False)
+        print_json({"file": source, "rows": n_all, **found.summary()})
         return
     for note in found.notes:
         say(f"note: {note}")
@@ -132,10 +124,8 @@ _HEADERS = {
 
 
 def _scores_table(found: Comparison) -> Table:
-    table = narrow_table()
-    table.add_column("method", overflow="fold")
-    for header in ("clus-\nters", "sec-\nonds", *_HEADERS.values()):
-        table.add_column(header, justify="right", no_wrap=True)
+    table = narrow_table("method", "clus-\nters", "sec-\nonds", *_HEADERS.values())
+    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     for run in found.runs:
         values = {one.name: one.value for one in run.scores}
         texts = [score_text(values.get(name)) for name in _HEADERS]
@@ -146,10 +136,8 @@ def _scores_table(found: Comparison) -> Table:
 
 def _agreement_table(found: Comparison) -> Table:
     """Return the matrix; numbers in place of names keep its columns narrow."""
-    table = narrow_table()
-    table.add_column("")
-    for i, _ in enumerate(found.runs, start=1):
-        table.add_column(str(i), justify="right", no_wrap=True)
+    table = narrow_table("", *map(str, range(1, len(found.runs) + 1)))
+    table.columns[0].no_wrap = False
     for i, (run, line) in enumerate(zip(found.runs, found.agreement(), strict=True), start=1):
         table.add_row(f"{i} {run.method}", *(f"{value:.2f}" for value in line))
     return table

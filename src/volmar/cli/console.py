@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from numpy.typing import NDArray
 from rich import box
@@ -28,16 +30,8 @@ from rich.text import Text
 
 from volmar._files import input_at, printable, real_path, refuse_existing
 
-_OPTIONS = {
-    "seeds": "--seeds",
-    "must_link": "--must-link",
-    "columns": "--columns",
-    "drop": "--drop",
-    "id_column": "--id",
-    "kinds": "--kind",
-    "missing": "--missing",
-    "scale": "--scale",
-}
+_OPTIONS = {name: f"--{name}" for name in ("seeds", "columns", "drop", "missing", "scale")}
+_OPTIONS |= {"must_link": "--must-link", "id_column": "--id", "kinds": "--kind"}
 
 
 def as_options(text: str) -> str:
@@ -94,9 +88,18 @@ def written(path: Path) -> None:
     say(f"wrote {path}")
 
 
-def narrow_table() -> Table:
-    """Return an empty table with little padding, for terminals of 80 columns."""
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+def print_json(content: dict[str, Any]) -> None:
+    """Print a JSON object to stdout."""
+    Screen().out(json.dumps(content, allow_nan=False), highlight=False)
+
+
+def narrow_table(first: str, *others: str) -> Table:
+    """Return an empty table for terminals of 80 columns; the other columns hold numbers."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(first, no_wrap=True)
+    for title in others:
+        table.add_column(title, justify="right", no_wrap=True)
+    return table
 
 
 def sizes_text(sizes: Sequence[int] | NDArray) -> str:
@@ -127,19 +130,14 @@ def refuse_files(
             if os.path.isdir(path):
                 raise UsageError(f"{name} is a folder. Give the name of a file in it.")
             if not os.path.exists(path) and not os.path.isdir(real.parent):
-                raise UsageError(
-                    f"{name}: there is no folder {printable(path.parent)}. Create it first."
-                )
+                where = f"{name}: there is no folder {printable(path.parent)}"
+                raise UsageError(f"{where}. Create it first.")
             if (other := input_at(path, taken)) is not None or real in taken:
-                raise UsageError(
-                    f"{name} is the same file as that of {taken[other or real]}. Give another "
-                    "name."
-                )
+                same = f"{name} is the same file as that of {taken[other or real]}"
+                raise UsageError(f"{same}. Give another name.")
             found = refuse_existing(path, force)
         except FileExistsError:
-            raise UsageError(
-                f"{name} exists already. Give another name, or --force to replace it."
-            ) from None
+            raise UsageError(f"{name} exists already. Give another name, or --force.") from None
         except OSError as error:
             why = error.strerror or str(error)
             raise UsageError(f"{name} cannot be written: {why}. Give another name.") from error

@@ -8,6 +8,7 @@ import shlex
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,14 +57,10 @@ class DemoTable(NamedTuple):
 
 
 def make_customers(n_rows: int, seed: int) -> DemoTable:
-    """Return a table of customers from three groups of unequal size.
-
-    The table has an id, columns in different units, a category, missing values, and a column that
-    is unrelated to the groups (`shoe_size`).
-    """
+    """Return a table of customers from three groups, with `shoe_size` unrelated to them."""
     rng = np.random.default_rng(seed)
-    shares = np.array([group[1] for group in GROUPS])
-    groups = rng.permutation(np.repeat(np.arange(len(GROUPS)), _sizes(shares, n_rows)))
+    ends = np.round(np.cumsum([group[1] for group in GROUPS]) * n_rows).astype(int)
+    groups = rng.permutation(np.repeat(np.arange(len(GROUPS)), np.diff(ends, prepend=0)))
     age, basket, visits, income = (
         np.array([group[column] for group in GROUPS])[groups] for column in (2, 3, 4, 5)
     )
@@ -88,19 +85,10 @@ def make_customers(n_rows: int, seed: int) -> DemoTable:
     return DemoTable(file.getvalue(), groups)
 
 
-def _sizes(shares: NDArray, n_rows: int) -> NDArray:
-    """Return numbers of rows in proportion to `shares`, with sum `n_rows`."""
-    ends = np.round(np.cumsum(shares) * n_rows).astype(int)
-    return np.diff(ends, prepend=0)
-
-
 # ---------------------------------------------------------------------- methods
 
 
-# Number of rows of each shape.
-N_ROWS = 400
-# Colour of rows without a cluster.
-NOISE = "#999999"
+N_ROWS = 400  # of each shape
 METHODS: dict[str, Callable[[int, int], Any]] = {
     "KMeans": lambda k, seed: KMeans(k, n_init=10, random_state=seed),
     "SpectralClustering": lambda k, seed: SpectralClustering(
@@ -108,10 +96,10 @@ METHODS: dict[str, Callable[[int, int], Any]] = {
     ),
     "HDBSCAN": lambda _, __: HDBSCAN(min_cluster_size=15, copy=True),
     'MSPC("auto")': lambda _, seed: volmar.MSPC("auto", random_state=seed),
-    "MSPC": lambda k, seed: volmar.MSPC(k, random_state=seed),
-    "CPMMC": lambda k, seed: volmar.CPMMC(k, random_state=seed),
-    "KernelCPMMC": lambda k, seed: volmar.KernelCPMMC(k, random_state=seed),
-    "SoftLabelMVC": lambda k, seed: volmar.SoftLabelMVC(k, random_state=seed),
+}
+METHODS |= {
+    name: partial(make_method, name, settings={})
+    for name in ("MSPC", "CPMMC", "KernelCPMMC", "SoftLabelMVC")
 }
 
 
@@ -121,13 +109,8 @@ def _stretched(rng: np.random.Generator) -> NDArray:
 
 
 def _unequal(rng: np.random.Generator) -> NDArray:
-    sizes, middles = (300, 70, 30), np.array([[0.0, 0.0], [7.0, 1.0], [3.0, 7.0]])
-    spreads = (1.5, 0.6, 0.4)
-    parts = [
-        middle + spread * rng.normal(size=(size, 2))
-        for size, middle, spread in zip(sizes, middles, spreads, strict=True)
-    ]
-    return np.concatenate(parts)
+    groups = ((300, (0.0, 0.0), 1.5), (70, (7.0, 1.0), 0.6), (30, (3.0, 7.0), 0.4))
+    return np.concatenate([m + spread * rng.normal(size=(n, 2)) for n, m, spread in groups])
 
 
 def _blobs(rng: np.random.Generator) -> NDArray:
@@ -147,10 +130,9 @@ SHAPES: dict[str, tuple[Callable[[np.random.Generator], NDArray], int]] = {
 
 
 def draw_methods(seed: int, *, progress: Callable[[int, int], None]) -> bytes:
-    """Return the plot as a PNG file, with a row per shape and a column per method.
+    """Return the plot as a PNG file: a row per shape, a column per method, with the CPU time.
 
-    The CPU time of the fit is in the lower right corner. Within a row, clusters that overlap most
-    have the same colour.
+    Within a row, clusters that overlap most have the same colour.
     """
     figure = new_canvas((1.75 * len(METHODS), 1.7 * len(SHAPES)))
     axes = figure.subplots(len(SHAPES), len(METHODS))
@@ -170,11 +152,7 @@ def draw_methods(seed: int, *, progress: Callable[[int, int], None]) -> bytes:
 
 
 def _timed(estimator: Any, X: NDArray) -> tuple[NDArray, float]:
-    """Return the labels and the CPU time of the fit.
-
-    One thread makes the CPU time insensitive to other programs. An untimed fit to a quarter of
-    the rows comes first, so that lazy imports are not counted.
-    """
+    """Return the labels and the CPU time of the fit, in one thread, without lazy imports."""
     with warnings.catch_warnings(action="ignore", category=UserWarning), threadpool_limits(1):
         clone(estimator).fit(X[::4])
         start = time.process_time()
@@ -191,18 +169,12 @@ def _numbered_as(reference: NDArray, labels: NDArray) -> NDArray:
 
 
 def _draw_labels(ax: Any, X: NDArray, labels: NDArray, seconds: float) -> None:
-    colours = np.array([*COLOURS, NOISE])[np.where(labels < 0, -1, labels % len(COLOURS))]
+    colours = np.array([*COLOURS, "#999999"])[np.where(labels < 0, -1, labels % len(COLOURS))]
     ax.scatter(*X.T, s=5, c=colours, linewidths=0)
     ax.set(xticks=[], yticks=[])
-    ax.text(
-        0.98,
-        0.02,
-        f"{1000 * seconds:.0f} ms",
-        transform=ax.transAxes,
-        horizontalalignment="right",
-        fontsize=8,
-        bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1},
-    )
+    box = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1}
+    style = {"transform": ax.transAxes, "ha": "right", "fontsize": 8, "bbox": box}
+    ax.text(0.98, 0.02, f"{1000 * seconds:.0f} ms", **style)
 
 
 def new_canvas(size: tuple[float, float]) -> Any:
@@ -272,11 +244,8 @@ def _clustered(
 def _picture(clusterer: TableClusterer) -> bytes:
     """Return a scatter plot of the rows, coloured by cluster, as a PNG file."""
     rows, figure = clusterer._rows(), new_canvas((6.0, 4.8))
-    labels = clusterer.labels_[rows.kept]
-    # Prepared columns are on one scale already.
-    ClusterDisplay.from_labels(
-        rows.X, labels, standardize=False, ax=figure.subplots(), title=TABLE
-    )
+    style = {"standardize": False, "ax": figure.subplots(), "title": TABLE}  # scaled already
+    ClusterDisplay.from_labels(rows.X, clusterer.labels_[rows.kept], **style)
     return as_png(figure)
 
 

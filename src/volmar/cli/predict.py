@@ -27,20 +27,19 @@ def predict_file(
     *,
     id_column: str | None,
     out: Path | None,
-    force: bool,
-    raw_ids: bool = False,
-    reject: float | None = None,
+    reject: float | None,
+    **options: bool,
 ) -> None:
     """Predict the clusters of a table or folder, print their sizes, and write labels to `out`.
 
     With `reject`, rows with a p-value of at most `reject` get the label -1, and the file has a
-    column of p-values.
+    column of p-values. `options` are force and raw_ids of `open_labels`.
     """
     from volmar.models import load_model
     from volmar.table_clusterer.estimator import check_rejection
     from volmar.tables import TableError, open_labels, written_kind
 
-    refuse_files({"-o": out}, source, model, force=force)
+    refuse_files({"-o": out}, source, model, force=options["force"])
     if out is not None:
         written_kind(out)
     stages = Stages()
@@ -67,14 +66,8 @@ def predict_file(
                     labels = np.where(p_values <= reject, -1, labels)
                 if out is not None:
                     if write is None:
-                        opened = open_labels(
-                            out,
-                            rows.id_name,
-                            confidence=confidence is not None,
-                            p_value=p_values is not None,
-                            force=force,
-                            raw_ids=raw_ids,
-                        )
+                        has = {"confidence": confidence is not None, "p_value": reject is not None}
+                        opened = open_labels(out, rows.id_name, **has, **options)
                         write = files.enter_context(opened)
                     has_ids = rows.id_name != "row" or len(blocks) == 1
                     ids = rows.ids if has_ids else rows.ids + before
@@ -91,17 +84,15 @@ def predict_file(
         say(note)
     sizes = [sum(of_blocks) for of_blocks in zip_longest(*counts, fillvalue=0)]
     names = named(saved.model, np.arange(len(sizes)))
-    listed = ", ".join(
-        f"{size} in cluster {label}" for label, size in zip(names, sizes, strict=True)
-    )
+    listed = ", ".join(f"{n} in cluster {name}" for name, n in zip(names, sizes, strict=True))
     if reject is not None:
         listed = f"{listed}{', ' if listed else ''}{n_rejected} rejected (-1)"
     n_rows = sum(sizes) + n_rejected
     screen().print(f"{printable(name)}: {n_rows} rows, {listed}", markup=False)
-    if out is None:
+    if out is not None:
+        written(out)
+    else:
         say("(-o labels.csv writes the labels.)")
-        return
-    written(out)
 
 
 def table_blocks(
@@ -157,14 +148,15 @@ def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> PreparedTabl
     names = [name for name in columns.names if name != id_column]
     ids = np.arange(columns.n_rows) if id_column is None else columns.ids(id_column)
     wanted = getattr(saved.model, "feature_names_in_", None)
-    if wanted is not None and columns.is_frame:
-        places = columns.find(list(map(str, wanted)), "the model")
-        names = [columns.names[j] for j in places]
+    by_name = wanted is not None and columns.is_frame
+    if wanted is not None and by_name:
+        names = [str(name) for name in wanted]
+    places = columns.find(names, "the model")
+    if by_name:
         X = columns.data.iloc[:, places]
     elif columns.is_sparse:
-        X = columns.data[:, columns.find(names, "the model")]
+        X = columns.data[:, places]
     else:
-        places = columns.find(names, "the model")
         X = without_infinite(columns.numbers(places, [ColumnKind("numeric")] * len(places), []))[0]
     kept = np.ones(columns.n_rows, dtype=bool)
     return PreparedTable(X, ids, id_column or "row", names, kept, list(columns.notes))

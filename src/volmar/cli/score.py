@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,19 +13,25 @@ from rich.table import Table
 from rich.text import Text
 
 from volmar._files import expanded_path, printable
-from volmar.cli.console import Screen, UsageError, counted, narrow_table, say, sizes_text
+from volmar.cli.console import (
+    Screen,
+    UsageError,
+    counted,
+    narrow_table,
+    print_json,
+    say,
+    sizes_text,
+)
 from volmar.cli.predict import table_blocks
 from volmar.cli.rows import read_rows
 
 if TYPE_CHECKING:
+    from volmar.diagnostics import DriftReport
     from volmar.evidence import LabelTestResult
     from volmar.metrics import LabelScore
-if TYPE_CHECKING:
-    from volmar.diagnostics import DriftReport
 
 
-# Maximum number of separated borders that are printed; borders to merge are all printed.
-MAX_PRINTED = 10
+MAX_PRINTED = 10  # separated borders that are printed; borders to merge are all printed
 
 
 @dataclass(frozen=True)
@@ -42,9 +47,9 @@ class ScoredLabels:
     notes: list[str]
     tested: LabelTestResult | None = None
 
-    def as_json(self) -> str:
-        """Return the results as one JSON object."""
-        content = {
+    def content(self) -> dict[str, Any]:
+        """Return the results as the content of a JSON object."""
+        return {
             "file": self.source,
             "rows": self.n_all,
             "rows scored": self.n_rows,
@@ -54,7 +59,6 @@ class ScoredLabels:
             "label test": _test_content(self.tested),
             "notes": self.notes,
         }
-        return json.dumps(content, allow_nan=False)
 
 
 def check_labels(source: str, labels: Path | None) -> Path:
@@ -81,8 +85,7 @@ def score_file(
 ) -> ScoredLabels:
     """Score the labels in one file for the rows in another, and print the scores.
 
-    Labels and truth are tables for `volmar.tables.write`. By default, the truth is taken
-    from a built-in data set or svmlight file, if it has true classes.
+    By default, the truth is taken from a built-in data set or svmlight file with true classes.
     """
     from volmar.metrics import agreement_scores, label_free_scores
     from volmar.tables import Preparation, match_labels
@@ -175,7 +178,7 @@ def _tested(
 def print_scores(scored: ScoredLabels, *, as_json: bool = False) -> None:
     """Print the scores as a table, or as JSON."""
     if as_json:
-        Screen().out(scored.as_json(), highlight=False)
+        print_json(scored.content())
         return
     for note in scored.notes:
         say(f"note: {note}")
@@ -197,10 +200,8 @@ def print_scores(scored: ScoredLabels, *, as_json: bool = False) -> None:
 
 
 def _table(scores: list[LabelScore]) -> Table:
-    table = narrow_table()
-    table.add_column("score", no_wrap=True)
-    table.add_column("value", justify="right", no_wrap=True)
-    table.add_column("better", no_wrap=True)
+    table = narrow_table("score", "value", "better")
+    table.columns[2].justify = "left"
     table.add_column("what it means")
     for one in scores:
         table.add_row(one.name, score_text(one.value), one.better, one.meaning)
@@ -287,8 +288,7 @@ def drift_file(model: str, source: str, *, as_json: bool = False) -> DriftReport
         raise TableError(f"{name} has no rows. Give a table with rows.")
     report = compare_summaries(known, found)
     if as_json:
-        content = {"model": Path(model).name, "file": name, **report.to_dict()}
-        Screen().out(json.dumps(content, allow_nan=False), highlight=False)
+        print_json({"model": Path(model).name, "file": name, **report.to_dict()})
     else:
         print_drift(name, report)
     return report
@@ -309,18 +309,10 @@ def print_drift(name: str, report: DriftReport) -> None:
 def _drift_table(report: DriftReport) -> Table:
     from volmar.diagnostics.drift import as_distance
 
-    table = narrow_table()
-    table.add_column("cluster", no_wrap=True)
-    for title in ("rows before", "now", "share before", "now", "distance before", "now"):
-        table.add_column(title, justify="right", no_wrap=True)
+    titles = ("rows before", "now", "share before", "now", "distance before", "now")
+    table = narrow_table("cluster", *titles)
     for share, distance in zip(report.shares, report.distances, strict=True):
-        table.add_row(
-            str(share.cluster),
-            f"{share.n_old:,}",
-            f"{share.n_new:,}",
-            f"{share.old:.1%}",
-            f"{share.new:.1%}",
-            as_distance(distance.old),
-            as_distance(distance.new),
-        )
+        numbers = (f"{share.n_old:,}", f"{share.n_new:,}", f"{share.old:.1%}", f"{share.new:.1%}")
+        apart = map(as_distance, (distance.old, distance.new))
+        table.add_row(str(share.cluster), *numbers, *apart)
     return table

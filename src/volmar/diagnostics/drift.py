@@ -535,10 +535,10 @@ def _category_change(name: str, old: CategoryCounts, new: CategoryCounts) -> Cat
     # If not all old values were kept, unknown values need not be new.
     is_new = (before == 0) & (old.n_other == 0)
     order = [i for i in np.argsort(-now, kind="stable") if is_new[i] and now[i] > 0]
-    changes = (float(share[largest]) for share in shares)
+    was, is_now = (float(share[largest]) for share in shares)
     new_values = tuple(values[i] for i in order[:10])
     n_new = int(now[is_new].sum())
-    return CategoryChange(name, values[largest], *changes, p_value, new_values, n_new)
+    return CategoryChange(name, values[largest], was, is_now, p_value, new_values, n_new)
 
 
 def _missing(old: DriftSummary, new: DriftSummary) -> list[MissingChange]:

@@ -12,24 +12,20 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from volmar.evidence.dither import column_resolutions, dithered
 from volmar.evidence.held_out import Candidate, Scorer, SeenRows
-
-# ---------------- distances of rows to a curved border, found by bisection towards the other side
+from volmar.evidence.way_around import BLOCK, MAX_ENTRIES, MAX_ROWS
 
 # Number of nearest rows of each side whose mean distance decides the side of a point.
 N_NEIGHBORS = 3
-# Maximum number of seen rows, and of their entries. Larger sets are sampled.
-MAX_SEEN, MAX_ENTRIES = 2000, 20_000_000
-# Maximum number of distances in memory at once.
-BLOCK = 2_000_000
-# Entries are clipped to this multiple of the extent of the seen rows.
-FARTHEST = 1e100
+# Maximum number of rows whose distance to a border is computed. In many dimensions, distances of
+# rows close to the border are too large, because the nearest row of the other side lies sideways.
+# This makes a shallow valley, which a test with more rows would detect.
+MAX_WALKS = 1000
 
 
 class Border:
-    r"""The border, of any shape, between two sides of rows.
+    """The border, of any shape, between two sides of rows (of a sample of many).
 
-    A point is on the side whose three nearest rows have the smaller mean distance to it. Of more
-    than 2,000 seen rows, a random sample of 2,000 is used, with the same share of each side.
+    A point is on the side whose three nearest rows have the smaller mean distance to it.
     """
 
     def __init__(self, seen: Any, sides: ArrayLike, rng: np.random.Generator):
@@ -53,11 +49,9 @@ class Border:
     def distances(self, rows: Any) -> NDArray[np.float64]:
         r"""Return signed distances of rows to the border, positive on side True.
 
-        All are 0 if the seen rows are on one side only.
-
-        A straight walk leads from a row x to the nearest seen row y of the other side. The
-        distance is the length of the walk up to the point where the side changes, found by
-        bisection.
+        All are 0 if the seen rows are on one side only. A straight walk leads from a row x to the
+        nearest seen row y of the other side. The distance is the length of the walk up to the
+        point where the side changes, found by bisection.
 
         Scores of a kernel or a graph level off inside the clusters. Their density can therefore
         have two modes even if the density of the rows has one. Distances do not level off: when a
@@ -69,8 +63,7 @@ class Border:
 
         .. math:: |p - z|^2 = (1 - t) |x - z|^2 + t |y - z|^2 - t (1 - t) |x - y|^2,
 
-        Only distances between rows are needed, and a bisection step takes the same time in any
-        number of dimensions.
+        so only distances between rows are needed, in any number of dimensions.
 
         Sides are those of the nearest seen rows, even if the clustering method has its own
         `predict`. In many dimensions, the nearest row on the other side of a hyperplane lies
@@ -90,7 +83,7 @@ class Border:
         for i in range(0, n, step):
             block = self._centred(rows[i : i + step]) / self._unit
             entries = block.data if sparse.issparse(block) else block
-            np.clip(entries, -FARTHEST, FARTHEST, out=entries)
+            np.clip(entries, -1e100, 1e100, out=entries)
             found[i : i + step] = self._walk(euclidean_distances(block, self._seen, squared=True))
         return found * self._unit
 
@@ -101,7 +94,6 @@ class Border:
         return rows - self._centre
 
     def _walk(self, to_seen: NDArray) -> NDArray[np.float64]:
-        """Return signed lengths of walks from squared distances to the seen rows, (b, m)."""
         own = self._side(to_seen)
         other = np.where(own[:, None] == self._sides, np.inf, to_seen)
         end = np.argmin(other, axis=1)
@@ -120,18 +112,16 @@ class Border:
 
     def _side(self, squares: NDArray) -> NDArray[np.bool_]:
         """Return the sides of points from their squared distances to the seen rows, (b, m)."""
-        upper, lower = (
-            _mean_distance(squares[:, side], self._n_neighbors)
-            for side in (self._sides, ~self._sides)
-        )
-        return upper < lower
+        k, means = self._n_neighbors, []
+        for side in (self._sides, ~self._sides):
+            nearest = np.partition(squares[:, side], k - 1, axis=1)[:, :k]
+            means.append(np.sqrt(np.maximum(nearest, 0.0)).mean(axis=1))
+        return means[0] < means[1]
 
 
-def rows_kept(
-    sides: NDArray[np.bool_], n_features: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def rows_kept(sides: NDArray, n_features: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Return the seen rows that a `Border` keeps: all, or a sample with the same side shares."""
-    most = min(MAX_SEEN, max(MAX_ENTRIES // max(n_features, 1), 2 * N_NEIGHBORS))
+    most = min(MAX_ROWS, max(MAX_ENTRIES // max(n_features, 1), 2 * N_NEIGHBORS))
     if sides.size <= most:
         return np.arange(sides.size)
     chosen = []
@@ -140,19 +130,6 @@ def rows_kept(
         size = min(members.size, max(N_NEIGHBORS, round(most * members.size / sides.size)))
         chosen.append(rng.choice(members, size, replace=False))
     return np.sort(np.concatenate(chosen))
-
-
-def _mean_distance(squares: NDArray, n_neighbors: int) -> NDArray[np.float64]:
-    nearest = np.partition(squares, n_neighbors - 1, axis=1)[:, :n_neighbors]
-    return np.sqrt(np.maximum(nearest, 0.0)).mean(axis=1)
-
-
-# ------- candidate splits with a curved border, which score held-out rows by their distance to it
-
-# Maximum number of rows whose distance to a border is computed. In many dimensions, distances of
-# rows close to the border are too large, because the nearest row of the other side lies sideways.
-# This makes a shallow valley, which a test with more rows would detect.
-MAX_WALKS = 1000
 
 
 def fitted_border(
@@ -164,10 +141,9 @@ def fitted_border(
     name: str,
     transform: Callable[[Any], Any] | None = None,
 ) -> Border:
-    """Return the border between two clusters of seen rows, after dithering.
+    """Return the border between two clusters of seen rows, after dithering and `transform`.
 
-    Noise, label -1, is left out. Distances are measured after `transform`. `name` is that of the
-    estimator in errors.
+    Noise, label -1, is left out. `name` is that of the estimator in errors.
     """
     labels = np.asarray(labels)
     found = np.unique(labels[labels >= 0])

@@ -11,16 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-# ------------ densities of one-dimensional samples on a grid, and their distance from unimodality
-
 # Number of grid points, for samples of any size.
 GRID = 256
 
 
 def grid_shares(u: NDArray, counted: NDArray, size: int) -> NDArray:
-    """Return the shares (m, size) of the `counted` values of samples (m, n) on a grid.
+    """Return the shares (m, size) of the `counted` values of samples (m, n), in grid steps.
 
-    Values `u` are in steps of the grid. A value is divided between the two grid points around it.
+    A value is divided between the two grid points around it.
     """
     m = len(u)
     below = np.minimum(u.astype(np.int64), size - 2)
@@ -40,17 +38,12 @@ def smoothed(shares: NDArray, bandwidth: NDArray | float) -> NDArray:
     return np.maximum(smooth[:, :size], 0.0)
 
 
-def fill(density: NDArray) -> NDArray:
-    r"""Return the mass that must be added to densities (m, G) to make each of them unimodal.
+def missing_mass(density: NDArray) -> NDArray:
+    r"""Return the mass to add at each grid point of densities (m, G) to make them unimodal.
 
     The smallest unimodal function above f is :math:`\min(\max_{u \le x} f(u), \max_{u \ge x}
     f(u))`. It fills every valley up to the lower of the two peaks beside it.
     """
-    return missing_mass(density).sum(axis=1)
-
-
-def missing_mass(density: NDArray) -> NDArray:
-    """Return the mass to add at each grid point of densities (m, G) to make them unimodal."""
     left = np.maximum.accumulate(density, axis=1)
     right = np.maximum.accumulate(density[:, ::-1], axis=1)[:, ::-1]
     return np.minimum(left, right) - density
@@ -59,25 +52,14 @@ def missing_mass(density: NDArray) -> NDArray:
 # ----------- the grid of the mode test, on which long gaps in the tails of a sample are shortened
 
 # The grid covers the range from the 5th to the 95th percentile, and this share of its width on
-# either side.
-OVERHANG = 0.6
-# It is extended on a side if at least this number of values, and this share of all, lie beyond.
-# LONGEST is the maximum extension, in widths.
-MIN_BEYOND, SHARE_BEYOND, LONGEST = 4, 0.015, 3.0
-# The grid ends this number of bandwidths beyond the last value of the extension.
-MARGIN = 3.0
-# Number of grid points per bandwidth.
-RESOLUTION = 5
-# Minimum number of values.
-MIN_SIZE = 20
+# either side. It needs a minimum number of values.
+OVERHANG, MIN_SIZE = 0.6, 20
 
 
 @dataclass(frozen=True)
 class FoldedSample:
-    """A sample on a grid of G points, in bandwidths from `low`.
+    """A sample of `n` values on a grid of G points, in bandwidths from `low`.
 
-    `shares` (G,) is the share of the sample at each grid point; a value is divided between the two
-    grid points around it. `n` values are on the grid, which starts at `start` in steps of `step`.
     `low` and `bandwidth` are in the units of the sample. The positions `folded` on the grid
     correspond to the positions `unfolded` in the sample, piecewise linearly in between.
     """
@@ -115,7 +97,7 @@ class FoldedSample:
         return np.asarray(2.0 * np.sqrt(2.0 * np.sqrt(np.pi) * self.n * density + 3.0))
 
     def value_at(self, place: float) -> float:
-        """Return the value of the sample at a position in steps of the grid."""
+        """Return the value at a position in steps of the grid."""
         folded = self.start + place * self.step
         return self.low + self.bandwidth * float(np.interp(folded, self.folded, self.unfolded))
 
@@ -146,7 +128,7 @@ def folded_sample(x: NDArray) -> FoldedSample | None:
     if values.size < MIN_SIZE:
         return None
     ends = np.array([inside.min(), inside.max()])
-    size = int(np.ceil((end - start) * RESOLUTION)) + 1
+    size = int(np.ceil((end - start) * 5)) + 1  # five grid points per bandwidth
     step = (end - start) / (size - 1)
     place = (values - start) / step
     return FoldedSample(
@@ -197,13 +179,13 @@ def middle_nine_tenths(
 
 def is_far_group(n_far: NDArray | int, n: NDArray | int) -> NDArray | bool:
     """Return whether `n_far` of n values beyond one end of the grid may be a group."""
-    return n_far >= np.maximum(MIN_BEYOND, SHARE_BEYOND * n)
+    return n_far >= np.maximum(4, 0.015 * n)
 
 
 def _tail(z: NDArray, top: float, width: float) -> tuple[NDArray, float, NDArray]:
     """Return the folded positions of the values far above `top`, the grid's end, and those values.
 
-    All are in bandwidths. The arrays are empty if the values are too few to be a group.
+    The arrays are empty if the values are too few to be a group.
     """
     end = top + OVERHANG * width
     far = z > end
@@ -214,13 +196,14 @@ def _tail(z: NDArray, top: float, width: float) -> tuple[NDArray, float, NDArray
     # Gaps in the extension are shortened to this number of bandwidths. A decreasing density would
     # have more values in such a gap than a group of a few per cent has.
     folded = last + np.cumsum(np.minimum(np.diff(beyond, prepend=last), 12.0))
-    folded = folded[folded <= end + LONGEST * width]
+    folded = folded[folded <= end + 3.0 * width]
     if folded.size == 0:
         return folded, end, folded
-    return folded, max(end, float(folded[-1]) + MARGIN), beyond[: folded.size]
+    # The grid ends three bandwidths beyond the last value.
+    return folded, max(end, float(folded[-1]) + 3.0), beyond[: folded.size]
 
 
-# --------------------------------- binning of many samples at once, on the grids of the mode test
+# ------------- valleys of many samples at once, in bins: the deepest, or the depth at a given cut
 
 # Number of bins of a sample, about three per bandwidth.
 N_BINS = 64
@@ -228,10 +211,9 @@ N_BINS = 64
 
 @dataclass(frozen=True, eq=False)
 class BinnedSamples:
-    """Samples in `N_BINS` bins each; the `shares` (m, N_BINS) of a sample without width are 0.
+    """Samples in `N_BINS` bins each, in bandwidths from `low`; shares without width are 0.
 
-    `n` values are in the bins. `low` is the 5th percentile, and the bins have the `start` and
-    `step` in bandwidths from it. `folds` has the samples with a folded tail, by their index.
+    `folds` has the samples with a folded tail, by their index.
     """
 
     shares: NDArray[np.float64]
@@ -249,7 +231,7 @@ class BinnedSamples:
         return smoothed(self.shares, widths) * widths
 
     def values_at(self, bins: NDArray) -> NDArray[np.float64]:
-        """Return the value (m,) of each sample at a position in units of its bins."""
+        """Return the value (m,) of each sample at a position in bins."""
         places = self.start + bins * self.step
         for i, sample in self.folds.items():
             places[i] = np.interp(places[i], sample.folded, sample.unfolded)
@@ -297,15 +279,6 @@ def binned(samples: Sequence[NDArray]) -> BinnedSamples:
     return BinnedSamples(shares, n, low, bandwidth, start, step, folds)
 
 
-# --------------- valleys of many samples at once: the deepest of each, or the depth at given cuts
-
-# Integral of the squared Gaussian kernel, in bandwidths. The variance of a density estimate f from
-# n values is this integral times f / n.
-KERNEL_SQUARE = 0.5 / np.sqrt(np.pi)
-# Minimum distance from a cut to the median of a group beyond it, in interquartile ranges.
-APART = 1.5
-
-
 class Valley(NamedTuple):
     """The deepest valley of a smoothed density.
 
@@ -321,9 +294,7 @@ class Valley(NamedTuple):
 
 def deepest_valleys(samples: Sequence[NDArray]) -> list[Valley]:
     """Return the deepest valley of each sample."""
-    return [
-        Valley(*map(float, valley)) for valley in zip(*valleys_of(binned(samples)), strict=True)
-    ]
+    return [Valley(*map(float, each)) for each in zip(*valleys_of(binned(samples)), strict=True)]
 
 
 def valleys_of(samples: BinnedSamples) -> tuple[NDArray, NDArray, NDArray]:
@@ -337,7 +308,9 @@ def valleys_of(samples: BinnedSamples) -> tuple[NDArray, NDArray, NDArray]:
     exists = lack > 1e-6 * densities.max(axis=1, initial=0.0)
     places = np.where(exists, samples.values_at(at + 0.5), np.nan)
     lower = np.where(exists, lack + there, 1.0)
-    error = np.sqrt(KERNEL_SQUARE * (lower + there) / np.maximum(samples.n, 1))
+    # The variance of a density estimate f from n values is the integral of the squared kernel, in
+    # bandwidths, times f / n.
+    error = np.sqrt(0.5 / np.sqrt(np.pi) * (lower + there) / np.maximum(samples.n, 1))
     return places, np.where(exists, lack / lower, 0.0), np.where(exists, lack / error, 0.0)
 
 
@@ -360,7 +333,7 @@ def valleys_at(ordered: NDArray, cuts: NDArray) -> Valleys:
     group there (`_far_edges`), which is then included as a whole.
     """
     k, n = ordered.shape
-    low, high = (_sorted_quantile(ordered, share) for share in (0.05, 0.95))
+    low, high = middle_nine_tenths(ordered)
     width = high - low
     start, end = low - OVERHANG * width, high + OVERHANG * width
     first, last = _far_edges(ordered, cuts, start, end)
@@ -371,8 +344,7 @@ def valleys_at(ordered: NDArray, cuts: NDArray) -> Valleys:
     u = (ordered - start[:, None]) * ((GRID - 1) / length)[:, None]
     inside = (u >= 0.0) & (u <= GRID - 1)
     shares = grid_shares(np.clip(u, 0.0, GRID - 1.0), inside, GRID)
-    # Bandwidth at 300 values, in units of the grid's width. It falls with the fifth root of the
-    # size.
+    # The bandwidth, in units of the grid's width, falls with the fifth root of the size.
     density = smoothed(shares, 0.065 * (300.0 / n) ** 0.2 * (GRID - 1))
     missing = missing_mass(density)
     place = np.clip(np.rint((cuts - start) / length * (GRID - 1)), 0, GRID - 1).astype(np.int64)
@@ -388,42 +360,28 @@ def _far_edges(
     """Return the outer ends of the groups below and above a cut; `start` and `end` if none.
 
     The values beyond a cut are a group, not a tail, if their median is farther from the cut than
-    `APART` times their interquartile range. (The factor is 0.6 for an exponential tail, 1 for a
+    1.5 times their interquartile range. (The factor is 0.6 for an exponential tail, 1 for a
     uniform one, and 3 for a normal group at 8 standard deviations.) The group ends at the mirror
     image of the cut about its median.
     """
     n, each = ordered.shape[1], np.arange(cuts.size)
     n_below = (ordered <= cuts[:, None]).sum(axis=1)
     edges = []
-    for first, size, edge in (
-        (np.zeros_like(n_below), n_below, start),
-        (n_below, n - n_below, end),
-    ):
+    for first, size, edge in ((0 * n_below, n_below, start), (n_below, n - n_below, end)):
         at = (np.minimum(first + size * part // 4, n - 1) for part in (1, 2, 3))
         lower, median, upper = (ordered[each, place] for place in at)
-        is_group = (size > 0) & (np.abs(median - cuts) > APART * (upper - lower))
+        is_group = (size > 0) & (np.abs(median - cuts) > 1.5 * (upper - lower))
         is_out = (median < start) | (median > end)
         edges.append(np.where(is_group & is_out, 2.0 * median - cuts, edge))
     return edges[0], edges[1]
-
-
-def _sorted_quantile(ordered: NDArray, share: float) -> NDArray:
-    place = share * (ordered.shape[1] - 1)
-    below = int(place)
-    above = min(below + 1, ordered.shape[1] - 1)
-    return ordered[:, below] + (place - below) * (ordered[:, above] - ordered[:, below])
 
 
 # ---------- two normal components on a grid: a projection index that is sensitive to small groups
 
 # Quantiles at which the components are separated at the start.
 STARTS = (0.1, 0.3, 0.5, 0.7, 0.9)
-# Number of EM steps from each start, and of further steps from the best of them.
-N_STEPS, N_MORE = 6, 19
 # Minimum standard deviation of a component, in units of the grid's width.
 NARROWEST = 0.03
-# Added to the mass of the valley, so that samples without a valley are ranked by likelihood.
-FLOOR = 1e-6
 
 
 def two_group_index(shares: NDArray) -> NDArray:
@@ -449,14 +407,15 @@ def two_group_index(shares: NDArray) -> NDArray:
     below = np.cumsum(shares, axis=1)
     second = np.concatenate([np.where(below > share, 0.98, 0.02) for share in STARTS])
     tiled = np.tile(shares, (len(STARTS), 1))
-    second = _after_steps(tiled, second, N_STEPS)
+    second = _after_steps(tiled, second, 6)
     likelihood, _ = _likelihoods(tiled, second)
     best = np.argmax(likelihood.reshape(len(STARTS), m), axis=0) * m + np.arange(m)
-    second = _after_steps(shares, second[best], N_MORE)
+    second = _after_steps(shares, second[best], 19)
     likelihood, together = _likelihoods(shares, second)
     density = np.exp(together - together.max(axis=1, keepdims=True))
-    valley = fill(density / density.sum(axis=1, keepdims=True))
-    return np.sqrt(valley + FLOOR) * np.maximum(likelihood - one, 0.0)
+    valley = missing_mass(density / density.sum(axis=1, keepdims=True)).sum(axis=1)
+    # The constant ranks samples without a valley by likelihood.
+    return np.sqrt(valley + 1e-6) * np.maximum(likelihood - one, 0.0)
 
 
 def _after_steps(shares: NDArray, second: NDArray, n_steps: int) -> NDArray:
@@ -476,11 +435,7 @@ def _after_steps(shares: NDArray, second: NDArray, n_steps: int) -> NDArray:
 
 
 def _likelihoods(shares: NDArray, second: NDArray) -> tuple[NDArray, NDArray]:
-    """Return log-likelihoods (m,) per value of both components, and log-densities (m, G).
-
-    A common constant is left out.
-    `totals` and `moments` are moments of order 0 to 2, of samples and of their second components.
-    """
+    """Return log-likelihoods (m,) per value, and log-densities (m, G), up to a constant."""
     powers = _powers(shares.shape[1])
     first, other = _logarithms(powers @ shares.T, powers @ (shares * second).T)
     together = np.logaddexp(first.T @ powers, other.T @ powers)

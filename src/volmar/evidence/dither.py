@@ -12,19 +12,10 @@ from scipy import sparse
 from volmar._checks import is_finite
 from volmar._input import FLOATS, check_matrix
 from volmar._vectors import check_vector
-from volmar.evidence.densities import GRID, fill
+from volmar.evidence.densities import GRID, missing_mass
 
-# Resolutions are computed from at most MAX_ENTRIES entries, in MIN_ROWS to MAX_ROWS rows.
-MIN_ROWS, MAX_ROWS, MAX_ENTRIES = 100, 500, 64_000
 # Maximum number of entries of sparse rows that are made dense at once.
 BLOCK = 4_000_000
-# A column with at most `FEW_VALUES` distinct values gets noise wide enough to make it unimodal.
-# With at most `CATEGORIES` values the width is doubled: otherwise the density would be a plateau,
-# which looks more like two groups than a bell shape does.
-FEW_VALUES, CATEGORIES = 10, 3
-# Number of widths to try, from one step to the whole range, and the mass below which a valley does
-# not count.
-N_WIDTHS, NO_VALLEY = 9, 0.02
 
 
 def column_resolutions(X: Any) -> NDArray[np.float64]:
@@ -40,7 +31,7 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     n, d = X.shape
     if n < 2:
         return np.zeros(d)
-    most = int(np.clip(MAX_ENTRIES // max(d, 1), MIN_ROWS, MAX_ROWS))
+    most = int(np.clip(64_000 // max(d, 1), 100, 500))
     # A random sample, because rows at even steps may belong to the same group.
     few = X if n <= most else X[np.sort(np.random.default_rng(0).choice(n, most, replace=False))]
     few = few.toarray() if sparse.issparse(few) else np.asarray(few)
@@ -79,13 +70,14 @@ def _resolutions_of_tied(few: NDArray, ordered: NDArray) -> NDArray[np.float64]:
     n_values = m + 1 - n_ties
     n_other = m + 1 - _largest_counts(ordered)
     widths: dict[tuple[bytes, bytes], float] = {}  # many columns may have the same values
-    for j in np.flatnonzero(has_ties & (n_values <= FEW_VALUES) & (n_other >= 2 * (n_values - 1))):
+    for j in np.flatnonzero(has_ties & (n_values <= 10) & (n_other >= 2 * (n_values - 1))):
         values, counts = np.unique(few[:, j], return_counts=True)
         key = values.tobytes(), counts.tobytes()
         if key not in widths:
             widths[key] = _one_mode_width(values, counts, resolutions[j])
-        width = widths[key]
-        resolutions[j] = width * (2.0 if n_values[j] <= CATEGORIES else 1.0)
+        # With few categories the density would be a plateau, which looks more like two groups than
+        # a bell shape does.
+        resolutions[j] = widths[key] * (2.0 if n_values[j] <= 3 else 1.0)
     deviations = few.std(axis=0, dtype=np.float64)
     # Steps below this share of the standard deviation are too small for a test to detect.
     return np.where(resolutions > 0.05 * deviations, resolutions, 0.0)
@@ -106,24 +98,16 @@ def _one_mode_width(values: NDArray, counts: NDArray, step: float) -> float:
     With noise as wide as the range it always is: all boxes around the values then share a point.
     """
     span = float(values[-1] - values[0])
-    widths = np.geomspace(step, span, N_WIDTHS)
+    widths = np.geomspace(step, span, 9)
     place = np.linspace(values[0] - 0.5 * widths, values[-1] + 0.5 * widths, GRID, axis=1)
     inside = np.abs(place[:, :, None] - values) <= 0.5 * widths[:, None, None]
     density = inside @ counts.astype(np.float64)
     total = density.sum(axis=1)
     seen = total > 0  # boxes much narrower than the span may fall between the grid points
-    has_one = np.zeros(N_WIDTHS, dtype=bool)
-    has_one[seen] = fill(density[seen] / total[seen, None]) <= NO_VALLEY
+    has_one = np.zeros(widths.size, dtype=bool)
+    # Valleys of a smaller mass do not count.
+    has_one[seen] = missing_mass(density[seen] / total[seen, None]).sum(axis=1) <= 0.02
     return float(widths[np.argmax(has_one)]) if has_one.any() else span
-
-
-def check_generator(rng: Any) -> None:
-    """Raise TypeError if `rng` is not a numpy.random.Generator."""
-    if not isinstance(rng, np.random.Generator):
-        raise TypeError(
-            f"rng must be a numpy.random.Generator, got {type(rng).__name__}. Create one with "
-            "numpy.random.default_rng(0)."
-        )
 
 
 def _checked_widths(resolutions: Any, X: Any) -> NDArray[np.float64]:
@@ -139,12 +123,15 @@ def _checked_widths(resolutions: Any, X: Any) -> NDArray[np.float64]:
 def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
     """Add uniform noise to rows; in each column, its width is the resolution.
 
-    A binary column becomes a step without a valley. Integers with a wide range hardly change. Use
-    dithered rows only in tests for gaps. Clusters are found in the original rows.
-    Sparse rows are returned dense, unless all resolutions are 0.
+    Use dithered rows only in tests for gaps; clusters are found in the original rows. Sparse rows
+    are returned dense, unless all resolutions are 0.
     """
     X = as_given(X)
-    check_generator(rng)
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(
+            f"rng must be a numpy.random.Generator, got {rng!r}. Use "
+            "numpy.random.default_rng(seed)."
+        )
     columns = np.flatnonzero(_checked_widths(resolutions, X))
     if columns.size == 0:
         return X

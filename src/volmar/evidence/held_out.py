@@ -19,10 +19,13 @@ from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
 from volmar.evidence.humps import deepest_valley, hump_test
 from volmar.evidence.pairs import CellPair, LinearCells, clearest_pairs
 from volmar.evidence.two_groups import SearchedRows, n_searched, searched_rows, two_group_direction
-from volmar.evidence.way_around import has_way_around
+from volmar.evidence.way_around import MAX_ROWS, has_way_around
 from volmar.metrics.separation_bound import separation_along
 
-# --------------------------------------------- combination of p-values with an unknown dependence
+# Number of times the rows are split in halves. With LARGE or more rows, once is enough.
+N_SPLITS, LARGE = 3, 20_000
+# Minimum number of rows. A test needs at least half of that number.
+FEWEST_ROWS = 40
 
 
 def combine_p_values(p_values: ArrayLike, *, share: float = 1.0 / 3.0) -> float:
@@ -51,22 +54,10 @@ def combine_p_values(p_values: ArrayLike, *, share: float = 1.0 / 3.0) -> float:
     return min(1.0, float(np.partition(p, rank - 1)[rank - 1]) / share)
 
 
-# ----------------------------------------------------- tests of candidate splits on held-out rows
-
-# Number of times the rows are split in halves. With LARGE or more rows, once is enough.
-N_SPLITS = 3
-LARGE = 20_000
-# Minimum number of rows. A test needs at least half of that number.
-FEWEST_ROWS = 40
-# Number of rows for the correlation of scores, and for the search for a way around a valley.
-AGREEMENT_ROWS, WAY_ROWS = 2000, 2000
-
-
 class Scorer(NamedTuple):
-    """A border that a candidate has learnt from the seen rows.
+    """A function whose scores of rows increase across a border, for at most `most_rows` rows.
 
-    `scores` maps rows to scores (n,) that increase across the border. At most `most_rows` rows are
-    scored; all rows if None. `direction` (d,) is the normal if the border is a hyperplane.
+    `direction` (d,) is the normal if the border is a hyperplane.
     """
 
     scores: Callable[[Any], NDArray]
@@ -110,13 +101,11 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutTest:
-    """Outcome of the test of candidate splits on held-out rows.
+    """Outcome of the test of candidate splits on held-out rows (see `SplitTestResult`).
 
-    `scores` are the held-out scores of the first candidate in the first two halves, in standard
-    deviations (of a sample, if there are more rows than `Scorer.most_rows`), and `sides` (2, n)
-    the scores of all rows by the border of each half. `p_values` are those of all tests,
-    `p_minimum` is the smallest that the draws allow, and `candidate` is the index of the candidate
-    with the smallest. `directions` are the normals of the hyperplanes of the last two halves.
+    `sides` (2, n) are the scores of all rows by the border of each of the first two halves,
+    `candidate` is the index of the candidate with the smallest p-value, and `directions` are the
+    normals of the hyperplanes of the last two halves.
     """
 
     p_value: float
@@ -209,7 +198,8 @@ def held_out_test(
             break
     best = min(range(len(judged)), key=lambda i: judged[i].p_value)
     around = any(one.has_way_around for one in judged)
-    p_value, p_minimum = judged[best].p_value, judged[best].p_minimum
+    # The minimum is the p-value if no draw had reached the statistic in any test.
+    p_value, p_minimum = judged[best].p_value, judged[best].combined(judged[best].minima)
     return HeldOutTest(
         p_value, best, tuple(made), *scores_and_sides, around, p_minimum, directions
     )
@@ -244,8 +234,8 @@ class _Rows:
         # Sorting more rows than this would take longer than it is worth.
         step = max(1, scores.size // 10_000)
         scores, rows = scores[::step], rows[::step]
-        if scores.size > WAY_ROWS:
-            kept = np.argsort(scores)[np.linspace(0, scores.size - 1, WAY_ROWS).astype(np.int64)]
+        if scores.size > MAX_ROWS:
+            kept = np.argsort(scores)[np.linspace(0, scores.size - 1, MAX_ROWS).astype(np.int64)]
             scores, rows = scores[kept], rows[kept]
         return has_way_around(dithered(self.X[rows], self.resolutions, self.rng), scores)
 
@@ -277,7 +267,7 @@ class _Scored:
 
 
 def _correlation(a: NDArray, b: NDArray) -> float:
-    step = max(1, a.size // AGREEMENT_ROWS)
+    step = max(1, a.size // 2000)
     a, b = a[::step] - a[::step].mean(), b[::step] - b[::step].mean()
     norm = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(a @ b) / norm if norm > 0 else 0.0
@@ -301,20 +291,14 @@ class _Judged:
     @property
     def p_value(self) -> float:
         """P-value combined over the tests that were made; the others count as 1."""
-        return self._combined(self.p_values)
+        return self.combined(self.p_values)
 
-    @property
-    def p_minimum(self) -> float:
-        """Combined p-value if no draw had reached the statistic in any test that was made."""
-        return self._combined(self.minima)
-
-    def _combined(self, p_values: list[float]) -> float:
+    def combined(self, p_values: list[float]) -> float:
         rest = np.ones(self.n_p_values - len(p_values))
         combined = combine_p_values([*p_values, *rest], share=self.quantile)
         return min(1.0, combined / self.candidate.share)
 
     def test_border(self, scored: _Scored) -> list[float]:
-        """Return the p-value of scores across a border; halves that agree are tested together."""
         minimum = 1.0 / (1.0 + self.n_draws)
         everything = np.arange(scored.held_out.size)
         # Halves that have found the same split are tested together.
@@ -376,9 +360,6 @@ def fisher_p_value(p_values: Sequence[float]) -> float:
     return float(special.gammaincc(len(p_values), -np.sum(np.log(p_values))))
 
 
-# ---------- choice of the final split, along a valley, after held-out rows have confirmed a split
-
-
 def make_split(
     X: Any,
     rng: np.random.Generator,
@@ -386,18 +367,24 @@ def make_split(
     by_direction: bool = True,
     directions: Sequence[NDArray] = (),
 ) -> LinearCells | None:
-    """Return the split of all rows with the deepest valley.
+    """Return the split of all rows with the deepest valley; None if there is no valley.
 
     The split is either the hyperplane across the direction in which two groups are clearest, or a
     division of the cells of a partition into two sides. Cells with a shallow valley between them
-    stay on the same side, so that no cluster is cut. None if there is no valley. Without
-    `by_direction`, only the partition is used, because held-out rows have confirmed only that.
-    `directions` are known to separate two groups; if there are none, one is searched for.
+    stay on the same side, so that no cluster is cut. Without `by_direction`, only the partition is
+    used, because held-out rows have confirmed only that. `directions` are known to separate two
+    groups; if there are none, one is searched for.
     """
     rows = searched_rows(X, rng)
     found: list[tuple[float, LinearCells]] = []
     if by_direction:
-        found = _hyperplanes(X, directions or [two_group_direction(rows, rng)], rng)
+        W = np.column_stack(directions or [two_group_direction(rows, rng)])
+        scores = dithered_scores(lambda rows: np.asarray(rows @ W), X, column_resolutions(X), rng)
+        found = [
+            (valley.depth, LinearCells.hyperplane(w, valley.place))
+            for w, valley in zip(W.T, deepest_valleys(list(scores.T)), strict=True)
+            if valley.depth > 0
+        ]
         widest = max(found, key=lambda one: one[0], default=None)
         # Such a valley is a gap. It cuts no cluster, and no other split is tried.
         if widest is not None and widest[0] >= 0.9:
@@ -408,17 +395,3 @@ def make_split(
     clear = [pair for pair in pairs if pair.significance >= 0.5 * largest]
     found += [(pair.depth, pair.cells) for pair in clear]
     return max(found, key=lambda one: one[0])[1] if found else None
-
-
-def _hyperplanes(
-    X: Any, directions: Sequence[NDArray], rng: np.random.Generator
-) -> list[tuple[float, LinearCells]]:
-    """Return, for each direction with a valley, its depth and the hyperplane through it."""
-    W = np.column_stack(directions)
-    scores = dithered_scores(lambda rows: np.asarray(rows @ W), X, column_resolutions(X), rng)
-    valleys = deepest_valleys(list(scores.T))
-    return [
-        (valley.depth, LinearCells.hyperplane(w, valley.place))
-        for w, valley in zip(directions, valleys, strict=True)
-        if valley.depth > 0
-    ]

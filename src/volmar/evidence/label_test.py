@@ -16,12 +16,12 @@ from volmar._checks import check_count, check_number, check_random_state
 from volmar._input import check_matrix
 from volmar._notebook import html_card
 from volmar._threads import one_thread
-from volmar.evidence.borders import fitted_border
+from volmar.evidence.borders import N_NEIGHBORS, fitted_border
 from volmar.evidence.densities import valleys_at
 from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
 from volmar.evidence.held_out import LARGE, combine_p_values
 from volmar.evidence.humps import N_DRAWS, deepest_valley, hump_test
-from volmar.evidence.way_around import has_way_around
+from volmar.evidence.way_around import MAX_ENTRIES, MAX_ROWS, has_way_around
 from volmar.evidence.wording import p_value_text
 from volmar.metrics.contingency import encode_labels, is_missing, labels_of_rows, sampled_rows
 from volmar.rows import draw_from_collection, is_dask
@@ -29,21 +29,17 @@ from volmar.rows.standardized import CONSTANT
 
 # ------------- the outcome of `label_test`: a tree over given clusters, and the clusters to merge
 
-# Maximum number of labels of a side that are named in a sentence.
-MAX_NAMED = 6
-
 
 @dataclass(frozen=True)
 class LabelJoin:
     """Two sides of the tree over given clusters, and the test of the border between them.
 
-    `left` and `right` have the labels of the clusters on the two sides, with `n_left` and
-    `n_right` rows. `tested` has those of the closest two groups, one from each side, whose border
-    was tested (a group is a cluster, or several that had been merged before). The border is a gap
-    if `p_value` is at most `level`; a p-value equal to `p_minimum` is an upper bound. `distance`
-    is that of the means in standard deviations within groups, `depth` that of the valley on
-    held-out rows: 0 without a valley, 1 for an empty gap. If `is_curved`, rows were scored by
-    their distance to a curved border, because no hyperplane separates the two groups.
+    `tested` are the closest two groups, one from each side, whose border was tested (a group is a
+    cluster, or several that had been merged before). The border is a gap if `p_value` is at most
+    `level`; a p-value equal to `p_minimum` is an upper bound. `distance` is that of the means in
+    standard deviations within groups, `depth` that of the valley on held-out rows: 0 without a
+    valley, 1 for an empty gap. If `is_curved`, rows were scored by their distance to a curved
+    border, because no hyperplane separates the two groups.
     """
 
     left: tuple[Any, ...]
@@ -225,8 +221,7 @@ def named_pair(left: Sequence[Any], right: Sequence[Any]) -> str:
 def _named(labels: Sequence[Any]) -> str:
     if len(labels) == 1:
         return f"cluster {labels[0]}"
-    named = " + ".join(str(label) for label in labels[:MAX_NAMED])
-    return f"clusters {named}" + (" + ..." if len(labels) > MAX_NAMED else "")
+    return f"clusters {' + '.join(map(str, labels[:6]))}" + (" + ..." if len(labels) > 6 else "")
 
 
 # ------- linear discriminants of given clusters, learnt on some rows, and scores of held-out rows
@@ -234,27 +229,20 @@ def _named(labels: Sequence[Any]) -> str:
 # Ridge, relative to the variance of each column within clusters. It stabilises directions that are
 # learnt on few rows.
 REG = 0.1
-# Maximum number of rows that directions are learnt from, of their entries, and of rows if columns
-# are many.
-MAX_LEARNT, MAX_ENTRIES, MAX_LEARNT_WIDE = 20_000, 20_000_000, 2_000
+# Maximum number of rows that directions are learnt from.
+MAX_LEARNT = 20_000
 # With more columns than this, the dual system, of the size of the rows, is solved.
 WIDE = 2_000
 # Maximum error of the sides at which a hyperplane counts as the border of two clusters.
 LINEAR_ERROR = 0.05
 # Maximum number of rows of the larger side of a pair, per row of the smaller side.
 MAX_RATIO = 4.0
-# Minimum number of rows of each side in the region of a pair that is tested.
-MIN_INSIDE = 5
-# Mean error above which scores do not separate the two sides, and the amount by which the error of
-# a threshold at the border may exceed the minimum.
-APART, SLACK = 0.25, 0.05
 
 
 class PairScores(NamedTuple):
-    """Rows between two groups, and their scores, which increase towards the first group.
+    """Scores of the seen rows of two groups in a region, and its held-out `rows` and `scores`.
 
-    `first` and `second` are the scores of the seen rows of the two groups in the region, `rows`
-    the held-out rows in the region and `scores` the scores of these.
+    The scores increase towards the first group.
     """
 
     first: NDArray
@@ -279,9 +267,8 @@ class Discriminants:
 
     :math:`f_a(x) = \mu_a' (S + \lambda I)^{-1} (x - \tfrac12 \mu_a)`, with S the covariance within
     the groups. :math:`f_a - f_b` is half the difference of the squared distances to b and a.
-    `seen` (m, g) are the values at the rows that were learnt from, `groups` (m,) the groups of
-    these rows, and `held_out` (n, g) the values at the held-out rows. `distances` (g, g) are
-    squared distances between the means, in standard deviations within the groups.
+    `seen` (m, g) and `held_out` (n, g) are the values at the rows that were learnt from, and at
+    the held-out rows; `distances` (g, g) are squared Mahalanobis distances between the means.
     """
 
     seen: NDArray
@@ -309,7 +296,7 @@ class Discriminants:
         separates from a and b are not cut off.
 
         A log-concave density has one mode in the region, along any direction. The result is None
-        if either group has fewer than `MIN_INSIDE` seen rows in the region.
+        if either group has fewer than five seen rows in the region.
         """
         keep_seen = np.ones(len(self.seen), dtype=bool)
         keep_held = np.ones(len(self.held_out), dtype=bool)
@@ -322,7 +309,7 @@ class Discriminants:
         scores = self.seen[:, a] - self.seen[:, b]
         first = scores[keep_seen & (self.groups == a)]
         second = scores[keep_seen & (self.groups == b)]
-        if min(first.size, second.size) < MIN_INSIDE:
+        if min(first.size, second.size) < 5:
             return None
         rows = np.flatnonzero(keep_held)
         return PairScores(first, second, rows, (self.held_out[:, a] - self.held_out[:, b])[rows])
@@ -330,7 +317,6 @@ class Discriminants:
 
 def _best_weight(distances: NDArray, a: int, b: int, c: int) -> float:
     """Return the t for which both means are farthest inside the half-space."""
-    # Number of weights between 0 and 1 that are tried for a half-space.
     t = np.linspace(0.0, 1.0, 21)
     to_a, to_b, between = distances[a, c], distances[b, c], distances[a, b]
     square = t * to_a + (1.0 - t) * to_b - t * (1.0 - t) * between
@@ -369,13 +355,13 @@ def side_error(first: NDArray, second: NDArray) -> float:
 def thresholds(first: NDArray, second: NDArray) -> tuple[float, float]:
     """Return the lower and upper end of the nearly optimal thresholds between two sides.
 
-    Their mean error exceeds the minimum by at most `SLACK`. If the minimum is above `APART`, the
-    scores do not separate the sides, and the result is (inf, -inf).
+    Their mean error exceeds the minimum by at most 0.05. If the minimum is above 1/4, the scores
+    do not separate the sides, and the result is (inf, -inf).
     """
     scores, errors = _threshold_errors(first, second)
-    if errors.min() > APART:
+    if errors.min() > 0.25:
         return np.inf, -np.inf
-    good = np.flatnonzero(errors <= errors.min() + SLACK)
+    good = np.flatnonzero(errors <= errors.min() + 0.05)
     # A threshold lies between two scores.
     low, high = max(good[0] - 1, 0), min(good[-1], scores.size - 1)
     return float(scores[low]), float(scores[high])
@@ -399,9 +385,8 @@ class SplitView:
     Let R be the covariance of the rows that are learnt from, and M the means of the k given
     clusters. `inner` is :math:`M' (R + \lambda I)^{-1} M`. `seen` (m, k) and `held_out` (n, k) are
     the scores :math:`x' (R + \lambda I)^{-1} M` of the rows that are learnt from and of the
-    held-out rows. With these, merging clusters takes no further pass over the rows. `shares` are
-    the shares of the clusters among the rows that are learnt from, `codes` the clusters of these
-    rows, and `seen_rows` and `held_out_rows` the indices of the rows in X.
+    held-out rows. With these, merging clusters takes no further pass over the rows. `shares` and
+    `codes` are those of the clusters in the rows that are learnt from.
     """
 
     shares: NDArray
@@ -444,12 +429,11 @@ def split_view(
 ) -> SplitView:
     """Learn discriminants of the given clusters on seen rows, and score dithered held-out rows.
 
-    `codes` is -1 for rows that are not used for learning. `seen_rows` has at least one row of each
-    cluster.
+    Rows whose code is -1 are not used for learning.
     """
     d = X.shape[1]
     learnt = seen_rows[codes[seen_rows] >= 0]
-    most = min(MAX_LEARNT, max(MAX_ENTRIES // d, 1)) if d <= WIDE else MAX_LEARNT_WIDE
+    most = min(MAX_LEARNT, max(MAX_ENTRIES // d, 1)) if d <= WIDE else MAX_ROWS
     learnt = learnt[sampled_rows(codes[learnt], max(most, 2 * k), rng, 10)]
     rows, given = X[learnt], codes[learnt]
     score, shares, inner = _learn(rows, given, k)
@@ -508,11 +492,6 @@ def _learn(rows: Any, codes: NDArray, k: int) -> tuple[Callable[[Any], NDArray],
 
 # ---------------------- test of the border between two groups of given clusters, on held-out rows
 
-# Maximum number of seen rows whose neighbours are computed.
-MAX_COMPARED = 2_000
-# Number of nearest rows that vote for the side of a row.
-N_NEIGHBORS = 3
-
 
 class BorderTest(NamedTuple):
     """Outcome of the test of a border; see `LabelJoin` for the fields."""
@@ -522,18 +501,6 @@ class BorderTest(NamedTuple):
     depth: float
     is_curved: bool
     p_minimum: float
-
-
-class _HeldOut(NamedTuple):
-    """Held-out rows between two groups (indices into X), and their scores.
-
-    `border` is the interval of the thresholds on the scores that separate the two groups.
-    """
-
-    rows: NDArray
-    scores: NDArray
-    border: tuple[float, float]
-    is_curved: bool
 
 
 def border_test(
@@ -555,18 +522,19 @@ def border_test(
         if found is None:
             p_values.append(1.0)
             continue
-        p_value, depth, deepest = 1.0, *_depths(found)
+        rows, scores, border, is_curved = found
+        p_value, depth, deepest = 1.0, *_depths(scores, *border)
         # A gap inside one of the groups is not a gap between them.
         if depth >= 0.5 * deepest > 0:
-            p_value = hump_test(found.scores, rng, n_draws=n_draws).p_value
-        # A bent band is bimodal along a line, but it is a single piece.
-        # Only clear valleys are checked for a way around, which takes time.
+            p_value = hump_test(scores, rng, n_draws=n_draws).p_value
+        # A bent band is bimodal along a line, but it is a single piece. Only clear valleys are
+        # checked, which takes time.
         if p_value <= 0.1 and X.shape[1] <= WIDE:
-            rows = dithered(X[found.rows], resolutions, rng)
-            p_value = 1.0 if has_way_around(rows, found.scores) else p_value
+            noisy = dithered(X[rows], resolutions, rng)
+            p_value = 1.0 if has_way_around(noisy, scores) else p_value
         p_values.append(p_value)
         depths.append(depth)
-        curved.append(found.is_curved)
+        curved.append(is_curved)
         p_values.extend(_settled(p_values, len(splits), 1.0 / (1 + n_draws)))
         if len(p_values) == len(splits):
             break
@@ -589,13 +557,15 @@ def _held_out(
     resolutions: NDArray,
     n_draws: int,
     rng: np.random.Generator,
-) -> _HeldOut | None:
-    """Return scores along the discriminant, or signed distances to the border if it is curved."""
+) -> tuple[NDArray, NDArray, tuple[float, float], bool] | None:
+    """Return held-out rows, their scores, the thresholds at the border, and whether it is curved.
+
+    Scores are those along the discriminant, or signed distances to a curved border.
+    """
     pair = view.pair(a, b)
     if pair is None:
         return None
-    # Maximum number of values drawn for a test (rows times draws), and the minimum size of the
-    # sample of a region with more rows than this allows.
+    # At most this number of values is drawn for a test (rows times draws), but all of 1,000 rows.
     most = max(1_600_000 // n_draws, 1_000)
     rows, scores = split.held_out_rows[pair.rows], pair.scores
     is_ours = (view.groups == a) | (view.groups == b)
@@ -612,7 +582,7 @@ def _held_out(
         first, second = pair.first, pair.second
         near = without_far_rows(scores, first, second)
         near = near[_drawn(near.size, most, rng)]
-    return _HeldOut(rows[near], scores[near], thresholds(first, second), is_curved)
+    return rows[near], scores[near], thresholds(first, second), is_curved
 
 
 def is_blocked(X: Any, split: SplitView, view: Discriminants, a: int, b: int) -> bool:
@@ -664,16 +634,15 @@ def _centred(rows: Any) -> Any:
 
 
 def _evenly(rows: NDArray) -> NDArray:
-    """Return at most `MAX_COMPARED` of the entries, at even steps."""
-    most = MAX_COMPARED
-    return rows if rows.size <= most else rows[np.linspace(0, rows.size - 1, most).astype(np.intp)]
+    """Return at most `MAX_ROWS` of the entries, at even steps."""
+    at = np.linspace(0, rows.size - 1, MAX_ROWS).astype(np.intp)
+    return rows if rows.size <= MAX_ROWS else rows[at]
 
 
 def _settled(p_values: list[float], n_splits: int, minimum: float) -> list[float]:
     """Return p-values of 1 for the remaining splits if these cannot change the combined p-value.
 
-    The combined p-value depends on a single rank. It cannot change any more once enough p-values
-    equal the smallest possible one.
+    It depends on a single rank, and is settled once enough p-values are the smallest possible.
     """
     padded = p_values + [1.0] * (n_splits - len(p_values))
     is_settled = combine_p_values(padded) <= combine_p_values([minimum] * n_splits)
@@ -684,13 +653,12 @@ def _drawn(n: int, most: int, rng: np.random.Generator) -> NDArray:
     return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
 
 
-def _depths(found: _HeldOut) -> tuple[float, float]:
+def _depths(scores: NDArray, low: float, high: float) -> tuple[float, float]:
     """Return the depth of the deepest valley at the border, and of the deepest one anywhere."""
-    low, high = found.border
-    if found.scores.size == 0 or low > high:
+    if scores.size == 0 or low > high:
         return 0.0, 0.0
-    cuts = np.append(np.linspace(low, high, 17), deepest_valley(found.scores))
-    ordered = np.broadcast_to(np.sort(found.scores), (cuts.size, found.scores.size))
+    cuts = np.append(np.linspace(low, high, 17), deepest_valley(scores))
+    ordered = np.broadcast_to(np.sort(scores), (cuts.size, scores.size))
     depths = np.clip(valleys_at(ordered, cuts).depth, 0.0, 1.0)
     return float(depths[:-1].max()), float(depths.max())
 
@@ -824,12 +792,10 @@ def label_test(
             "min_cluster_size, or test fewer clusters."
         )
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    # Default number of random splits of the rows, and the number for `LARGE` or more rows.
     wanted = n_splits or (2 if rows.shape[0] >= LARGE else 6)
     resolutions = column_resolutions(rows)
     splits = list(_splits(rows, given, resolutions, wanted, rng)) if k > 1 else []
-    # The mode test makes this number of draws, divided by the level. The smallest combined p-value
-    # is three divided by the number of draws.
+    # The smallest combined p-value is three divided by the number of draws.
     n_draws = max(N_DRAWS, math.ceil(4.0 / level))
     tests = _test_joins(rows, splits, k, resolutions, n_draws, rng, progress)
     return _result(given, tests, float(alpha))
@@ -914,10 +880,9 @@ def _splits(
     """Yield views learnt on a random share of each cluster, with scores of the held-out rows.
 
     Learning the means of given clusters takes fewer rows than detecting a gap. A quarter of the
-    rows is used for learning, and up to a half if clusters are small or columns are many.
+    rows is used for learning, and up to a half if the smallest cluster has few rows per column.
     """
     k, n = len(given.names), rows.shape[0]
-    # Number of rows of the smallest cluster, per column, that are enough to learn from.
     share = float(np.clip(6.0 * rows.shape[1] / min(given.sizes), 0.25, 0.5))
     for _ in range(n_splits):
         order = rng.permutation(n)
@@ -956,8 +921,6 @@ def _test_joins(
         first, second = groups == a, groups == b
         tests.append(_Test(first, second, border))
         components[components == components[np.argmax(second)]] = components[np.argmax(first)]
-        # Above this p-value there is no sign of a gap: the two groups are merged for the other
-        # tests.
         if border.p_value > 0.2:
             groups = np.unique(np.where(second, a, groups), return_inverse=True)[1]
             views = [split.discriminants(groups) for split in splits]
@@ -974,13 +937,11 @@ def _closest(
     components: NDArray,
 ) -> tuple[int, int]:
     """Return the two closest groups of different components with no other group between them."""
-    g = int(groups.max()) + 1
-    component = np.empty(g, dtype=np.int64)
+    component = np.empty(int(groups.max()) + 1, dtype=np.int64)
     component[groups] = components
     distances = np.mean([view.distances for view in views], axis=0)
     upper = np.triu(component[:, None] != component)
     pairs = np.argwhere(upper)[np.argsort(distances[upper], kind="stable")]
-    # Maximum number of pairs of groups that are checked for another group between them.
     for a, b in pairs[:20]:
         if not is_blocked(rows, splits[0], views[0], a, b):
             return int(a), int(b)
@@ -988,10 +949,9 @@ def _closest(
 
 
 def _holm_levels(p_values: NDArray, alpha: float) -> NDArray:
-    """Return the level of each p-value in Holm's procedure.
+    """Return the level of each p-value in Holm's procedure; see the notes of `label_test`.
 
-    The smallest of m p-values has level alpha / m, the next alpha / (m - 1), and so on up to the
-    first that is above its level. All later ones have the level of that one.
+    All p-values after the first that is above its level have the level of that one.
     """
     m = p_values.size
     order = np.argsort(p_values, kind="stable")

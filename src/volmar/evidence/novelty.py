@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -28,12 +27,8 @@ FULL, RANK = 100, 16
 MAX_CELLS, CELL_ROWS = 30, 20
 # Prior weight of the pooled covariance, as a number of rows per column.
 PRIOR = 0.3
-# Minimum eigenvalue of a covariance, relative to the mean eigenvalue.
-FLOOR = 1e-3
 # Maximum number of entries of all eigenvectors. With more, clusters share the pooled eigenvectors.
 MAX_ENTRIES = 2**23
-# Number of rows whose distances are computed at once.
-BLOCK = 8192
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,6 @@ class Sketch:
     """A random linear map from many columns to `WIDE` columns, independent of the data.
 
     Every column is added, with a random sign, to one random column of the result (a count sketch).
-    Inner products are preserved in expectation, and the cost is linear in the nonzero entries.
     """
 
     bucket: NDArray[np.int64]
@@ -114,23 +108,17 @@ class ClusterScatter:
         rows /= scale
         q = rows.shape[1]
         centers, apart, degrees = _centred(rows, labels, weights, n_clusters, seed)
-        pooled = _shrunk(sum(map(_product, apart), np.zeros((q, q))), sum(degrees))
+        products = [rest.T @ rest for rest in apart]
+        pooled = _shrunk(sum(products, np.zeros((q, q))), sum(degrees))
         r = q if q <= FULL else RANK
-        is_shared = n_clusters * q * r > MAX_ENTRIES
-        covariances = [pooled] if is_shared else map(_towards(pooled), apart, degrees)
-        factors = [_factors(covariance, r) for covariance in covariances]
+        covariances, prior = [pooled], PRIOR * q
+        if n_clusters * q * r <= MAX_ENTRIES:
+            each = zip(products, degrees, strict=True)
+            covariances = [(one + prior * pooled) / (free + prior) for one, free in each]
+        factors = zip(*(_factors(covariance, r) for covariance in covariances), strict=True)
         starts = np.cumsum([0, *map(len, centers)]).astype(np.int64)
-        return cls(
-            int(X.shape[1]),
-            sketch,
-            mean,
-            scale,
-            starts,
-            np.concatenate(centers),
-            np.array([one[0] for one in factors]),
-            np.array([one[1] for one in factors]),
-            np.array([one[2] for one in factors]),
-        )
+        kept = mean, scale, starts, np.concatenate(centers), *map(np.array, factors)
+        return cls(int(X.shape[1]), sketch, *kept)
 
     def distances(self, X: Any, labels: NDArray) -> NDArray[np.float64]:
         """Return the squared distance of each row to the nearest centre of its cluster.
@@ -139,8 +127,8 @@ class ClusterScatter:
         """
         out = np.full(X.shape[0], np.inf)
         with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, X.shape[0], BLOCK):
-                part = slice(start, start + BLOCK)
+            for start in range(0, X.shape[0], 8192):
+                part = slice(start, start + 8192)
                 rows = (_reduced(X[part], self.sketch) - self.mean) / self.scale
                 for j in np.unique(labels[part]):
                     inside = np.flatnonzero(labels[part] == j)
@@ -175,8 +163,7 @@ def _centred(
 ) -> tuple[list[NDArray], list[NDArray], list[float]]:
     """Return, for each cluster, its centres, its centred rows and its degrees of freedom.
 
-    Centred rows are multiplied by the square root of their weight. The mean weight is 1 in each
-    cluster.
+    Centred rows are multiplied by the root of their weight, which is 1 on average.
     """
     centers, apart, degrees = [], [], []
     for j in range(n_clusters):
@@ -194,16 +181,6 @@ def _centred(
     return centers, apart, degrees
 
 
-def _product(rows: NDArray) -> NDArray:
-    return rows.T @ rows
-
-
-def _towards(pooled: NDArray) -> Callable[[NDArray, float], NDArray]:
-    """Return a function for a cluster's covariance, shrunk to the pooled one by `PRIOR` rows."""
-    prior = PRIOR * len(pooled)
-    return lambda rows, degrees: (_product(rows) + prior * pooled) / (degrees + prior)
-
-
 def _factors(covariance: NDArray, r: int) -> tuple[NDArray, NDArray, float]:
     """Return r leading eigenvectors, their eigenvalues, and the mean of the other eigenvalues."""
     q = len(covariance)
@@ -212,7 +189,7 @@ def _factors(covariance: NDArray, r: int) -> tuple[NDArray, NDArray, float]:
     if values.size < r:  # LAPACK may return fewer if many eigenvalues are equal
         values, axes = (part[..., -r:] for part in eigh(covariance))
     noise = np.inf if r == q else (level * q - float(values.sum())) / (q - r)
-    return axes, np.maximum(values, FLOOR * level), max(noise, FLOOR * level)
+    return axes, np.maximum(values, 1e-3 * level), max(noise, 1e-3 * level)
 
 
 def _cells(rows: NDArray, weights: NDArray, seed: int) -> tuple[NDArray, NDArray]:
@@ -222,7 +199,6 @@ def _cells(rows: NDArray, weights: NDArray, seed: int) -> tuple[NDArray, NDArray
         return np.average(rows, axis=0, weights=weights)[None], np.zeros(len(rows), dtype=np.intp)
     from sklearn.cluster import KMeans
 
-    # Maximum number of rows from which the cells of a cluster are found.
     few = slice(None, None, -(-len(rows) // 2000))
     start = KMeans(n_cells, n_init=1, random_state=seed)
     quiet_fit(start, rows[few], weights[few])  # there may be fewer distinct rows than cells
@@ -235,8 +211,7 @@ def _shrunk(products: NDArray, n: float) -> NDArray:
     """Return the covariance of n degrees of freedom, shrunk towards a multiple of the identity.
 
     The weight is that of Chen, Wiesel, Eldar and Hero, *Shrinkage algorithms for MMSE covariance
-    estimation*, IEEE Transactions on Signal Processing 58 (2010), equation 23. Without any scatter
-    the result is the identity, because columns are standardised.
+    estimation*, IEEE Transactions on Signal Processing 58 (2010), equation 23.
     """
     q = len(products)
     covariance = products / max(n, 1.0)
@@ -250,11 +225,6 @@ def _shrunk(products: NDArray, n: float) -> NDArray:
 
 
 # ------------ p-values of new rows: whether they lie farther out than other rows of their cluster
-
-# Maximum number of rows of a cluster that are used. More rows hardly change small p-values.
-MAX_ROWS = 10_000
-# Number of distances kept for each cluster: all of the largest, and evenly spaced smaller ones.
-N_LARGEST, N_OTHERS = 500, 500
 
 
 @dataclass(frozen=True, repr=False)
@@ -444,7 +414,8 @@ def _folds(
     chosen, folds = [], []
     for j in range(k):
         inside = codes == j if weights is None else (codes == j) & (weights > 0)
-        own = rng.permutation(np.flatnonzero(inside))[:MAX_ROWS]
+        # More rows hardly change small p-values.
+        own = rng.permutation(np.flatnonzero(inside))[:10_000]
         chosen.append(own)
         n_folds = _n_folds(own.size, d)
         part = np.arange(own.size) % max(n_folds, 1)
@@ -459,9 +430,8 @@ def _n_folds(n: int, d: int) -> int:
     1 + m (r + 1) / n^2. The relative standard deviation of the distance is sqrt(2 / r).
     """
     r = d if d <= FULL else RANK
-    # From 5 to 20 folds of a cluster. More are used if leaving out a fold would raise squared
-    # distances by more than 0.05 standard deviations, which would make the p-values of new rows
-    # too large.
+    # More folds are used if leaving out a fold would raise squared distances by more than 0.05
+    # standard deviations, which would make the p-values of new rows too large.
     left_out = 0.05 * np.sqrt(2.0 / r) * n**2 / (r + 1)
     wanted = int(np.ceil(n / max(left_out, 1.0)))
     return min(max(wanted, 5), 20, n)
@@ -475,15 +445,15 @@ def _summary(
     folds: NDArray,
     k: int,
 ) -> ClusterNovelty:
-    """Return the calibration with the largest distances of each cluster and some of the others."""
+    """Return the calibration with the 500 largest distances of each cluster and 500 others."""
     kept_distances, kept_counts, starts, n_rows = [], [], [0], []
     for j in range(k):
         inside = np.flatnonzero((codes == j) & (folds >= 0))
         order = inside[np.argsort(found[inside], kind="stable")]
         m = order.size
         w = weights[order] * (m / weights[order].sum()) if m else weights[order]
-        others = np.linspace(0, m - 1, min(N_OTHERS, m)).astype(np.intp)
-        largest = np.arange(max(m - N_LARGEST, 0), m)
+        others = np.linspace(0, m - 1, min(500, m)).astype(np.intp)
+        largest = np.arange(max(m - 500, 0), m)
         places = np.unique(np.concatenate([others, largest]))
         values = found[order]
         distances = np.unique(values[places])
@@ -495,13 +465,9 @@ def _summary(
         kept_counts.append(np.clip(counts, 0.0, float(m)))
         starts.append(starts[-1] + distances.size)
         n_rows.append(m)
-    return ClusterNovelty(
-        scatter,
-        np.array(starts, dtype=np.int64),
-        np.concatenate(kept_distances),
-        np.concatenate(kept_counts),
-        np.array(n_rows, dtype=np.int64),
-    )
+    distances, counts = np.concatenate(kept_distances), np.concatenate(kept_counts)
+    ends, sizes = (np.array(one, dtype=np.int64) for one in (starts, n_rows))
+    return ClusterNovelty(scatter, ends, distances, counts, sizes)
 
 
 def _checked_labels(labels: ArrayLike, n: int, k: int | None) -> NDArray[np.int64]:

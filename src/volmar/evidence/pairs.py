@@ -14,8 +14,6 @@ from scipy import linalg
 from volmar.evidence.densities import Valley, deepest_valleys
 from volmar.evidence.two_groups import SearchedRows, n_searched, searched_rows
 
-# -------------- cells of linear discriminants: a split by a hyperplane, or a piecewise linear one
-
 
 @dataclass(frozen=True, eq=False)
 class LinearCells:
@@ -31,9 +29,8 @@ class LinearCells:
     @classmethod
     def hyperplane(cls, w: NDArray, cut: float) -> LinearCells:
         """Return the two half-spaces of a hyperplane; the second side is :math:`w'x >` cut."""
-        return cls(
-            np.vstack([np.zeros_like(w), w]), np.array([0.0, -cut]), np.array([False, True])
-        )
+        sides = np.array([False, True])
+        return cls(np.vstack([np.zeros_like(w), w]), np.array([0.0, -cut]), sides)
 
     def swapped(self) -> LinearCells:
         """Return the same cells with the two sides exchanged."""
@@ -58,23 +55,14 @@ class LinearCells:
 
 # --------- partitions of rows into several clusters: k-means, then rounds of linear discriminants
 
-# Numbers of clusters that are tried, and the minimum mean number of rows per cluster.
-NUMBERS, ROWS_PER_CLUSTER = (2, 3, 4, 5, 6, 7, 8, 10), 20
-# Maximum number of k-means iterations, and the share of changed labels at which they stop.
-MAX_ITER, FEW_CHANGES = 10, 0.002
-# Maximum number of rows for k-means. The rounds of discriminants use all rows.
-MAX_ROWS = 1000
-# Number of rounds of discriminants after k-means.
-N_ROUNDS = 3
+# Maximum number of k-means iterations.
+MAX_ITER = 10
 # Ridge of the covariance within clusters, in units of its mean variance.
 REG = 0.1
 
 
 class Discriminants(NamedTuple):
-    """Linear functions t'directions + offsets; the largest one at t is the cluster of a row t.
-
-    `directions` has shape (r, k), `offsets` (k,).
-    """
+    """Linear functions t'directions + offsets; the largest one at t is the cluster of a row t."""
 
     directions: NDArray[np.float64]
     offsets: NDArray[np.float64]
@@ -83,15 +71,15 @@ class Discriminants(NamedTuple):
 def partitions(T: NDArray, rng: np.random.Generator) -> list[Discriminants]:
     """Return a partition of rows (n, r) for several numbers of clusters.
 
-    The rows are clustered by k-means, in single precision and from initial centres that are far
-    apart, and then by `N_ROUNDS` rounds of linear discriminants.
+    At most 1,000 rows are clustered by k-means, in single precision and from initial centres that
+    are far apart. Rounds of linear discriminants of all rows follow.
     """
     n, r = T.shape
-    numbers = [k for k in NUMBERS if n >= ROWS_PER_CLUSTER * k]
+    numbers = [k for k in (2, 3, 4, 5, 6, 7, 8, 10) if n >= 20 * k]
     if not numbers or r == 0:
         return []
     rows = T.astype(np.float32)
-    few = rows if n <= MAX_ROWS else rows[rng.choice(n, MAX_ROWS, replace=False)]
+    few = rows if n <= 1000 else rows[rng.choice(n, 1000, replace=False)]
     scatter = T.T @ T
     # Minimum share of a cluster. A round with a smaller cluster is discarded.
     min_size = max(5, 0.01 * n)
@@ -102,19 +90,15 @@ def partitions(T: NDArray, rng: np.random.Generator) -> list[Discriminants]:
         if np.bincount(labels, minlength=k).min() == 0:
             continue
         partition = discriminants(T, labels, k, scatter)
-        for _ in range(N_ROUNDS):
-            again = np.argmax(_values(rows, partition), axis=1)
+        for _ in range(3):
+            directions, offsets = (part.astype(np.float32) for part in partition)
+            again = np.argmax(rows @ directions + offsets, axis=1)
             if np.array_equal(again, labels) or np.bincount(again, minlength=k).min() < min_size:
                 break
             labels = again
             partition = discriminants(T, labels, k, scatter)
         found.append(partition)
     return found
-
-
-def _values(rows: NDArray, partition: Discriminants) -> NDArray:
-    directions, offsets = (part.astype(rows.dtype) for part in partition)
-    return np.asarray(rows @ directions + offsets)
 
 
 def discriminants(
@@ -152,7 +136,7 @@ def _k_means(rows: NDArray, centres: NDArray) -> NDArray:
         again = _nearest(rows, centres)
         n_changes = np.count_nonzero(again != labels)
         labels = again
-        if n_changes <= FEW_CHANGES * len(rows):
+        if n_changes <= 0.002 * len(rows):
             break
         means, sizes = _means(rows, labels, len(centres))
         centres = np.where(sizes[:, None] > 0, means, centres)
@@ -169,8 +153,7 @@ def _nearest(rows: NDArray, centres: NDArray) -> NDArray[np.int64]:
 def _far_centres(rows: NDArray, k: int, rng: np.random.Generator) -> NDArray:
     """Return at most k rows that are far apart, by the greedy rule of k-means++.
 
-    Rows are drawn with probability proportional to their squared distance to the centres chosen
-    before. The best of several draws, by the remaining sum of squares, is chosen.
+    The best of four draws, by the remaining sum of squares, is chosen.
     """
     norms = np.einsum("nr,nr->n", rows, rows)
     chosen = [int(rng.integers(len(rows)))]
@@ -179,7 +162,6 @@ def _far_centres(rows: NDArray, k: int, rng: np.random.Generator) -> NDArray:
         sums = np.cumsum(nearest, dtype=np.float64)
         if not sums[-1] > 0:
             break
-        # Number of candidate rows drawn for each initial centre of k-means.
         tried = np.searchsorted(sums, rng.random(4) * sums[-1], side="right")
         tried = np.minimum(tried, len(rows) - 1)
         distances = rows[tried] @ rows.T
@@ -246,10 +228,9 @@ def in_region(values: NDArray, i: int, j: int) -> NDArray[np.bool_]:
 def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPair]:
     r"""Find, for several partitions, the two clusters that are most clearly separated.
 
-    Rows are clustered into several numbers of clusters (`partitions`). Each pair of cells is
-    projected on the difference of their discriminants :math:`f_j - f_i` inside its region
-    (`in_region`). Valleys that a path through other cells avoids do not count. The
-    valley with the largest depth in standard errors among the others is chosen.
+    Each pair of cells is projected on the difference of their discriminants :math:`f_j - f_i`
+    inside its region. Valleys that a path through other cells avoids do not count. The valley with
+    the largest depth in standard errors among the others is chosen.
     """
     found = partitions(rows.T, rng)
     regions = [_regions(rows.noisy @ one.directions + one.offsets) for one in found]
@@ -267,8 +248,7 @@ def pairwise_valleys(
 ) -> list[tuple[tuple[int, int], NDArray, Valley]]:
     """Return, for each pair of clusters, its labels, the rows in its region, and the valley.
 
-    Discriminants of the clusters 0 to k - 1, none of which is empty, are learnt from the rows T.
-    The dithered rows `noisy` are scored.
+    Discriminants are learnt from the rows T, and the dithered rows `noisy` are scored.
     """
     directions, offsets = discriminants(T, labels, k)
     pairs, samples, insides = _regions(noisy @ directions + offsets)
@@ -295,7 +275,6 @@ def _regions(values: NDArray) -> tuple[list[tuple[int, int]], list[NDArray], lis
     scores = (values[rows, high] - values[rows, low])[order]
     sizes = np.bincount(pair, minlength=k * k)
     ends = np.cumsum(sizes)
-    # Minimum number of rows in a region.
     kept = np.flatnonzero(sizes >= 20)
     parts = [slice(ends[one] - sizes[one], ends[one]) for one in kept]
     pairs = [(int(one) // k, int(one) % k) for one in kept]
@@ -310,19 +289,14 @@ def _clearest(
 ) -> CellPair:
     """Return the most clearly separated pair of a partition, with the two sides around it."""
     directions, offsets = partition
-    tree, sides = _bottleneck(offsets.size, dict(zip(pairs, valleys, strict=True)))
+    known = dict(zip(pairs, valleys, strict=True))
+    tree, sides = _bottleneck(offsets.size, known)
     pair, *others = _disjoint(tree)
-    known = zip(pairs, valleys, strict=True)
-    across = [valley.depth for (i, j), valley in known if sides[i] != sides[j]]
+    depth = min(valley.depth for (i, j), valley in known.items() if sides[i] != sides[j])
     coef = rows.coefficients(directions).T
+    cells = LinearCells(coef, offsets - coef @ rows.mean, sides)
     i, j = pair if sides[pair[1]] else pair[::-1]
-    return CellPair(
-        cells=LinearCells(coef, offsets - coef @ rows.mean, sides),
-        pair=(i, j),
-        others=tuple(others),
-        significance=tree[pair],
-        depth=min(across),
-    )
+    return CellPair(cells, (i, j), tuple(others), tree[pair], depth)
 
 
 def _bottleneck(
@@ -377,11 +351,10 @@ def merged_labels(
 ) -> NDArray[np.int64]:
     """Return a new label for each cluster; clusters without a valley between them share one.
 
-    Each pair of clusters is projected on the difference of their linear discriminants inside its
-    convex region (`in_region`). The pair with the shallowest valley is merged if the valley is
-    negligible, and all pairs are then examined again. A valley that may be due to chance is kept,
-    because held-out rows have confirmed the splits of the tree. Otherwise clusters side by side
-    would be merged in a chain. `may_merge` is a function of two old labels.
+    Each pair of clusters is examined inside its convex region (`in_region`). The pair with the
+    shallowest valley is merged if the valley is negligible, and all pairs are then examined again.
+    A valley that may be due to chance is kept, because held-out rows have confirmed the splits of
+    the tree. Otherwise clusters side by side would be merged in a chain.
     """
     k = int(labels.max()) + 1
     new = np.arange(k)
@@ -404,13 +377,11 @@ def _without_valley(T: NDArray, noisy: NDArray, labels: NDArray) -> Iterator[tup
     """Yield the pairs of clusters with a negligible valley, the shallowest first."""
     names, codes = np.unique(labels, return_inverse=True)
     found = pairwise_valleys(T, noisy, codes, names.size)
-    # Minimum number of rows of each cluster in the region of the pair, and their minimum share of
-    # the cluster. If a mode was cut, most rows of both halves are in the region. If clusters are
-    # far apart, only their tails are.
+    # Minimum number of rows of each cluster in the region. If a mode was cut, most rows of both
+    # halves are in the region. If clusters are far apart, only their tails are.
     needed = np.maximum(10, 0.25 * np.bincount(codes))
     for (i, j), inside, valley in sorted(found, key=lambda one: one[2].depth):
-        # Maximum depth of a valley that counts as none. Between two halves of one mode, a shallow
-        # valley may occur by chance.
+        # Between two halves of one mode, a shallow valley may occur by chance.
         if valley.depth > 0.05:
             return
         here = np.bincount(codes[inside], minlength=names.size)

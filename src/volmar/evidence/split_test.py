@@ -28,10 +28,6 @@ from volmar.rows import draw_from_collection, is_dask
 
 # Minimum number of rows.
 FEWEST_ROWS = 80
-# Number of pairs of rows that are checked for affine scores, and the tolerance, as a share of the
-# range of the scores.
-N_PAIRS = 50
-CURVED = 1e-4
 # Share of rows at or above which two halves disagree about the border. Two labellings with
 # clusters of equal size that differ in this share of the rows have an adjusted Rand index of 0.6.
 UNSETTLED = 0.12
@@ -301,10 +297,10 @@ def _checked_scorer(score: Callable[[Any], Any], name: str) -> Callable[[Any], N
 
 def _is_affine(score: Callable[[Any], NDArray], rows: Any) -> bool:
     """Return whether the score at the midpoint of two rows is the mean of their scores."""
-    one, other = np.random.default_rng(0).choice(rows.shape[0], (2, N_PAIRS))
+    one, other = np.random.default_rng(0).choice(rows.shape[0], (2, 50))
     ends = score(rows[one]) + score(rows[other])
     middle = score(0.5 * (rows[one] + rows[other]))
-    return bool(np.abs(middle - 0.5 * ends).max() <= CURVED * max(np.ptp(ends), np.ptp(middle)))
+    return bool(np.abs(middle - 0.5 * ends).max() <= 1e-4 * max(np.ptp(ends), np.ptp(middle)))
 
 
 def _distance_scorer(model: Any, X: Any, rng: np.random.Generator) -> Callable[[Any], NDArray]:

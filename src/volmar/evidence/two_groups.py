@@ -13,20 +13,17 @@ from volmar._memory import require_memory
 from volmar.evidence.densities import N_BINS, binned, two_group_index, valleys_of
 from volmar.evidence.dither import column_resolutions, dithered
 
-# ---------- preparation of rows for the search for splits: standardise, dither, reduce dimensions
-
-# A search uses at most MAX_ENTRIES entries, in MIN_ROWS to MAX_ROWS rows.
-MAX_ENTRIES, MIN_ROWS, MAX_ROWS = 2_000_000, 300, 2000
+# Maximum number of rows of a search.
+MAX_ROWS = 2000
 # Maximum number of dimensions: all columns, or this number of leading principal components.
 MAX_DIMENSIONS = 100
-# With more columns than rows, there is one component per ROWS_PER_DIMENSION rows, and at least
-# MIN_DIMENSIONS. In as many dimensions as rows, every split looks perfect.
-ROWS_PER_DIMENSION, MIN_DIMENSIONS = 5, 5
+# Maximum number of single columns that are tried as directions.
+MAX_COLUMNS = 100
 
 
 def n_searched(n_features: int) -> int:
-    """Return the maximum number of rows that a search uses."""
-    return int(np.clip(MAX_ENTRIES // max(n_features, 1), MIN_ROWS, MAX_ROWS))
+    """Return the maximum number of rows that a search uses, of at most two million entries."""
+    return int(np.clip(2_000_000 // max(n_features, 1), 300, MAX_ROWS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +55,7 @@ class SearchedRows:
 
 
 def searched_rows(X: Any, rng: np.random.Generator) -> SearchedRows:
-    """Return a sample of at most `n_searched` rows in the coordinates of the search."""
+    """Return a sample of at most `n_searched` rows: standardised, dithered, of few dimensions."""
     n, d = X.shape
     most = n_searched(d)
     require_memory(
@@ -80,8 +77,8 @@ def searched_rows(X: Any, rng: np.random.Generator) -> SearchedRows:
     scale = np.where(varies, scale, 0.0)
     columns = dithered(Z, column_resolutions(Z), rng)
     most = MAX_DIMENSIONS
-    if Z.shape[1] > len(Z):
-        most = min(most, max(MIN_DIMENSIONS, len(Z) // ROWS_PER_DIMENSION))
+    if Z.shape[1] > len(Z):  # in as many dimensions as rows, every split looks perfect
+        most = min(most, max(5, len(Z) // 5))
     if Z.shape[1] <= most:
         return SearchedRows(Z, columns, columns, None, mean, scale)
     basis = _principal_directions(Z, most)
@@ -102,13 +99,6 @@ def _principal_directions(Z: NDArray, most: int) -> NDArray[np.float64]:
     return Z.T @ (vectors[:, kept] / np.sqrt(values[kept]))
 
 
-# ------------------- search for the direction in which rows look most like two groups of any size
-
-# Maximum number of single columns that are tried as directions, and the number of rows by which
-# they are chosen if there are more columns.
-MAX_COLUMNS, COLUMN_ROWS = 100, 500
-
-
 def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray[np.float64]:
     r"""Find the direction with the largest `volmar.evidence.densities.two_group_index`.
 
@@ -124,18 +114,29 @@ def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray
     columns = _columns_to_look_at(rows, rng)
     R = rows.T.T @ rows.T / len(rows.T)
     _, vectors = linalg.eigh(R)
-    # Number of other starts: leading principal directions, and random directions.
     random = rng.standard_normal((r, 6))
-    # Number of rounds, number of best directions that each round improves, and ridges to try.
     factors = [linalg.cho_factor(R + reg * np.eye(r)) for reg in (1.0, 0.1)]
-    principal = vectors[:, ::-1][:, :8]
-    found = _Found(rows, columns, np.hstack([principal, linalg.cho_solve(factors[0], random)]))
-    for _ in range(3):
-        sides = found.sides_of_best(6)
+    directions = np.hstack([vectors[:, ::-1][:, :8], linalg.cho_solve(factors[0], random)])
+    directions = _of_unit_length(directions)
+    projections = np.hstack([rows.columns[:, columns], rows.noisy @ directions])
+    index, cuts = _indices(projections)
+    for _ in range(3):  # each round improves the best six directions
+        best = np.argsort(-index, kind="stable")[:6]
+        sides = projections[:, best] > cuts[best]
+        sides = sides[:, sides.any(axis=0) & ~sides.all(axis=0)]
         counts = sides.sum(axis=0)
         difference = rows.T.T @ (sides / counts - ~sides / (len(sides) - counts))
-        found.add(np.hstack([linalg.cho_solve(factor, difference) for factor in factors]))
-    return found.best()
+        new = _of_unit_length(np.hstack([linalg.cho_solve(one, difference) for one in factors]))
+        more = rows.noisy @ new
+        new_index, new_cuts = _indices(more)
+        directions, projections = np.hstack([directions, new]), np.hstack([projections, more])
+        index, cuts = np.append(index, new_index), np.append(cuts, new_cuts)
+    at = int(np.argmax(index))
+    if at >= columns.size:
+        return rows.coefficients(directions[:, at - columns.size])
+    w = np.zeros(p)
+    w[columns[at]] = 1.0
+    return rows.of_columns(w)
 
 
 def _columns_to_look_at(rows: SearchedRows, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -144,42 +145,10 @@ def _columns_to_look_at(rows: SearchedRows, rng: np.random.Generator) -> NDArray
     if p <= MAX_COLUMNS:
         return np.arange(p)
     # A random sample, because rows may be sorted by group.
-    few = rng.choice(n, min(n, COLUMN_ROWS), replace=False)
+    few = rng.choice(n, min(n, 500), replace=False)
     ordered = np.sort(rows.columns[few].T, axis=1)
     _, explained = _two_means(ordered, np.full(ordered.shape, 1.0 / few.size))
     return np.sort(np.argsort(-explained, kind="stable")[:MAX_COLUMNS])
-
-
-class _Found:
-    """Directions that were tried, with their two-group indices and cuts."""
-
-    def __init__(self, rows: SearchedRows, columns: NDArray, directions: NDArray):
-        self.rows, self.columns = rows, columns
-        self.directions = _of_unit_length(directions)
-        self.projections = np.hstack([rows.columns[:, columns], rows.noisy @ self.directions])
-        self.index, self.cuts = _indices(self.projections)
-
-    def add(self, directions: NDArray) -> None:
-        directions = _of_unit_length(directions)
-        projections = self.rows.noisy @ directions
-        index, cuts = _indices(projections)
-        self.directions = np.hstack([self.directions, directions])
-        self.projections = np.hstack([self.projections, projections])
-        self.index, self.cuts = np.append(self.index, index), np.append(self.cuts, cuts)
-
-    def sides_of_best(self, n_best: int) -> NDArray[np.bool_]:
-        """Return the sides (n, m) of rows along the best directions, without empty sides."""
-        best = np.argsort(-self.index, kind="stable")[:n_best]
-        sides = self.projections[:, best] > self.cuts[best]
-        return sides[:, sides.any(axis=0) & ~sides.all(axis=0)]
-
-    def best(self) -> NDArray[np.float64]:
-        at, m = int(np.argmax(self.index)), self.columns.size
-        if at >= m:
-            return self.rows.coefficients(self.directions[:, at - m])
-        w = np.zeros(self.rows.columns.shape[1])
-        w[self.columns[at]] = 1.0
-        return self.rows.of_columns(w)
 
 
 def _of_unit_length(directions: NDArray) -> NDArray:

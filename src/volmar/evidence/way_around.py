@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,18 +13,16 @@ from volmar._vectors import check_vector
 from volmar.evidence.densities import GRID, grid_shares, missing_mass, smoothed
 from volmar.evidence.dither import as_given, column_resolutions, dithered
 
-# Maximum number of rows that are examined, and of their entries.
-MAX_ROWS, MAX_ENTRIES = 2000, 20_000_000
-# Maximum number of distances in memory at once.
-BLOCK = 2_000_000
+# Maximum number of rows whose distances are computed, of their entries, and of distances in memory
+# at once.
+MAX_ROWS, MAX_ENTRIES, BLOCK = 2000, 20_000_000, 2_000_000
 
 
 def has_way_around(X: Any, scores: ArrayLike) -> bool:
     r"""Return whether rows with bimodal scores are connected around the valley.
 
     A ring or a bent band is a single piece, but bimodal along a line. Few rows lie at the valley,
-    but the space around them is not sparser than elsewhere. This function compares these rows with
-    the rows of both modes, shifted to the valley.
+    but the space around them is not sparser than elsewhere.
 
     Columns are divided by their standard deviations. Let r(x) be the distance from x to its k-th
     nearest row, with k about sqrt(n) / 3. Its logarithm measures how sparse space is around x. The
@@ -58,21 +56,14 @@ def has_way_around(X: Any, scores: ArrayLike) -> bool:
         X, s = X[kept], s[kept]
     peak = float(np.abs(s).max(initial=0.0))
     found = _valley(s / peak) if peak > 0 else None
-    if found is None:
-        return False
-    return _is_connected(_standardised(X), s / peak, found)
+    return found is not None and _is_connected(_standardised(X), s / peak, *found)
 
 
-class _Valley(NamedTuple):
-    """Scores of the deepest valley and of the modes on its two sides, and half a slab's width."""
+def _valley(s: NDArray) -> tuple[float, tuple[float, float], float] | None:
+    """Return the scores of the deepest valley and of the modes beside it, and half a slab's width.
 
-    valley: float
-    modes: tuple[float, float]
-    width: float
-
-
-def _valley(s: NDArray) -> _Valley | None:
-    """Return the deepest valley of the smoothed density of scores; None if it is unimodal."""
+    None if the smoothed density is unimodal.
+    """
     low, high = np.quantile(s, [0.05, 0.95])
     length = float(high - low)
     if not length > 0:
@@ -93,7 +84,7 @@ def _valley(s: NDArray) -> _Valley | None:
     if missing[at] <= 1e-9 * density.max():
         return None
     modes = place[np.argmax(density[:at])], place[at + np.argmax(density[at:])]
-    return _Valley(float(place[at]), (float(modes[0]), float(modes[1])), width)
+    return float(place[at]), (float(modes[0]), float(modes[1])), width
 
 
 def _standardised(X: Any) -> NDArray[np.float64]:
@@ -110,27 +101,31 @@ def _standardised(X: Any) -> NDArray[np.float64]:
     return rows[:, varies] / deviations[varies]
 
 
-def _is_connected(rows: NDArray, s: NDArray, found: _Valley) -> bool:
+def _is_connected(
+    rows: NDArray, s: NDArray, valley: float, modes: tuple[float, float], width: float
+) -> bool:
     n_neighbors = int(np.clip(np.sqrt(s.size) / 3.0, 3, 15))
-    at_valley, *at_modes = (_at(s, place, found.width) for place in (found.valley, *found.modes))
-    # Minimum number of rows at the valley and at each mode, and the number above which they are
-    # sampled.
+    at_valley, *at_modes = (_at(s, place, width) for place in (valley, *modes))
     if rows.shape[1] < 2 or min(map(len, (at_valley, *at_modes))) < 5:
         return False
     # Each row counts as its own nearest row.
     sparseness = _log_distance(rows[at_valley], rows, n_neighbors + 1)
-    slope = _slope_within(rows, s, s > found.valley)
-    for mode, members in zip(found.modes, at_modes, strict=True):
+    centred, places, upper = rows.copy(), s.copy(), s > valley
+    for side in (upper, ~upper):
+        centred[side] -= rows[side].mean(axis=0)
+        places[side] -= s[side].mean()
+    square = float(places @ places)
+    slope = places @ centred / square if square > 0 else np.zeros(rows.shape[1])
+    for mode, members in zip(modes, at_modes, strict=True):
         before = _log_distance(rows[members], rows, n_neighbors + 1)
-        shifted = rows[members] + (found.valley - mode) * slope
+        shifted = rows[members] + (valley - mode) * slope
         after = _log_distance(shifted, rows, n_neighbors)
         half = 0.5 * (before + after)
         error = np.sqrt(_square_error(half) + _square_error(sparseness))
         # The straight path must lead through sparser space, at a one-sided level of 5 %.
         is_gap = np.mean(after - before) <= 1.64 * np.sqrt(_square_error(after - before))
-        # Number of standard errors by which the rows at the valley must be below half of that
-        # increase.
-        if is_gap or np.mean(half) - np.mean(sparseness) <= 1.0 * error:
+        # The rows at the valley must be below half of that increase, by one standard error.
+        if is_gap or np.mean(half) - np.mean(sparseness) <= error:
             return False
     return True
 
@@ -147,24 +142,11 @@ def _square_error(values: NDArray) -> float:
     return float(values.var(ddof=1)) / values.size
 
 
-def _slope_within(rows: NDArray, s: NDArray, upper: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the slopes of the columns in the scores, pooled within both sides."""
-    centred, places = rows.copy(), s.copy()
-    for side in (upper, ~upper):
-        centred[side] -= rows[side].mean(axis=0)
-        places[side] -= s[side].mean()
-    square = float(places @ places)
-    return places @ centred / square if square > 0 else np.zeros(rows.shape[1])
-
-
 def _log_distance(points: NDArray, rows: NDArray, k: int) -> NDArray[np.float64]:
     """Return logarithms of the distances from points to their k-th nearest row."""
-    step = max(1, BLOCK // len(rows))
-    blocks = [
-        np.partition(euclidean_distances(points[i : i + step], rows, squared=True), k - 1)[
-            :, k - 1
-        ]
-        for i in range(0, len(points), step)
-    ]
+    step, found = max(1, BLOCK // len(rows)), np.empty(len(points))
+    for i in range(0, len(points), step):
+        squares = euclidean_distances(points[i : i + step], rows, squared=True)
+        found[i : i + step] = np.partition(squares, k - 1)[:, k - 1]
     # Copies are at distance 0, up to rounding. Columns have unit deviations.
-    return 0.5 * np.log(np.maximum(np.concatenate(blocks), 1e-12))
+    return 0.5 * np.log(np.maximum(found, 1e-12))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-# Smallest p-value that is printed. No test makes enough draws to resolve smaller ones.
-SMALLEST = 1e-4
 # A p-value between its level and this value is a hint of a gap, not evidence for one.
 HINT = 0.2
 
@@ -17,8 +15,8 @@ def p_value_text(p_value: float, minimum: float = 0.0, level: float | None = Non
     upper bound, and is rounded up.
     """
     beside = level_text(level)
-    if p_value < SMALLEST:
-        return f"p < {SMALLEST:.4f}{beside}"
+    if p_value < 1e-4:  # no test makes enough draws to resolve smaller ones
+        return f"p < 0.0001{beside}"
     if is_minimum(p_value, minimum):
         return f"p ≤ {rounded_up(p_value):.2g}{beside}"
     return f"p = {p_value:.2g}{beside}"

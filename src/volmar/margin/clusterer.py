@@ -35,6 +35,7 @@ from volmar.margin.engine.starts import (
     equal_weights,
     shares_of_sides,
 )
+from volmar.margin.feature_space.kernel import not_a_kernel
 from volmar.margin.feature_space.space import FeatureSpace
 from volmar.margin.multiway import check_joint, cluster_jointly, joint_start
 from volmar.rows import cluster_sizes
@@ -155,9 +156,10 @@ class MarginClusterer(Clusterer):
                     )
         if isinstance(self.init, str):
             check_choice("init", self.init, ["auto", "k-means", "random"])
+        is_minimum_alone = self.min_cluster_size is not None and self.max_cluster_size is None
         if self._is_joint():
             check_joint(self)
-        elif np.ndim(self.min_cluster_size) == 0 and self._has_minimum_alone():
+        elif is_minimum_alone and np.ndim(self.min_cluster_size) == 0:
             raise ValueError(
                 f"min_cluster_size={shown(self.min_cluster_size)} is only used for more than two "
                 "clusters with multiway='joint'. Leave it out. For two clusters, balance limits "
@@ -166,11 +168,7 @@ class MarginClusterer(Clusterer):
         elif self._value_of("threshold") == "adaptive":
             self._check_bounded()
 
-    def _has_minimum_alone(self) -> bool:
-        return self.min_cluster_size is not None and self.max_cluster_size is None
-
     def _half_width(self) -> float:
-        """Return b, the maximum absolute mean score."""
         return float(self._value_of("balance"))
 
     def _is_relative(self) -> bool:
@@ -252,14 +250,7 @@ class MarginClusterer(Clusterer):
                 return self._solve_jointly(inputs, seed)
             return self._solve(inputs, seed)
         except NotAGramMatrixError as error:
-            raise self._not_a_kernel() from error
-
-    def _not_a_kernel(self) -> ValueError:
-        kernel = getattr(self, "kernel", "linear")
-        return ValueError(
-            f"kernel={kernel!r} is not positive semi-definite on these rows, so there is no "
-            "margin. Use another kernel such as 'rbf', or other kernel parameters."
-        )
+            raise not_a_kernel(getattr(self, "kernel", "linear")) from error
 
     def _solve_jointly(self, inputs: MarginInputs, seed: int) -> MarginResult:
         space, weights, k = inputs.space, inputs.weights, self.n_clusters
@@ -324,11 +315,8 @@ class MarginClusterer(Clusterer):
         several times that of the hinge, at which more starts end in poor local minima.
         """
         path = self._binary_path()
-        if (
-            self._guide is not None
-            or not path
-            or (problem.threshold == "adaptive" and isinstance(problem.loss, HingeLoss))
-        ):
+        is_hinge = problem.threshold == "adaptive" and isinstance(problem.loss, HingeLoss)
+        if self._guide is not None or not path or is_hinge:
             return labels
         found = maximise_margin(
             self._margin_problem(space, "adaptive", HingeLoss(space.shares)),
@@ -527,14 +515,11 @@ class GuidedMarginMixin(GuidedMixin):
             C = 10.0 if self.C is None and is_adaptive else None
         self._origin = Origin(free.init, takes_sizes, C)
         if self.n_clusters == 2 and isinstance(free.result_, RecursiveResult):
-            self._take_width(free.tree_.splits())
-
-    def _take_width(self, splits: list[Any]) -> None:
-        """Use the kernel width of the first split if no width was given."""
-        is_open = getattr(self, "_is_width_open", None)
-        gamma = getattr(splits[0].model, "gamma_", None) if splits else None
-        if is_open is not None and is_open() and gamma is not None:
-            self.gamma = gamma
+            # Use the kernel width of the first split if no width was given.
+            splits, is_open = free.tree_.splits(), getattr(self, "_is_width_open", None)
+            gamma = getattr(splits[0].model, "gamma_", None) if splits else None
+            if is_open is not None and is_open() and gamma is not None:
+                self.gamma = gamma
 
     def _forget_start(self) -> None:
         super()._forget_start()

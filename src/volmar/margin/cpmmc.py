@@ -50,13 +50,8 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
     threshold : {"adaptive", "fixed"}, default="adaptive"
         With "adaptive", the margin :math:`\rho` is optimised (SKMMC's Algorithm 1). With "fixed",
         it is 1 (the original CPMMC), and the effect of C depends on the scale of X.
-    balance : float, optional
-        Maximum absolute value b of the mean score. With 0 the mean score is 0. If None, b is 0.05
-        and clusters of unequal size may count as balanced (see Notes and `balance_`). With
-        mode="paper", None means 0, and no sizes are taken from the start.
-    balance_unit : {"margin", "score"}, default="margin"
-        Unit of `balance`: the margin :math:`\rho`, or the score f. The papers' l is n times
-        `balance` in units of f. With mode="paper" or the fixed threshold the unit is always f.
+    {margin:balance}
+    {balance_unit}
     anneal : "auto" or tuple of float, default="auto"
         Smaller values of C for which the problem is solved first, in ascending order. For values
         near 1 most starts lead to the same labels. "auto" means 1.2, 3, 7.5 and so on, or 2, 5,
@@ -73,14 +68,9 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         the labels to start from. A fitted clusterer of the same columns starts the fit from the
         clusters that it predicts, if there are `n_clusters` of them; matching clusters keep its
         numbers.
-    n_init : int, optional
-        Number of starts to compare (4 if None). For more than two clusters, number of runs of
-        k-means (10 if None), of which the one with the smallest sum of squares is the start.
-    tol : float, default=0.01
-        The iteration stops once the certified gap, relative to the objective, is at most `tol`.
-    max_iter : int, optional
-        Maximum number of steps. If None, 1000. With mode="paper", maximum number of relabellings
-        and of cuts per relabelling; None then means 100.
+    {margin:n_init}
+    {margin:tol}
+    {margin:max_iter}
     mode : {"default", "paper"}, default="default"
         "paper" is Algorithm 1 of SKMMC as printed (misprints corrected), from the labels of `init`
         and without annealing; `tol`, `anneal` and `n_init` are not used. If the cuts of an inner
@@ -93,48 +83,26 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
     multiway : {"joint", "recursive"}, default="joint"
         How more than two clusters are found: all at once ("joint"), or by recursive splitting in
         two.
-    min_cluster_size : int, float or array of shape (n_clusters,), optional
-        Minimum cluster size for n_clusters > 2 and multiway="joint": a count (or total weight), or
-        a share of all rows of at most 1 / n_clusters. If None, half the size of the smallest
-        cluster of the start; without a minimum, clusters would become empty. An array with one
-        minimum per cluster, or a minimum given together with `max_cluster_size`, is a limit for
-        any number of clusters.
-    max_cluster_size : int, float or array of shape (n_clusters,), optional
-        Maximum cluster size: a count (or total weight) or a share of all rows, for all clusters or
-        one per cluster (in the order of `classes_` if `fit` is given labels).
-    alpha : float, default=0.05
-        Significance level of the split tests: the probability of one or more false splits. Must be
-        between 0.001 and 0.5; tests take longer for small values. Only used with
-        n_clusters="auto".
-    max_clusters : int, optional
-        Maximum number of clusters. If None, there is no limit. The strongest splits are made
-        first, and a warning is issued if the limit prevents further ones. Only used with
-        n_clusters="auto".
+    {joint:min_cluster_size}
+    {max_cluster_size}
+    {alpha}
+    {max_clusters}
     random_state : int, RandomState or None, default=None
         Random seed of the starts.
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
-    classes_ : ndarray of shape (n_clusters,)
-        Names of the clusters, as they occur in `labels_`. Only available if `fit` was given labels
-        of rows.
-    broken_links_ : ndarray of shape (n_pairs, 2)
-        Pairs of `cannot_link` whose rows are in the same cluster. Only available if `fit` was
-        given `cannot_link`.
-    tree_ : SplitTree
-        The splits, for more than two clusters with multiway="recursive", or n_clusters="auto". The
-        attributes of a single hyperplane are then found at ``tree_.splits()[i].model``, not here.
+    {labels_}
+    {classes_}
+    {broken_links_}
+    {auto:tree_}
     coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
         w in units of the margin.
     intercept_ : ndarray of shape (1,) or (n_clusters,)
         Intercept. For two clusters, rows with ``X @ coef_[0] + intercept_[0] > 0`` are in cluster
         1. For more than two, a row is in the cluster p with the largest
         ``X @ coef_[p] + intercept_[p]``.
-    balance_ : tuple of float
-        Shares of the rows (or of their weight) in clusters 0 and 1 that count as balanced: halves,
-        or the sizes that ``balance=None`` took from the start. Only available for two clusters.
+    {margin:balance_}
     status_ : Status
         How the descent ended.
     objective_ : float
@@ -145,9 +113,7 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         `n_passes` is the number of products with X.
     n_iter_ : int
         Number of steps.
-    previous_clusters_ : ndarray of shape (n_clusters,)
-        For each cluster, the cluster of `init` that it continues, or -1 for a new one. Only
-        available if `init` is a fitted clusterer.
+    {previous_clusters_}
     n_features_in_ : int
         Number of features.
 

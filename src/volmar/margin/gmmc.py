@@ -271,22 +271,14 @@ class GMMC(KernelMixin, Clusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=2
-        Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
-        separates best is split next (see `tree_`).
+    {recursive:n_clusters}
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed". It
         must be positive semidefinite after centring and adding `shift`.
-    gamma : float, str or None, default="scale"
-        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
-        1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels ignore it.
-    degree : float, default=3
-        Degree of the polynomial kernel, at least 1.
-    coef0 : float, default=1
-        Constant of the polynomial and sigmoid kernels.
-    kernel_params : dict, optional
-        Further keyword arguments for a callable kernel.
+    {gamma}
+    {degree}
+    {coef0}
+    {kernel_params}
     C : float or None, default=1.0
         Penalty on a row inside the margin, the paper's :math:`C_\delta`. None means a hard margin.
         As in `sklearn.svm.SVC`, the effect of C depends on the scale of the kernel, and 1 gives
@@ -311,17 +303,14 @@ class GMMC(KernelMixin, Clusterer):
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row. Clusters are numbered by size: 0 is the largest. Rows of
         cluster 1 have positive scores.
-    tree_ : SplitTree
-        The splits, for more than two clusters. The attributes of a single
-        hyperplane are then found at ``tree_.splits()[i].model``, not here.
+    {recursive:tree_}
     scores_ : ndarray of shape (n_samples,)
         Scores of the training rows, in units of the margin.
     dual_coef_ : ndarray of shape (n_samples,)
         :math:`\alpha`. Its sum is zero.
     intercept_ : ndarray of shape (1,)
         b.
-    gamma_ : float or None
-        Kernel coefficient used; None for kernels without one.
+    {gamma_}
     smallest_C_ : float
         Value of C up to which all rows are inside the margin; see Notes.
     objective_ : float
@@ -331,8 +320,7 @@ class GMMC(KernelMixin, Clusterer):
         `labelled_objective` measure the loss from the relaxation.
     n_iter_ : int
         Number of iterations.
-    n_features_in_ : int
-        Number of features (number of training rows with kernel="precomputed").
+    {kernel:n_features_in_}
 
     See Also
     --------

@@ -19,11 +19,11 @@ from volmar.base.validation import (
     check_start_labels,
 )
 from volmar.margin.engine.starts import k_means_start, principal_start, random_start
-from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
+from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace, not_a_kernel
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.solvers import Result
 from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
-from volmar.solvers.l1_regression import L1RegressionResult, RegressionSpace, solve_l1_regression
+from volmar.solvers.l1_regression import L1RegressionResult, solve_l1_regression
 
 # Kernels that are positive semi-definite on all rows.
 DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
@@ -147,7 +147,7 @@ class Round(NamedTuple):
 
 
 def iterate_svr(
-    space: RegressionSpace,
+    space: LinearSpace | KernelSpace,
     labels: NDArray,
     C: float,
     rule: BiasRule,
@@ -202,20 +202,13 @@ def iterate_svr(
     best = last if best is None else best
     if best is None:
         return IterSVRResult(np.inf, status=status, n_iter=len(rounds), history=tuple(rounds))
-    return _result(best, status, tuple(rounds), n_newton)
-
-
-def _result(
-    best: Round, status: Status, history: tuple[float, ...], n_newton: int
-) -> IterSVRResult:
-    switched = np.mean(best.given != best.cut.labels)
     return IterSVRResult(
         objective=best.fit.objective,
         gap=best.fit.gap,
-        residuals={"switched": float(switched)},
+        residuals={"switched": float(np.mean(best.given != best.cut.labels))},
         status=status,
-        n_iter=len(history),
-        history=history,
+        n_iter=len(rounds),
+        history=tuple(rounds),
         labels=best.cut.labels,
         scores=best.fit.scores - best.fit.intercept + best.cut.bias,
         normal=best.fit.normal,
@@ -265,22 +258,14 @@ class IterSVR(KernelRepresentation, Clusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=2
-        Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
-        separates best is split next (see `tree_`).
+    {recursive:n_clusters}
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed".
         "linear" uses the rows themselves.
-    gamma : float, str or None, default="scale"
-        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
-        1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels ignore it.
-    degree : float, default=3
-        Degree of the polynomial kernel, at least 1.
-    coef0 : float, default=1
-        Constant of the polynomial and sigmoid kernels.
-    kernel_params : dict, optional
-        Further keyword arguments for a callable kernel.
+    {gamma}
+    {degree}
+    {coef0}
+    {kernel_params}
     C : float or "scale", default="scale"
         Weight of the loss. "scale" is ``10 / sum_i |phi(x_i) - mean|^2``. The larger C, the closer
         the regression fits the given labels, including those of the start. The paper uses 500.
@@ -309,19 +294,15 @@ class IterSVR(KernelRepresentation, Clusterer):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
-    tree_ : SplitTree
-        The splits, for more than two clusters. The attributes of a single
-        hyperplane are then found at ``tree_.splits()[i].model``, not here.
+    {labels_}
+    {recursive:tree_}
     coef_ : ndarray of shape (1, n_features)
         w. Only available for kernel="linear".
     dual_coef_ : ndarray of shape (n_samples,)
         Coefficients of k(x_j, x); their sum is zero. Not available for kernel="linear".
     intercept_ : ndarray of shape (1,)
         Constant of the decision function, set by `bias`.
-    gamma_ : float or None
-        Kernel coefficient used; None for kernels without one.
+    {gamma_}
     C_ : float
         The C used.
     status_ : Status
@@ -333,8 +314,7 @@ class IterSVR(KernelRepresentation, Clusterer):
         Result with the gap of that regression, and the objectives of all regressions in `history`.
     n_iter_ : int
         Number of regressions.
-    n_features_in_ : int
-        Number of features (number of training rows with kernel="precomputed").
+    {kernel:n_features_in_}
 
     See Also
     --------
@@ -381,7 +361,6 @@ class IterSVR(KernelRepresentation, Clusterer):
     _multiway = "recursive"
     _accepts_sparse = False
     _supports_auto = False
-    _hyperplane: Any
 
     def __init__(
         self,
@@ -438,22 +417,11 @@ class IterSVR(KernelRepresentation, Clusterer):
     # ------------------------------------------------------------------ fit
 
     def _problem(self, X: Any, weights: Any) -> IterSVRInputs:  # noqa: ARG002 -- no weights here
-        space = self._feature_space(X, None)
+        space, n = self._feature_space(X, None), X.shape[0]
         definite = isinstance(self.kernel, str) and self.kernel in DEFINITE
         if not (definite or space.is_gram()):
-            raise self._not_a_kernel()
-        return IterSVRInputs(space, *self._penalty_and_floor(space))
-
-    def _penalty_and_floor(self, space: LinearSpace | KernelSpace) -> tuple[float, float]:
-        n = space.n_rows
-        variance = space.mean_square()
-        if variance < 0.0:
-            raise self._not_a_kernel()
-        if variance == 0.0:
-            raise ValueError(
-                f"all {n} rows of X are identical under kernel={self.kernel!r}, so there is "
-                "nothing to separate. Check that X was loaded correctly, or use another kernel."
-            )
+            raise not_a_kernel(self.kernel)
+        variance = self._spread(space)
         # Value of C="scale" if the squared distances of all rows from their mean sum to 1.
         C = 10.0 / (n * variance) if isinstance(self.C, str) else float(self.C)
         # Largest C in the same units. Beyond it 1 is lost to rounding in 1 + C * variance.
@@ -470,7 +438,7 @@ class IterSVR(KernelRepresentation, Clusterer):
                 f"min_cluster_size={size} is more than half of the {n} rows, but there are 2 "
                 f"clusters. Lower it to at most {n // 2}."
             )
-        return C, share * n
+        return IterSVRInputs(space, C, share * n)
 
     def _run(self, prepared: IterSVRInputs, seed: int) -> IterSVRResult:
         """Return the best result; degenerate ones come last, as uneven labels have a low loss."""
@@ -492,7 +460,7 @@ class IterSVR(KernelRepresentation, Clusterer):
                 for labels in starts
             ]
         except NotAGramMatrixError as error:
-            raise self._not_a_kernel() from error
+            raise not_a_kernel(self.kernel) from error
         result = min(results, key=lambda r: (r.status is Status.DEGENERATE, r.objective))
         if result.labels.size == 0:
             raise ValueError(
@@ -501,13 +469,6 @@ class IterSVR(KernelRepresentation, Clusterer):
                 "another init, or raise C."
             )
         return result
-
-    def _not_a_kernel(self) -> ValueError:
-        return ValueError(
-            f"kernel={self.kernel!r} is not positive semi-definite on these rows, as the "
-            "regression requires. Use another kernel such as 'rbf' or other kernel parameters, or "
-            "clip the negative eigenvalues of a precomputed kernel."
-        )
 
     def _start(self, prepared: IterSVRInputs, seed: int) -> NDArray:
         space = prepared.space
@@ -523,15 +484,8 @@ class IterSVR(KernelRepresentation, Clusterer):
     # ------------------------------------------------------------------ fitted
 
     def _publish(self, prepared: IterSVRInputs, result: IterSVRResult) -> None:
-        self._hyperplane = prepared.space.hyperplane(result.normal, rho=1.0, t=result.bias)
         self.C_ = prepared.C
-        if self._is_linear():
-            self.gamma_ = None
-            self.coef_ = self._hyperplane.coef[None, :]
-        else:
-            self.gamma_ = self._hyperplane.expansion.gamma
-            self.dual_coef_ = self._hyperplane.coef
-        self.intercept_ = np.atleast_1d(self._hyperplane.intercept)
+        self._publish_hyperplane(prepared.space.hyperplane(result.normal, rho=1.0, t=result.bias))
 
     def _status_words(self, result: Any) -> str:
         if not isinstance(result, IterSVRResult):
@@ -555,6 +509,3 @@ class IterSVR(KernelRepresentation, Clusterer):
             f"{100 * result.residuals['switched']:.2g}% of the rows would switch sides. Raise "
             f"max_iter, or try another init{other}"
         )
-
-    def _scores(self, X: Any) -> NDArray:
-        return self._hyperplane(X)

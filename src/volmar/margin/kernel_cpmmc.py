@@ -52,12 +52,9 @@ class KernelCPMMC(
         1 / n_features. "auto" chooses the width of "rbf" (see Notes); it means "scale" for the
         other kernels listed and if `init` is an array of labels, and "rms" (sec. 5.1 of the paper,
         see `SKMMC`) with mode="paper". Kernels that are not listed ignore gamma.
-    degree : float, default=3
-        Degree of the polynomial kernel, at least 1.
-    coef0 : float, default=1
-        Constant of the polynomial and sigmoid kernels.
-    kernel_params : dict, optional
-        Further keyword arguments for a callable kernel.
+    {degree}
+    {coef0}
+    {kernel_params}
     method : {"auto", "exact", "nystroem"}, default="auto"
         "exact" uses the whole kernel matrix; time and memory are quadratic in the number of rows.
         "nystroem" represents the feature space by `n_landmarks` rows drawn at random; time and
@@ -71,13 +68,8 @@ class KernelCPMMC(
         margin.
     threshold : {"adaptive", "fixed"}, default="adaptive"
         With "adaptive", the margin :math:`\rho` is optimised. With "fixed", it is 1.
-    balance : float, optional
-        Maximum absolute value b of the mean score. With 0 the mean score is 0. If None, b is 0.05
-        and clusters of unequal size may count as balanced (see Notes and `balance_`). With
-        mode="paper", None means 0, and no sizes are taken from the start.
-    balance_unit : {"margin", "score"}, default="margin"
-        Unit of `balance`: the margin :math:`\rho`, or the score f. The papers' l is n times
-        `balance` in units of f. With mode="paper" or the fixed threshold the unit is always f.
+    {margin:balance}
+    {balance_unit}
     anneal : "auto" or tuple of float, default="auto"
         Smaller values of C for which the problem is solved first. "auto" means 1.2, 3, 7.5 and so
         on (2, 5, 12.5 and so on for more than two clusters). The empty tuple means none.
@@ -93,14 +85,9 @@ class KernelCPMMC(
         labels to start from. A fitted clusterer of the same columns starts the fit from the
         clusters that it predicts, if there are `n_clusters` of them, and from its `gamma_`;
         matching clusters keep its numbers.
-    n_init : int, optional
-        Number of starts to compare (4 if None). For more than two clusters, number of runs of
-        k-means (10 if None), of which the one with the smallest sum of squares is the start.
-    tol : float, default=0.01
-        The iteration stops once the certified gap, relative to the objective, is at most `tol`.
-    max_iter : int, optional
-        Maximum number of steps. If None, 1000. With mode="paper", maximum number of relabellings
-        and of cuts per relabelling; None then means 100.
+    {margin:n_init}
+    {margin:tol}
+    {margin:max_iter}
     mode : {"default", "paper"}, default="default"
         "paper" is Algorithm 2 (misprints corrected), from the labels of `init` and without
         annealing; `tol`, `anneal` and `n_init` are not used. Cuts that give w = 0 are handled as
@@ -112,49 +99,26 @@ class KernelCPMMC(
     multiway : {"joint", "recursive"}, default="joint"
         How more than two clusters are found: all at once ("joint"), or by recursive splitting in
         two.
-    min_cluster_size : int, float or array of shape (n_clusters,), optional
-        Minimum cluster size for n_clusters > 2 and multiway="joint": a count (or total weight), or
-        a share of all rows of at most 1 / n_clusters. If None, half the size of the smallest
-        cluster of the start; without a minimum, clusters would become empty. An array with one
-        minimum per cluster, or a minimum given together with `max_cluster_size`, is a limit for
-        any number of clusters.
-    max_cluster_size : int, float or array of shape (n_clusters,), optional
-        Maximum cluster size: a count (or total weight) or a share of all rows, for all clusters or
-        one per cluster (in the order of `classes_` if `fit` is given labels).
-    alpha : float, default=0.05
-        Significance level of the split tests: the probability of one or more false splits. Must be
-        between 0.001 and 0.5; tests take longer for small values. Only used with
-        n_clusters="auto".
-    max_clusters : int, optional
-        Maximum number of clusters. If None, there is no limit. The strongest splits are made
-        first, and a warning is issued if the limit prevents further ones. Only used with
-        n_clusters="auto".
+    {joint:min_cluster_size}
+    {max_cluster_size}
+    {alpha}
+    {max_clusters}
     random_state : int, RandomState or None, default=None
         Random seed of starts and landmarks.
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
-    classes_ : ndarray of shape (n_clusters,)
-        Names of the clusters, as they occur in `labels_`. Only available if `fit` was given labels
-        of rows.
-    broken_links_ : ndarray of shape (n_pairs, 2)
-        Pairs of `cannot_link` whose rows are in the same cluster. Only available if `fit` was
-        given `cannot_link`.
-    tree_ : SplitTree
-        The splits, for more than two clusters with multiway="recursive", or n_clusters="auto". The
-        attributes of a single hyperplane are then found at ``tree_.splits()[i].model``, not here.
+    {labels_}
+    {classes_}
+    {broken_links_}
+    {auto:tree_}
     dual_coef_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
         Coefficients of k(x_j, x) in units of the margin; their sum is zero. Only available if the
         whole kernel matrix is used (see `method`).
     intercept_ : ndarray of shape (1,) or (n_clusters,)
         Constant of the decision function.
-    balance_ : tuple of float
-        Shares of the rows (or of their weight) in clusters 0 and 1 that count as balanced: halves,
-        or the sizes that ``balance=None`` took from the start. Only available for two clusters.
-    gamma_ : float or None
-        Kernel coefficient used; None for kernels without one.
+    {margin:balance_}
+    {gamma_}
     cut_ : float
         Ratio cut of the clusters, by which kernel widths were compared. Only available if they
         were.
@@ -167,11 +131,8 @@ class KernelCPMMC(
         Certified result: for the labels found, no hyperplane is better by more than `gap`.
     n_iter_ : int
         Number of steps.
-    previous_clusters_ : ndarray of shape (n_clusters,)
-        For each cluster, the cluster of `init` that it continues, or -1 for a new one. Only
-        available if `init` is a fitted clusterer.
-    n_features_in_ : int
-        Number of features (number of training rows with kernel="precomputed").
+    {previous_clusters_}
+    {kernel:n_features_in_}
 
     See Also
     --------

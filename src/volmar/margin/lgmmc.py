@@ -19,7 +19,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 from volmar._eigen import eigsh
 from volmar.base import Clusterer, Status
 from volmar.base.validation import check_choice, check_count, check_flag, check_number
-from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
+from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace, not_a_kernel
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers import Result
@@ -310,8 +310,7 @@ def generate_labels(
     from the axes of the kernel's graph (`KernelSpace.graph_axes`). Narrow kernels need them,
     because their best labellings are far from those found from random directions.
     """
-    search = _Search(source, C, limit, n_init, tol, np.random.default_rng(seed))
-    search.reading = reading
+    search = _Search(source, C, limit, n_init, tol, np.random.default_rng(seed), reading)
     found = search.find_violated()
     for _ in range(max_iter):
         if found is None:
@@ -333,8 +332,9 @@ class _Search:
         n_init: int,
         tol: float,
         rng: np.random.Generator,
+        reading: str,
     ):
-        self.source, self.C, self.limit = source, C, limit
+        self.source, self.C, self.limit, self.reading = source, C, limit, reading
         self.n_init, self.tol, self.rng = n_init, tol, rng
         self.passes_before = source.n_passes
         self.space = GrowingSubspace(source)
@@ -349,7 +349,6 @@ class _Search:
         self.violation = np.inf
         self.history: list[float] = []
         self.n_labellings = 0
-        self.reading = "margin"
 
     def _value(self, square: float) -> float:
         return -0.5 * (square + float(self.alpha @ self.alpha) / self.C)
@@ -368,10 +367,10 @@ class _Search:
         # Number of unsuccessful searches before the end. A single search can miss violated
         # labellings if many are similar.
         for _ in range(5):
-            candidates = [self._climb(self.space, y) for y in self._starts()]
+            candidates = [climb(self.space, self.alpha, y, self.limit) for y in self._starts()]
             best = max(candidates, key=lambda labelling: labelling.square)
             found = max(
-                (self._climb(self.source, y) for y in (best.y, *graph_starts)),
+                (climb(self.source, self.alpha, y, self.limit) for y in (best.y, *graph_starts)),
                 key=lambda labelling: labelling.square,
             )
             graph_starts = []
@@ -383,9 +382,6 @@ class _Search:
             if self.upper - self._value(found.square) > self.tol * abs(self.upper):
                 return found
         return None
-
-    def _climb(self, source: VectorSpace, y: NDArray) -> Labelling:
-        return climb(source, self.alpha, y, self.limit)
 
     def _sides(self, f: NDArray) -> NDArray:
         return balanced_labels(f, self.alpha, self.limit)
@@ -583,22 +579,14 @@ class LGMMC(KernelRepresentation, Clusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=2
-        Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
-        separates best is split next (see `tree_`).
+    {recursive:n_clusters}
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed".
         "linear" uses the rows themselves, in linear time and memory.
-    gamma : float, str or None, default="scale"
-        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
-        1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels ignore it.
-    degree : float, default=3
-        Degree of the polynomial kernel, at least 1.
-    coef0 : float, default=1
-        Constant of the polynomial and sigmoid kernels.
-    kernel_params : dict, optional
-        Further keyword arguments for a callable kernel.
+    {gamma}
+    {degree}
+    {coef0}
+    {kernel_params}
     centered : bool, optional
         Whether rows are centred in the feature space. Hyperplanes then pass through the mean of
         the rows, and not through the origin. If None, True (False with mode="paper").
@@ -631,19 +619,15 @@ class LGMMC(KernelRepresentation, Clusterer):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
-    tree_ : SplitTree
-        The splits, for more than two clusters. The attributes of a single
-        hyperplane are then found at ``tree_.splits()[i].model``, not here.
+    {labels_}
+    {recursive:tree_}
     coef_ : ndarray of shape (1, n_features)
         w in units of the margin. Only available for kernel="linear".
     dual_coef_ : ndarray of shape (n_samples,)
         Coefficients of k(x_j, x) in units of the margin. Not available for kernel="linear".
     intercept_ : ndarray of shape (1,)
         Constant of the decision function.
-    gamma_ : float or None
-        Kernel coefficient used; None for kernels without one.
+    {gamma_}
     status_ : Status
         How the search ended.
     objective_ : float
@@ -653,8 +637,7 @@ class LGMMC(KernelRepresentation, Clusterer):
         `labelled_objective`.
     n_iter_ : int
         Number of labellings generated.
-    n_features_in_ : int
-        Number of features (number of training rows with kernel="precomputed").
+    {kernel:n_features_in_}
 
     See Also
     --------
@@ -752,9 +735,6 @@ class LGMMC(KernelRepresentation, Clusterer):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def _scores(self, X: Any) -> NDArray:
-        return self._hyperplane(X)
-
     def _check_parameters(self) -> None:
         self._check_kernel()
         check_choice("mode", self.mode, ("default", "paper"))
@@ -783,14 +763,7 @@ class LGMMC(KernelRepresentation, Clusterer):
 
     def _problem(self, X: Any, weights: Any) -> LabelGenerationInputs:  # noqa: ARG002 -- no weights
         space, n = self._feature_space(X, None), X.shape[0]
-        spread = space.mean_square()
-        if spread < 0.0:
-            raise self._no_margin()
-        if spread == 0.0:
-            raise ValueError(
-                f"all {n} rows of X are identical under the kernel, so there is nothing to "
-                "separate. Check that the rows of X differ, or use another kernel or gamma."
-            )
+        spread = self._spread(space)
         C = float(self._value_of("C"))
         return LabelGenerationInputs(
             space,
@@ -811,7 +784,7 @@ class LGMMC(KernelRepresentation, Clusterer):
                 reading="eigenvector" if self.mode == "paper" else "margin",
             )
         except NotAGramMatrixError as error:
-            raise self._no_margin() from error
+            raise not_a_kernel(self.kernel) from error
         if np.ptp(result.labels) == 0:
             raise ValueError(
                 "all rows are on one side of the hyperplane found, up to rounding. Check that the "
@@ -819,22 +792,8 @@ class LGMMC(KernelRepresentation, Clusterer):
             )
         return result
 
-    def _no_margin(self) -> ValueError:
-        return ValueError(
-            f"kernel={self.kernel!r} is not positive semi-definite on these rows, so there is no "
-            "margin. Use another kernel such as 'rbf', or other kernel parameters."
-        )
-
     def _publish(self, prepared: LabelGenerationInputs, result: LabelGenerationResult) -> None:
-        hyperplane: Any = prepared.space.hyperplane(result.normal, result.rho, t=0.0)
-        self._hyperplane = hyperplane
-        if self._is_linear():
-            self.gamma_ = None
-            self.coef_ = hyperplane.coef[None, :]
-        else:
-            self.gamma_ = hyperplane.expansion.gamma
-            self.dual_coef_ = hyperplane.coef
-        self.intercept_ = np.array([hyperplane.intercept])
+        self._publish_hyperplane(prepared.space.hyperplane(result.normal, result.rho, t=0.0))
 
     def _status_words(self, result: Any) -> str:
         if not isinstance(result, LabelGenerationResult):

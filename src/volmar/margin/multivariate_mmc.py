@@ -12,7 +12,7 @@ import numpy as np
 from volmar.base import Status
 from volmar.base.kernel import used_gamma
 from volmar.base.validation import check_choice, check_number
-from volmar.margin.clusterer import ONE_SIDE, MarginClusterer, MarginInputs
+from volmar.margin.clusterer import MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
 from volmar.margin.engine.nested import cutting_planes_outside
@@ -47,9 +47,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=2
-        Number of clusters. More than two are found by recursive splitting, in which the cluster
-        whose split separates best is split next (see `tree_`).
+    {recursive:n_clusters}
     loss : {"nmi", "rand", "fbeta", "error"}, default="nmi"
         One minus the normalised mutual information ("nmi"), one minus the Rand index ("rand"), one
         minus the F measure of pairs ("fbeta"), or the error rate ("error").
@@ -59,16 +57,10 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     kernel : str or callable, default="linear"
         "linear", the name of another scikit-learn kernel, a callable that takes two matrices, or
         "precomputed". Kernels other than "linear" use the whole kernel matrix.
-    gamma : float, str or None, default="scale"
-        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
-        1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels ignore it.
-    degree : float, default=3
-        Degree of the polynomial kernel, at least 1.
-    coef0 : float, default=1
-        Constant of the polynomial and sigmoid kernels.
-    kernel_params : dict, optional
-        Further keyword arguments for a callable kernel.
+    {gamma}
+    {degree}
+    {coef0}
+    {kernel_params}
     C : float, str or None, default=None
         Weight of the loss, at least 1 / (1 - balance) with the adaptive threshold. At the same C
         the first changed labels cost more with these losses than with the error rate (four times
@@ -93,8 +85,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         As for `CPMMC`.
     n_init : int, default=4
         Number of starts to compare.
-    tol : float, default=0.01
-        The iteration stops once the certified gap, relative to the objective, is at most `tol`.
+    {margin:tol}
     max_iter : int, optional
         Maximum number of steps. If None, 1000. With mode="paper", maximum number of cuts and of
         relabellings per cut; None then means 100.
@@ -114,11 +105,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
-    tree_ : SplitTree
-        The splits, for more than two clusters. The
-        attributes of a single hyperplane are then found at ``tree_.splits()[i].model``, not here.
+    {labels_}
+    {recursive:tree_}
     coef_ : ndarray of shape (1, n_features)
         w in units of the margin. Only available for kernel="linear".
     intercept_ : ndarray of shape (1,)
@@ -127,9 +115,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         The C used. Only available for two clusters.
     gamma_ : float or None
         The kernel coefficient used; None for kernels without one. Only available for two clusters.
-    balance_ : tuple of float
-        Shares of the rows (or of their weight) in clusters 0 and 1 that count as balanced: halves,
-        or the sizes that ``balance=None`` took from the start. Only available for two clusters.
+    {margin:balance_}
     status_ : Status
         How the descent ended. CYCLE, which is possible for "fbeta" and "nmi", means that no
         hyperplane is better both for the labels found *and* for its own labels.
@@ -140,8 +126,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         Certified result: for the labels found, no hyperplane is better by more than `gap`.
     n_iter_ : int
         Number of steps.
-    n_features_in_ : int
-        Number of features (number of training rows with kernel="precomputed").
+    {kernel:n_features_in_}
 
     See Also
     --------
@@ -300,12 +285,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         return inputs
 
     def _scaled(self, rule: str, space: KernelSpace | LinearSpace) -> float:
-        square = space.mean_square()
-        if square == 0.0:
-            raise ValueError(ONE_SIDE)
-        if square < 0.0:
-            raise self._not_a_kernel()
-        C = _factor(rule) / square
+        C = _factor(rule) / self._spread(space)
         if not 0.0 < C < math.inf:
             raise ValueError(
                 f"C={rule!r} is out of range for rows of this scale: {C:g}. Scale X, or give C "

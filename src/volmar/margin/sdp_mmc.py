@@ -93,22 +93,14 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=2
-        Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
-        separates best is split next (see `tree_`).
+    {recursive:n_clusters}
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed". It
         must be positive semidefinite.
-    gamma : float, str or None, default="scale"
-        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
-        1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels ignore it.
-    degree : float, default=3
-        Degree of the polynomial kernel, at least 1.
-    coef0 : float, default=1
-        Constant of the polynomial and sigmoid kernels.
-    kernel_params : dict, optional
-        Further keyword arguments for a callable kernel.
+    {gamma}
+    {degree}
+    {coef0}
+    {kernel_params}
     center : bool, default=True
         Whether the hyperplane passes through the mean of the rows in feature space, and not
         through the origin; see Notes. Ignored with ``mode="paper"``.
@@ -146,19 +138,15 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
-    tree_ : SplitTree
-        The splits, for more than two clusters. The attributes of a single
-        hyperplane are then found at ``tree_.splits()[i].model``, not here.
+    {labels_}
+    {recursive:tree_}
     alpha_ : ndarray of shape (n_samples,)
         Inner maximiser of the relaxation.
     dual_coef_ : ndarray of shape (n_samples,)
         Coefficients of `decision_function`.
     intercept_ : ndarray of shape (1,)
         Constant of `decision_function`; 0 if `center` is False.
-    gamma_ : float or None
-        Kernel coefficient used; None for kernels without one.
+    {gamma_}
     objective_ : float
         Value of the relaxation.
     result_ : SDPMMCResult
@@ -167,8 +155,7 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
         the loss from rounding, and `factor` is V with M = VV'.
     n_iter_ : int
         Number of iterations of the outer descent.
-    n_features_in_ : int
-        Number of features (number of training rows with kernel="precomputed").
+    {kernel:n_features_in_}
 
     See Also
     --------

@@ -74,13 +74,8 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
     threshold : {"adaptive", "fixed"}, default="adaptive"
         With "adaptive", the margin :math:`\rho` is optimised. With "fixed", it is 1 (the paper's
         SKMMCv2).
-    balance : float, optional
-        Maximum absolute value b of the mean score. With 0 the mean score is 0. If None, b is 0.05
-        and clusters of unequal size may count as balanced (see Notes and `balance_`). With
-        mode="paper", None means 0, and no sizes are taken from the start.
-    balance_unit : {"margin", "score"}, default="margin"
-        Unit of `balance`: the margin :math:`\rho`, or the score f. The paper's l is n times
-        `balance` in units of f. With mode="paper" or the fixed threshold the unit is always f.
+    {margin:balance}
+    {balance_unit}
     anneal : "auto" or tuple of float, default="auto"
         Smaller values of C for which the problem is solved first. "auto" means 1.2, 3, 7.5 and so
         on. The empty tuple means none.
@@ -89,11 +84,8 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         used, too.
     n_init : int, default=4
         Number of starts to compare.
-    tol : float, default=0.01
-        The iteration stops once the certified gap, relative to the objective, is at most `tol`.
-    max_iter : int, optional
-        Maximum number of steps. If None, 1000. With mode="paper", maximum number of relabellings
-        and of cuts per relabelling; None then means 100.
+    {margin:tol}
+    {margin:max_iter}
     mode : {"default", "paper"}, default="default"
         "paper" is Algorithm 3 (Appendix B for the fixed threshold) with Algorithm 4, with the
         paper's settings and from the labels of `init`; see Notes. `tol`, `anneal` and `n_init` are
@@ -104,30 +96,17 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
     cccp_tol : float, optional
         The paper's :math:`\epsilon` (eq. 15). If None, 0.1; the paper uses 0.3 for large data.
         Only used with mode="paper".
-    max_cluster_size : int, float or array of shape (n_clusters,), optional
-        Maximum cluster size: a count (or total weight) or a share of all rows, for all clusters or
-        one per cluster (in the order of `classes_` if `fit` is given labels).
-    alpha : float, default=0.05
-        Significance level of the split tests: the probability of one or more false splits. Must be
-        between 0.001 and 0.5; tests take longer for small values. Only used with
-        n_clusters="auto".
-    max_clusters : int, optional
-        Maximum number of clusters. If None, there is no limit. The strongest splits are made
-        first, and a warning is issued if the limit prevents further ones. Only used with
-        n_clusters="auto".
+    {max_cluster_size}
+    {alpha}
+    {max_clusters}
     random_state : int, RandomState or None, default=None
         Random seed of starts and searches.
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size: 0 is the largest.
-    classes_ : ndarray of shape (n_clusters,)
-        Names of the clusters, as they occur in `labels_`. Only available if `fit` was given labels
-        of rows.
-    broken_links_ : ndarray of shape (n_pairs, 2)
-        Pairs of `cannot_link` whose rows are in the same cluster. Only available if `fit` was
-        given `cannot_link`.
+    {labels_}
+    {classes_}
+    {broken_links_}
     tree_ : SplitTree
         The splits, for more than two clusters or n_clusters="auto". The attributes of a single
         hyperplane are then found at ``tree_.splits()[i].model``, not here.
@@ -144,9 +123,7 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         were.
     n_diverged_ : int
         Number of fixed-point iterations of Algorithm 4 that were abandoned.
-    balance_ : tuple of float
-        Shares of the rows (or of their weight) in clusters 0 and 1 that count as balanced: halves,
-        or the sizes that ``balance=None`` took from the start. Only available for two clusters.
+    {margin:balance_}
     status_ : Status
         How the descent ended.
     objective_ : float
@@ -157,9 +134,7 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         more than `gap`.
     n_iter_ : int
         Number of steps.
-    previous_clusters_ : ndarray of shape (n_clusters,)
-        For each cluster, the cluster of `init` that it continues, or -1 for a new one. Only
-        available if `init` is a fitted clusterer.
+    {previous_clusters_}
     n_features_in_ : int
         Number of features.
 

@@ -6,8 +6,7 @@ scikit-learn's `rand_score` and `normalized_mutual_info_score`.
 
 Without true classes, `normalized_cut` and `volume` evaluate a split on its graph. `imbalance`
 compares the cluster sizes, and `calinski_harabasz` the variances. `separation_score` and
-`msp_score` measure how well a hyperplane can separate the clusters, from their moments;
-`msp_from_margin` and `relative_margin_share` relate this to margins.
+`msp_score` measure how well a hyperplane can separate the clusters, from their moments.
 
 `label_free_scores` and `agreement_scores` compute the usual scores together.
 """
@@ -25,10 +24,8 @@ if TYPE_CHECKING:
     from volmar.metrics.label_free import imbalance as imbalance
     from volmar.metrics.label_free import normalized_cut as normalized_cut
     from volmar.metrics.label_free import volume as volume
-    from volmar.metrics.margins import msp_from_margin as msp_from_margin
     from volmar.metrics.margins import normalized_margin as normalized_margin
     from volmar.metrics.margins import relative_margin as relative_margin
-    from volmar.metrics.margins import relative_margin_share as relative_margin_share
     from volmar.metrics.scores import LabelScore as LabelScore
     from volmar.metrics.scores import agreement_scores as agreement_scores
     from volmar.metrics.scores import label_free_scores as label_free_scores

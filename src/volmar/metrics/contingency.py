@@ -10,18 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from volmar._memory import require_memory
 from volmar._weights import check_sample_weight
 
-__all__ = [
-    "as_array",
-    "contingency_table",
-    "distinct_labels",
-    "encode_labels",
-    "has_missing",
-    "is_missing",
-    "labels_of_rows",
-    "random_ranks",
-    "sampled_rows",
-]
-
 
 def encode_labels(
     labels: ArrayLike, name: str, n_rows: int | None = None
@@ -125,14 +113,6 @@ def contingency_table(
     return cells.reshape(n_true, n_pred)
 
 
-def random_ranks(codes: NDArray, rng: Any) -> tuple[NDArray, NDArray]:
-    """Return row numbers by cluster, in random order, and their ranks in the cluster from 0."""
-    order = rng.permutation(codes.size)
-    order = order[np.argsort(codes[order], kind="stable")]
-    sizes = np.bincount(codes)
-    return order, np.arange(codes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-
-
 def sampled_rows(codes: NDArray, count: int, rng: Any, at_least: int) -> NDArray:
     """Return about `count` sorted row numbers, drawn from each cluster in proportion.
 
@@ -141,6 +121,9 @@ def sampled_rows(codes: NDArray, count: int, rng: Any, at_least: int) -> NDArray
     n = codes.size
     if n <= count:
         return np.arange(n)
-    order, ranks = random_ranks(codes, rng)
-    wanted = np.maximum(at_least, np.ceil(count * np.bincount(codes) / n))
+    order = rng.permutation(n)
+    order = order[np.argsort(codes[order], kind="stable")]
+    sizes = np.bincount(codes)
+    ranks = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # in the cluster, from 0
+    wanted = np.maximum(at_least, np.ceil(count * sizes / n))
     return np.sort(order[ranks < wanted[codes[order]]])

@@ -9,8 +9,6 @@ from scipy.optimize import linear_sum_assignment
 from volmar._checks import check_number
 from volmar.metrics.contingency import contingency_table, encode_labels
 
-__all__ = ["balanced_clustering_error", "clustering_error", "matched_labels", "pair_f_measure"]
-
 
 def clustering_error(
     labels_true: ArrayLike, labels_pred: ArrayLike, *, sample_weight: ArrayLike | None = None

@@ -15,8 +15,6 @@ from volmar._threads import one_thread
 from volmar._vectors import check_vector
 from volmar.metrics.contingency import encode_labels
 
-__all__ = ["calinski_harabasz", "imbalance", "normalized_cut", "volume"]
-
 
 @one_thread()
 def normalized_cut(W: Any, labels: ArrayLike) -> float:

@@ -17,11 +17,8 @@ from volmar.metrics.errors import clustering_error, pair_f_measure
 from volmar.metrics.label_free import calinski_harabasz, imbalance, normalized_cut
 from volmar.metrics.separation import msp_score, separation_score
 
-__all__ = ["LabelScore", "agreement_scores", "label_free_scores"]
-
 # Maximum number of rows for silhouette and normalised cut, whose cost grows with n².
 MOST_SAMPLED = 5000
-N_NEIGHBORS = 10
 # Maximum number of clusters for the separation scores, which solve k² problems of cost d³.
 MOST_COMPARED = 200
 
@@ -81,6 +78,11 @@ def label_free_scores(X: Any, labels: ArrayLike, *, seed: int = 0) -> list[Label
         except MemoryError as error:
             return LabelScore(name, None, "higher", f"left out: {error}")
 
+    ratio, meaning = None, "left out: every row is a cluster of its own"
+    if k < n:
+        ratio = calinski_harabasz(X, codes)
+        meaning = "variance between clusters divided by that within; no upper limit"
+    variance_ratio = LabelScore("Calinski-Harabasz", ratio, "higher", meaning)
     return [
         separation(
             "separation score",
@@ -93,7 +95,7 @@ def label_free_scores(X: Any, labels: ArrayLike, *, seed: int = 0) -> list[Label
             "the same for the best hyperplane; high if a cluster has only a few outliers",
         ),
         _silhouette(sampled, some, of_sample),
-        _variance_ratio(X, codes, k),
+        variance_ratio,
         _cut(sampled, some, of_sample),
         LabelScore(
             "imbalance",
@@ -102,14 +104,6 @@ def label_free_scores(X: Any, labels: ArrayLike, *, seed: int = 0) -> list[Label
             "cluster sizes: 0 if all are equal, near 1 if one is tiny; neither is wrong",
         ),
     ]
-
-
-def _variance_ratio(X: Any, codes: NDArray, k: int) -> LabelScore:
-    name = "Calinski-Harabasz"
-    if k == codes.size:
-        return LabelScore(name, None, "higher", "left out: every row is a cluster of its own")
-    meaning = "variance between clusters divided by that within; no upper limit"
-    return LabelScore(name, calinski_harabasz(X, codes), "higher", meaning)
 
 
 def _silhouette(X: Any, codes: NDArray, of_sample: str) -> LabelScore:
@@ -123,7 +117,7 @@ def _silhouette(X: Any, codes: NDArray, of_sample: str) -> LabelScore:
 
 
 def _cut(X: Any, codes: NDArray, of_sample: str) -> LabelScore:
-    k = min(N_NEIGHBORS, codes.size - 1)
+    k = min(10, codes.size - 1)
     W = nearest_neighbors_similarity(X, n_neighbors=k, neighbors="exact")
     meaning = f"links between {k} nearest neighbours that are cut; 0 to the number of clusters"
     return LabelScore("normalised cut", normalized_cut(W, codes), "lower", meaning + of_sample)
@@ -151,31 +145,16 @@ def agreement_scores(labels_true: ArrayLike, labels_pred: ArrayLike) -> list[Lab
     """
     true, _ = encode_labels(labels_true, "labels_true")
     pred, _ = encode_labels(labels_pred, "labels_pred")
-    error = clustering_error(true, pred)
-    information = normalized_mutual_info_score(true, pred, average_method="geometric")
+    error, f_measure = clustering_error(true, pred), pair_f_measure(true, pred)
+    nmi = float(normalized_mutual_info_score(true, pred, average_method="geometric"))
+    ari = float(adjusted_rand_score(true, pred))
+    outside = "share of rows outside the class matched to their cluster; 0 is perfect"
+    information = "normalised mutual information of clusters and classes, from 0 to 1"
+    rand = "adjusted Rand index: agreement on pairs of rows; 0 for random labels, 1 is perfect"
+    pairs = "precision and recall of pairs in the same cluster, from 0 to 1"
     return [
-        LabelScore(
-            "error",
-            error,
-            "lower",
-            "share of rows outside the class matched to their cluster; 0 is perfect",
-        ),
-        LabelScore(
-            "NMI",
-            float(information),
-            "higher",
-            "normalised mutual information of clusters and classes, from 0 to 1",
-        ),
-        LabelScore(
-            "ARI",
-            float(adjusted_rand_score(true, pred)),
-            "higher",
-            "adjusted Rand index: agreement on pairs of rows; 0 for random labels, 1 is perfect",
-        ),
-        LabelScore(
-            "F measure",
-            pair_f_measure(true, pred),
-            "higher",
-            "precision and recall of pairs in the same cluster, from 0 to 1",
-        ),
+        LabelScore("error", error, "lower", outside),
+        LabelScore("NMI", nmi, "higher", information),
+        LabelScore("ARI", ari, "higher", rand),
+        LabelScore("F measure", f_measure, "higher", pairs),
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from numbers import Real
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,21 +42,15 @@ from volmar.rows.blocks.table import KEPT_BYTES
 from volmar.rows.standardized import CONSTANT
 from volmar.solvers import solve_minimax_probability
 
-Name = TypeVar("Name")
-Value = TypeVar("Value")
 # Maps deviations and means of the features of a pair to the features that are not constant.
 _Varying: TypeAlias = Callable[[NDArray, NDArray], NDArray]
 # Maps the numbers of two parts, and of two held-out parts, to their pair and the held-out parts.
 _PairOf: TypeAlias = Callable[..., tuple[Any, ...]]
-_Pairs: TypeAlias = Callable[[Any, Any, Any, float], _PairOf]
 
 # Maximum cluster size with exact halves. The halves of larger clusters differ by less than 2 %.
 EXACT_UP_TO = 10_000
-# Minimum number of statistics per pass, of any size. A table caches twice as many.
-MIN_PER_PASS = 8
 # For smaller values of reg, rounding could hide a singular matrix from the Cholesky factorisation.
 _RISKY_REG = 1e-8
-_HIGHEST_REG = 1e100
 _SINGULAR = (
     "the covariances of two clusters are singular and `reg` is too small. Some combination of "
     "features varies in neither cluster, so the score would be trivially 1. Pass reg=0.1 (at "
@@ -140,7 +134,7 @@ def msp_score(
     >>> round(msp_score(X, X[:, 0] > 7.8), 2)
     0.87
     """
-    return _score(X, labels, reg, cross_fit, random_state, _MINIMAX)
+    return _score(X, labels, reg, cross_fit, random_state, is_bound=False)
 
 
 @one_thread()
@@ -231,7 +225,7 @@ def separation_score(
     >>> round(separation_score(X, X[:, 0] > 7.8), 2)
     0.06
     """
-    return _score(X, labels, reg, cross_fit, random_state, _BOUND)
+    return _score(X, labels, reg, cross_fit, random_state, is_bound=True)
 
 
 @dataclass(frozen=True)
@@ -260,76 +254,51 @@ class _Pair:
         return self.r1 * self.covariance1 + self.r2 * self.covariance2
 
 
-class _Criterion(NamedTuple):
-    """Functions for the direction of a pair, and for kappa² from a direction's gap, v1, v2, r1."""
-
-    direction: Callable[[_Pair], NDArray]
-    kappa2: Callable[[float, float, float, float], NDArray]
-
-
-def _minimax_direction(pair: _Pair) -> NDArray:
-    return solve_minimax_probability(pair.difference, pair.covariance1, pair.covariance2).w
-
-
-def _minimax_kappa2(gap: float, v1: float, v2: float, r1: float) -> NDArray:
-    del r1
-    with np.errstate(divide="ignore"):
-        return np.divide(gap**2, (math.sqrt(v1) + math.sqrt(v2)) ** 2)
-
-
-def _bound_direction(pair: _Pair) -> NDArray:
-    """Return eq. 5's w up to its length, by Sherman-Morrison: Sigma = within + r1 r2 DD'."""
-    factor = linalg.cho_factor(pair.within, lower=True, check_finite=False)
-    return linalg.cho_solve(factor, pair.difference, check_finite=False)
-
-
-def _bound_kappa2(gap: float, v1: float, v2: float, r1: float) -> NDArray:
-    return kappa2_bound(r1 * (1 - r1) * gap**2, r1 * v1 + (1 - r1) * v2, r1)
-
-
-_MINIMAX = _Criterion(_minimax_direction, _minimax_kappa2)
-_BOUND = _Criterion(_bound_direction, _bound_kappa2)
-
-
 def _score(
     X: Any,
     labels: ArrayLike,
     reg: float,
     cross_fit: bool,
     random_state: int | np.random.RandomState | None,
-    criterion: _Criterion,
+    is_bound: bool,
 ) -> float:
     """Return the mean over clusters, weighted by size, of each cluster's worst probability."""
-    if isinstance(reg, bool) or not isinstance(reg, Real) or not 0 <= reg <= _HIGHEST_REG:
+    if isinstance(reg, bool) or not isinstance(reg, Real) or not 0 <= reg <= 1e100:
         raise ValueError(
-            f"reg must be a number between 0 and {_HIGHEST_REG:g}, got {shown(reg)}. Use 0.1, the "
-            "default."
+            f"reg must be a number between 0 and 1e+100, got {shown(reg)}. Use 0.1, the default."
         )
     check_flag("cross_fit", cross_fit)
     if is_dask(X):
         rows, of_rows, names, sizes = check_labelled_blocks(X, labels)
     else:
-        rows, of_rows, sizes = _checked(X, labels)
-        names = np.arange(sizes.size)
+        X = check_matrix(X)
+        of_rows, k = encode_labels(labels, "labels", X.shape[0])
+        rows, names, sizes = as_rows(X), np.arange(k), np.bincount(of_rows)
     k = sizes.size
     if k < 2:
         raise ValueError(
             "labels must have at least 2 clusters, got 1. The score compares pairs of clusters."
         )
     if cross_fit:
-        _require_two_rows(sizes)
+        if sizes.min() < 2:
+            raise ValueError(
+                f"cross_fit=True needs at least 2 rows in every cluster, got {sizes.min()} in the "
+                "smallest. Merge or drop such clusters, or pass cross_fit=False."
+            )
         codes = row_wise(np.searchsorted, names, of_rows)
         of_rows, names = 2 * codes + random_halves(codes, sizes, random_state), np.arange(2 * k)
-    pairs: _Pairs = _span_pairs if is_wide(rows) else _column_pairs
-    pair_of = pairs(rows, of_rows, names, reg)
+    if is_wide(rows):  # rows in memory, whose labels are the numbers of the parts
+        pair_of = _span_pairs(rows, of_rows, reg)
+    else:
+        pair_of = _column_pairs(rows, of_rows, names, reg)
     worst = np.ones(k)
     for i, j in combinations(range(k), 2):
         if cross_fit:
             first, second = (2 * i, 2 * j), (2 * i + 1, 2 * j + 1)
             halves = (first, second), (second, first)
-            p = 0.5 * sum(_probability(criterion, *pair_of(*half)) for half in halves)
+            p = 0.5 * sum(_probability(is_bound, *pair_of(*half)) for half in halves)
         else:
-            p = _probability(criterion, *pair_of((i, j)))
+            p = _probability(is_bound, *pair_of((i, j)))
         worst[[i, j]] = np.minimum(worst[[i, j]], p)
     return float(sizes @ worst / sizes.sum())
 
@@ -346,13 +315,12 @@ def _column_pairs(rows: RowSource, labels: Any, names: Any, reg: float) -> _Pair
     return pair_of
 
 
-def _span_pairs(rows: Any, labels: NDArray, names: Any, reg: float) -> _PairOf:
+def _span_pairs(rows: Any, labels: NDArray, reg: float) -> _PairOf:
     """Return the same function for more features than rows, in a basis of the rows of a pair.
 
     Rows are standardised by the pair, so that the regulariser is a multiple of the identity.
     Held-out parts are replaced by their projections, which have the same scores.
     """
-    del names  # the labels are the numbers of the parts
 
     def pair_of(learn: tuple[int, int], judge: tuple[int, ...] = ()) -> tuple[Any, ...]:
         chosen = np.flatnonzero(np.isin(labels, [*learn, *judge]))
@@ -374,16 +342,8 @@ def _span_pairs(rows: Any, labels: NDArray, names: Any, reg: float) -> _PairOf:
 
 
 def _part_of(T: NDArray) -> _Part:
-    """Return the moments of rows in memory."""
     mean = T.mean(axis=0)
     return _Part(len(T), mean, (T - mean).T @ (T - mean) / len(T))
-
-
-def _checked(X: Any, labels: ArrayLike) -> tuple[RowSource, NDArray, NDArray]:
-    """Return the rows, the code of each row's cluster, and the sizes of the clusters."""
-    X = check_matrix(X)
-    codes, _ = encode_labels(labels, "labels", X.shape[0])
-    return as_rows(X), codes, np.bincount(codes)
 
 
 def _varying(rows: RowSource, parts: list[_Part]) -> _Varying:
@@ -410,14 +370,6 @@ def _rounding(rows: RowSource) -> float:
     """Return the relative deviation of a feature below which it is rounding error."""
     # float32 data are rounded themselves.
     return float(np.finfo(np.float32).eps) if rows.dtype == np.float32 else CONSTANT
-
-
-def _require_two_rows(sizes: NDArray) -> None:
-    if sizes.min() < 2:
-        raise ValueError(
-            f"cross_fit=True needs at least 2 rows in every cluster, got {sizes.min()} in the "
-            "smallest. Merge or drop such clusters, or pass cross_fit=False."
-        )
 
 
 def _parts(rows: RowSource, labels: Any, names: Sequence[Any] | NDArray) -> list[_Part]:
@@ -471,19 +423,24 @@ def _refuse_singular(within: NDArray) -> None:
         raise ValueError(_SINGULAR)
 
 
-def _probability(criterion: _Criterion, pair: _Pair, *judge: _Part) -> float:
+def _probability(is_bound: bool, pair: _Pair, *judge: _Part) -> float:
     """Return kappa² / (1 + kappa²) along the direction of a pair.
 
     It is evaluated on the pair itself, or on held-out parts if given. It is 0 if the means are in
     the wrong order.
     """
-    if not pair.difference.any():
+    difference, S1, S2, r1 = pair.difference, pair.covariance1, pair.covariance2, pair.r1
+    if not difference.any():
         return 0.0
     try:
-        w = criterion.direction(pair)
+        if is_bound:
+            # Eq. 5's w up to its length, by Sherman-Morrison: Sigma = within + r1 r2 DD'.
+            factor = linalg.cho_factor(pair.within, lower=True, check_finite=False)
+            w = linalg.cho_solve(factor, difference, check_finite=False)
+        else:
+            w = solve_minimax_probability(difference, S1, S2).w
     except linalg.LinAlgError as error:
         raise ValueError(_SINGULAR) from error
-    difference, S1, S2, r1 = pair.difference, pair.covariance1, pair.covariance2, pair.r1
     if judge:
         one, two = judge
         difference, S1, S2 = one.mean - two.mean, one.covariance, two.covariance
@@ -496,7 +453,12 @@ def _probability(criterion: _Criterion, pair: _Pair, *judge: _Part) -> float:
     if gap > 1e100:  # the length of w does not matter, and squares must not overflow
         w, gap = w / gap, 1.0
     v1, v2 = (max(float(w @ S @ w), 0.0) for S in (S1, S2))
-    return probability(float(criterion.kappa2(gap, v1, v2, r1)))
+    if is_bound:
+        kappa2 = kappa2_bound(r1 * (1 - r1) * gap**2, r1 * v1 + (1 - r1) * v2, r1)
+    else:
+        with np.errstate(divide="ignore"):
+            kappa2 = np.divide(gap**2, (math.sqrt(v1) + math.sqrt(v2)) ** 2)
+    return probability(float(kappa2))
 
 
 # ---------------------------------------------------------------------- random halves
@@ -509,7 +471,7 @@ def random_halves(
 
     Each row gets a pseudo-random value between 0 and 1 that depends only on the random seed and on
     the row number. In clusters of up to 10,000 rows, the half with the smaller values is 0. In
-    larger clusters, rows with a value of at most 0.5 are 0.
+    larger clusters, rows with a value of at most 0.5 are 0, nearly a half.
     """
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     coins = row_wise(unit_hash, numbers_of_rows(codes), seed)
@@ -585,21 +547,17 @@ def _check_order(labels: RowVector) -> None:
 
 
 def values_in_few_passes(
-    rows: RowSource, value: Callable[[Name], Value], names: Sequence[Name] | NDArray, size: int
-) -> list[Value]:
+    rows: RowSource, value: Callable[[Any], Any], names: Sequence[Any] | NDArray, size: int
+) -> list[Any]:
     """Return a statistic of the rows for each name, in as few passes as possible.
 
     `value` computes the statistic of a name by requests to `rows`. A pass computes only as many
     statistics, of `size` bytes each, as the cache of a table holds; others would be computed
     again, one by one.
     """
-    step = max(MIN_PER_PASS, KEPT_BYTES // (2 * size))
-    found: list[Value] = []
+    step = max(8, KEPT_BYTES // (2 * size))
+    found: list[Any] = []
     for first in range(0, len(names), step):
         some = names[first : first + step]
-        found += rows.in_one_pass(partial(_each, value, some))
+        found += rows.in_one_pass(partial(lambda few: [value(name) for name in few], some))
     return found
-
-
-def _each(value: Callable[[Name], Value], names: Sequence[Name] | NDArray) -> list[Value]:
-    return [value(name) for name in names]

@@ -7,8 +7,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from volmar._vectors import check_vector
 
-__all__ = ["kappa2_bound", "probability", "separation_along"]
-
 
 def kappa2_bound(
     between: NDArray | float, within: NDArray | float, share: NDArray | float

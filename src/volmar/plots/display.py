@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -18,6 +19,7 @@ class Display:
 
     ax_: Any
     figure_: Any
+    plot: Callable[..., Any]
 
     @property
     def size(self) -> tuple[float, float]:

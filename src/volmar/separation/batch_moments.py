@@ -22,7 +22,7 @@ class SummedRows(NamedTuple):
     center: NDArray
 
     def mean(self) -> NDArray:
-        """Return the weighted mean of the rows."""
+        """Return the mean of the rows."""
         return self.center
 
 

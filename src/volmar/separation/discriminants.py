@@ -50,78 +50,6 @@ class MultiwaySeparationResult(Result):
     offsets: NDArray = field(default_factory=lambda: np.empty(0))
 
 
-class Step(NamedTuple):
-    """Directions and offsets fitted to labels, their objective `value`, and the new labels.
-
-    `weights` (k,) are the weights of the new clusters, `moves` is the share of relabelled rows,
-    and `key` is equal for equal labels.
-    """
-
-    directions: NDArray
-    offsets: NDArray
-    value: float
-    labels: Any
-    weights: NDArray
-    moves: float
-    key: bytes
-
-
-def relabel_until_settled(
-    step: Callable[[Any], Step],
-    labels: Any,
-    *,
-    min_weight: float | NDArray,
-    max_iter: int = 100,
-    tol: float = 1e-3,
-    keeps_best: bool = False,
-) -> MultiwaySeparationResult:
-    """Repeat `step` from nonempty clusters until it relabels at most a share `tol` of the rows.
-
-    This is a fixed-point iteration, not a descent. It also ends if labels recur, or before a step
-    that would leave a cluster with less than `min_weight` (one value, or one per cluster). The
-    labels of the last valid step are returned with the directions that give them. If no step is
-    valid, `history` is empty and the labels are those of the start. With `keeps_best`, a run that
-    does not converge returns the step with the largest value.
-    """
-    seen: set[bytes] = set()
-    history: list[float] = []
-    status, moves, n_iter = Status.MAX_ITER, 1.0, 0
-    kept: Step | None = None
-    best: Step | None = None
-    for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
-        taken = step(labels)
-        if (taken.weights < np.maximum(min_weight, np.finfo(float).tiny)).any():
-            status = Status.DEGENERATE
-            break
-        kept = taken
-        if keeps_best and (best is None or taken.value > best.value):
-            best = taken
-        history.append(-taken.value)
-        moves, labels = taken.moves, taken.labels
-        if moves <= tol:
-            status = Status.CONVERGED
-            break
-        if taken.key in seen:
-            status = Status.CYCLE
-            break
-        seen.add(taken.key)
-    if best is not None and not status.ok:
-        kept, labels, moves = best, best.labels, best.moves
-    return MultiwaySeparationResult(
-        objective=0.0 if kept is None else -kept.value,
-        residuals={"moves": moves},
-        status=status,
-        n_iter=n_iter,
-        history=tuple(history),
-        labels=labels,
-        directions=np.empty((0, 0)) if kept is None else kept.directions,
-        offsets=np.empty(0) if kept is None else kept.offsets,
-    )
-
-
-# ------------------------------------ linear discriminants of k clusters with a common covariance
-
-
 def shares_and_means(z: Standardized, found: ClusterSums) -> tuple[NDArray, NDArray]:
     """Return the shares (k,) of clusters and their means (p, k) in z."""
     means = z.from_rows((found.vectors / found.weight[:, None]).T)
@@ -131,10 +59,7 @@ def shares_and_means(z: Standardized, found: ClusterSums) -> tuple[NDArray, NDAr
 def refine_clusters(
     z: Standardized, regularized: RegularizedCorrelation, labels: Any, k: int, **ends: Any
 ) -> MultiwaySeparationResult:
-    """Alternate between linear discriminants of k clusters and labels, from given labels.
-
-    See `refine_from`. The sums of the start take one more pass.
-    """
+    """Return `refine_from` of given labels, whose sums take one more pass."""
     return refine_from(z, regularized, cluster_sums(z.rows, labels, k), **ends)[0]
 
 
@@ -143,7 +68,11 @@ def refine_from(
     regularized: RegularizedCorrelation,
     start: ClusterSums,
     relabel: Callable[..., ClusterSums] = sums_by_discriminants,
-    **ends: Any,
+    *,
+    min_weight: float | NDArray,
+    max_iter: int = 100,
+    tol: float = 1e-3,
+    keeps_best: bool = False,
 ) -> tuple[MultiwaySeparationResult, ClusterSums]:
     r"""Alternate between linear discriminants of k clusters and labels.
 
@@ -160,22 +89,50 @@ def refine_from(
     Up to rounding, no step increases the determinant of :math:`S + \lambda I` (see
     `exchange_clusters`).
 
-    `ends` are passed to `relabel_until_settled`, which describes how the iteration ends.
-    `relabel` returns labels by the discriminants and their sums (like `sums_by_discriminants`).
-    Returns the result, and the sums of its labels.
+    This is a fixed-point iteration, not a descent. It ends when a step relabels at most a share
+    `tol` of the rows, if labels recur, or before a step that would leave a cluster with less than
+    `min_weight` (one value, or one per cluster). The labels of the last valid step are returned
+    with the directions that give them, and their sums. If no step is valid, `history` is empty and
+    the labels are those of the start. With `keeps_best`, a run that does not converge returns the
+    step with the largest separation. `relabel` returns labels by the discriminants and their sums.
     """
-    found = [start]
-
-    def step(labels: Any) -> Step:
-        shares, means = shares_and_means(z, found[-1])
-        directions, offsets, separation = discriminants_of(regularized, shares, means)
-        new = relabel(z.rows, z.of_rows(directions), offsets, labels)
-        found[:] = [found[-1], new]
-        moves = new.moved / z.rows.n_rows
-        return Step(directions, offsets, separation, new.labels, new.weight, moves, new.key)
-
-    result = relabel_until_settled(step, start.labels, **ends)
-    return result, found[-1] if result.labels is found[-1].labels else found[0]
+    seen: set[bytes] = set()
+    history: list[float] = []
+    status, n_iter, sums = Status.MAX_ITER, 0, start
+    nothing = np.empty((0, 0)), np.empty(0), 0.0, start, 1.0
+    kept, best = nothing, None
+    for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
+        directions, offsets, value = discriminants_of(regularized, *shares_and_means(z, sums))
+        new = relabel(z.rows, z.of_rows(directions), offsets, sums.labels)
+        if (new.weight < np.maximum(min_weight, np.finfo(float).tiny)).any():
+            status = Status.DEGENERATE
+            break
+        sums, moves = new, new.moved / z.rows.n_rows
+        kept = directions, offsets, value, sums, moves
+        if keeps_best and (best is None or value > best[2]):
+            best = kept
+        history.append(-value)
+        if moves <= tol:
+            status = Status.CONVERGED
+            break
+        if new.key in seen:
+            status = Status.CYCLE
+            break
+        seen.add(new.key)
+    if best is not None and not status.ok:
+        kept = best
+    directions, offsets, value, sums, moves = kept
+    result = MultiwaySeparationResult(
+        objective=-value if history else 0.0,
+        residuals={"moves": moves},
+        status=status,
+        n_iter=n_iter,
+        history=tuple(history),
+        labels=sums.labels,
+        directions=directions,
+        offsets=offsets,
+    )
+    return result, sums
 
 
 def pooled_separation(
@@ -202,7 +159,7 @@ def squared_distances(
     regularized: RegularizedCorrelation, shares: NDArray, means: NDArray
 ) -> NDArray:
     r"""Return :math:`(\mu_i - \mu_j)'(S + \lambda I)^{-1}(\mu_i - \mu_j)` of all pairs, (k, k)."""
-    inner = means.T @ _discriminants(regularized, shares, means)[0]
+    inner = means.T @ discriminants_of(regularized, shares, means)[0]
     square = inner.diagonal()
     return np.maximum(square[:, None] + square - inner - inner.T, 0.0)
 
@@ -217,32 +174,20 @@ def log_volume(regularized: RegularizedCorrelation, shares: NDArray, means: NDAr
 def discriminants_of(
     regularized: RegularizedCorrelation, shares: NDArray, means: NDArray
 ) -> tuple[NDArray, NDArray, float]:
-    """Return directions (p, k) and offsets (k,) of discriminants, and the separation.
-
-    See `refine_from` for the formula; `shares` (k,) and `means` (p, k) are those of clusters in z.
-    """
-    directions, separation = _discriminants(regularized, shares, means)
-    return directions, -0.5 * np.einsum("pj,pj->j", means, directions), separation
-
-
-def _discriminants(
-    regularized: RegularizedCorrelation, shares: NDArray, means: NDArray
-) -> tuple[NDArray, float]:
-    """Return (S + reg I)^-1 of the means, and the separation tr((R + reg I)^-1 B)."""
+    """Return directions (p, k) and offsets (k,) of `refine_from`, and tr((R + reg I)^-1 B)."""
     roots = np.sqrt(shares)
     U = means * roots
     image = regularized.solve(U)
     inner = U.T @ image
-    inside = np.eye(shares.size) - inner
-    return linalg.solve(inside, image.T, assume_a="sym").T / roots, float(np.trace(inner))
+    directions = linalg.solve(np.eye(shares.size) - inner, image.T, assume_a="sym").T / roots
+    offsets = -0.5 * np.einsum("pj,pj->j", means, directions)
+    return directions, offsets, float(np.trace(inner))
 
 
 # ------------ exchanges of clusters: merge two and split another, if that improves the separation
 
-# Maximum number of rounds of exchanges, and steps of 2-means within each cluster per round.
-MAX_ROUNDS, MEANS_STEPS = 20, 8
-# Maximum number of times that clusters below the minimum size are replaced.
-MAX_REPAIRS = 5
+# Steps of 2-means within each cluster.
+MEANS_STEPS = 8
 # Minimum decrease of the log determinant by an exchange; less may be due to the sample.
 MIN_GAIN = 1e-3
 
@@ -262,13 +207,13 @@ def settle_clusters(
     A step that would leave a cluster with less than `min_weight` ends the alternation. With many
     clusters this nearly always happens, because k-means makes clusters of a few outlying rows.
     Here the rows of such a cluster join the nearest one, another cluster is split instead, and the
-    alternation continues, at most `MAX_REPAIRS` times. `history` is empty if no step is valid.
+    alternation continues, at most five times. `history` is empty if no step is valid.
     """
     rng = np.random.default_rng(seed)
     ends["min_weight"] = min_weight
     sums = cluster_sums(z.rows, labels, k)
     best: MultiwaySeparationResult | None = None
-    for _ in range(MAX_REPAIRS + 1):
+    for _ in range(6):
         repaired = _without_small(z, regularized, sums, rng, min_weight)
         if repaired is None:
             break
@@ -307,34 +252,15 @@ def _without_small(
     square = np.einsum("pj,pj->j", means[:, large], image)
     number[small] = np.argmin(square - 2.0 * means[:, small].T @ image, axis=1)
     merged = cluster_sums(z.rows, number[sums.labels], large.size)
-    halves = split_clusters(z, regularized, merged, rng, min_weight)
-    chosen = np.argsort(-halves.gain, kind="stable")[: small.size]
-    if not (halves.gain[chosen] > 0.0).all():
+    side, gain = split_clusters(z, regularized, merged, rng, min_weight)
+    chosen = np.argsort(-gain, kind="stable")[: small.size]
+    if not (gain[chosen] > 0.0).all():
         return None
     second = np.full(large.size, -1)
     second[chosen] = small
     other = second[merged.labels]
-    labels = np.where(halves.side & (other >= 0), other, large[merged.labels])
+    labels = np.where(side & (other >= 0), other, large[merged.labels])
     return cluster_sums(z.rows, labels, k)
-
-
-class Halves(NamedTuple):
-    r"""Two halves of every cluster: the side of each row, and the `gain` (k,) of each split.
-
-    The gain is :math:`g = r_a r_b / (r_a + r_b) \, \delta_{ab}^2`, with r the shares of the
-    halves and :math:`\delta^2` the squared distance of their means; 0 if a half is too small.
-    """
-
-    side: NDArray
-    gain: NDArray
-
-
-class Exchange(NamedTuple):
-    """Clusters `one` and `other` are merged; half of `split` gets the number of `other`."""
-
-    one: int
-    other: int
-    split: int
 
 
 def exchange_clusters(
@@ -371,18 +297,19 @@ def exchange_clusters(
     best, sums = start, cluster_sums(z.rows, start.labels, k)
     volume = log_volume(regularized, *shares_and_means(z, sums))
     limit = max(1, k // 2)
-    for _ in range(MAX_ROUNDS):
-        halves = split_clusters(z, regularized, sums, rng, min_weight)
-        chosen = _best_exchanges(z, regularized, sums, halves.gain, limit)
+    for _ in range(20):
+        side, gain = split_clusters(z, regularized, sums, rng, min_weight)
+        chosen = _best_exchanges(z, regularized, sums, gain, limit)
         while chosen:
-            labels = _exchanged(best.labels, halves.side, chosen)
+            labels = best.labels.copy()
+            for one, other, split in chosen:
+                labels[best.labels == other] = one
+                labels[(best.labels == split) & side] = other
             first = cluster_sums(z.rows, labels, k)
             found, after = refine_from(z, regularized, first, min_weight=min_weight, **ends)
             lower = log_volume(regularized, *shares_and_means(z, after))
             if found.history and lower < volume - MIN_GAIN:
                 break
-            # If the exchanges of a round fail together, the best of them, this share, are tried
-            # next.
             chosen = chosen[: int(0.25 * len(chosen)) or len(chosen) == 2]
         if not chosen:
             break
@@ -396,11 +323,12 @@ def split_clusters(
     sums: ClusterSums,
     rng: np.random.Generator,
     min_weight: float,
-) -> Halves:
+) -> tuple[NDArray, NDArray]:
     """Split every cluster in two by 2-means in the common metric, with two passes per step.
 
     The first halves are random. The difference of their means is a random direction with the
-    covariance of the cluster, so a cluster of two groups is likely to be cut between them.
+    covariance of the cluster, so a cluster of two groups is likely to be cut between them. Returns
+    the side of each row, and the gain g (k,) of each split; 0 if a half is too small.
     """
     labels, k = sums.labels, sums.weight.size
     shares, means = shares_and_means(z, sums)
@@ -426,7 +354,7 @@ def split_clusters(
             middle = 0.5 * (below + above)
         cuts = np.einsum("pj,pj->j", middle, W)
         side = own_scores(z.rows, z.of_rows(W), labels) > cuts[labels]
-    return Halves(side, gain)
+    return side, gain
 
 
 def _best_exchanges(
@@ -435,8 +363,8 @@ def _best_exchanges(
     sums: ClusterSums,
     gain: NDArray,
     limit: int,
-) -> list[Exchange]:
-    """Pair the best merges with the best splits: no cluster twice, at most `limit` pairs."""
+) -> list[tuple[int, int, int]]:
+    """Pair the best merges of two clusters with the best splits: no cluster twice."""
     k = gain.size
     shares, means = shares_and_means(z, sums)
     loss = squared_distances(regularized, shares, means)
@@ -446,7 +374,7 @@ def _best_exchanges(
     lowered = -np.log1p(-np.minimum(gain, 1.0 - 1e-12))
     best_first = np.argsort(-lowered, kind="stable").tolist()
     taken = np.zeros(k, dtype=bool)
-    chosen: list[Exchange] = []
+    chosen: list[tuple[int, int, int]] = []
     for i, j in zip(one[order].tolist(), other[order].tolist(), strict=True):
         if len(chosen) == limit:
             break
@@ -456,35 +384,20 @@ def _best_exchanges(
         if split is None or lowered[split] - np.log1p(loss[i, j]) <= MIN_GAIN:
             break
         taken[[i, j, split]] = True
-        chosen.append(Exchange(i, j, split))
+        chosen.append((i, j, split))
     return chosen
-
-
-def _exchanged(labels: NDArray, side: NDArray, chosen: list[Exchange]) -> NDArray:
-    """Return the labels after exchanges of different clusters."""
-    new = labels.copy()
-    for one, other, split in chosen:
-        new[labels == other] = one
-        new[(labels == split) & side] = other
-    return new
 
 
 # ---------- more than two clusters: k-means starts, and leaves of a tree refined by discriminants
 
 # Number of clusters from which single starts matter less, because clusters are exchanged.
 MANY_CLUSTERS = 20
-# Sample size of the k-means starts, its minimum per cluster, and the number of runs of k-means
-# (one for many clusters).
-MEANS_ROWS, ROWS_PER_CLUSTER, MEANS_STARTS = 4000, 40, 3
 
 
 def k_means_labels(
     X: Any, k: int, weights: NDArray | None, *, n_init: int, seed: int, chosen: Any = None
 ) -> NDArray:
-    """Return the labels of k-means; with few distinct rows some clusters may be missing.
-
-    The centres are fitted to the `chosen` rows, or to all rows if None.
-    """
+    """Return the labels of k-means, fitted to the `chosen` rows; some clusters may be missing."""
     model = KMeans(k, n_init=n_init, random_state=seed)
     if chosen is None:
         return quiet_fit(model, X, weights).labels_  # the caller counts the clusters
@@ -500,9 +413,9 @@ def k_means_starts(rows: SeparationRows, k: int, seed: int) -> list[NDArray]:
     """
     z, weights = rows.z, rows.z.rows.weights
     rng = np.random.default_rng(seed)
-    chosen = drawn_rows(z.rows.n_rows, weights, max(MEANS_ROWS, ROWS_PER_CLUSTER * k), rng)
+    chosen = drawn_rows(z.rows.n_rows, weights, max(4000, 40 * k), rng)
     seed = int(rng.integers(2**31 - 1))
-    n_init = MEANS_STARTS if k < MANY_CLUSTERS else 1
+    n_init = 3 if k < MANY_CLUSTERS else 1
     starts: list[NDArray] = []
     for own_units in (True, False):
         if starts and has_one_unit(z):
@@ -515,10 +428,7 @@ def k_means_starts(rows: SeparationRows, k: int, seed: int) -> list[NDArray]:
 
 
 class Refined(NamedTuple):
-    """Refined clusters, and whether they were regularised in the user's units.
-
-    See `regularized_by`.
-    """
+    """Refined clusters, and whether they were regularised in the user's units."""
 
     result: MultiwaySeparationResult
     in_own_units: bool = False
@@ -562,9 +472,9 @@ def refine_leaves(
             found += [Refined(result, own)] if result.history else []
     if not found or (keeps and not _are_kept(leaves, found[0].result.labels, k)):
         return None
+    # The three best separated results are searched for exchanges of clusters.
     ranked = sorted(((score(one.result), i) for i, one in enumerate(found)), reverse=True)
     if seed is not None:
-        # Number of best separated results that are searched for exchanges of clusters.
         for _, i in ranked[:3]:
             result, own = found[i]
             metric = regularized_by(z, reg, in_own_units=own)
@@ -574,7 +484,10 @@ def refine_leaves(
                 ranked.append((score(other), len(found) - 1))
     # Ties go to the first result: the leaves come before other starts.
     best = found[max(ranked, key=lambda one: (one[0], -one[1]))[1]]
-    matched = _matched(leaves, best.result.labels, z.rows.weights, k)
+    # Clusters are numbered like the leaves with which they share the most rows in total.
+    pairs = leaves * k + best.result.labels
+    shared = np.bincount(pairs, z.rows.weights, minlength=k * k).reshape(k, k)
+    matched = linear_sum_assignment(shared, maximize=True)[1]
     return best._replace(result=best.result.renumbered(matched))
 
 
@@ -605,15 +518,7 @@ def _are_kept(labels: NDArray, refined: NDArray, k: int) -> bool:
     """Return whether each of k clusters keeps most of its rows and gains few others."""
     both = np.bincount(labels[labels == refined], minlength=k)
     larger = np.maximum(np.bincount(labels, minlength=k), np.bincount(refined, minlength=k))
-    # Minimum share of its rows that each cluster of "auto" must keep when clusters compete for
-    # rows.
     return bool((both >= 0.8 * larger).all())
-
-
-def _matched(leaves: NDArray, labels: NDArray, weights: NDArray | None, k: int) -> NDArray:
-    """Match leaves of the tree to clusters so that they share the most rows in total."""
-    shared = np.bincount(leaves * k + labels, weights, minlength=k * k).reshape(k, k)
-    return linear_sum_assignment(shared, maximize=True)[1]
 
 
 def hyperplane_in_valley(z: Standardized, split: CellSplit, reg: float) -> SeparationResult:

@@ -18,10 +18,9 @@ from volmar.solvers import Result, Status
 # ----------- theorem 2's bound on the separation, and the split of a projection that maximises it
 
 # Maximum number of rows to sort. With more, a histogram selects the bins to sort.
-SORT_UP_TO = 20_000
-N_SORTED_BINS = 4096
-# Number of bins of `coarse_splits`, and their range in standard deviations on either side.
-COARSE_BINS, COARSE_WIDTH = 256, 4.0
+SORT_UP_TO, N_SORTED_BINS = 20_000, 4096
+# Number of bins of `coarse_splits`.
+COARSE_BINS = 256
 
 
 class Split(NamedTuple):
@@ -75,10 +74,9 @@ def best_split_between(
 ) -> Split:
     """Find the best cut of points that may change sides, if the side of other points is fixed.
 
-    `points` are centred projections with positive `weights`. `below` is the weight and the
-    weighted sum of the points fixed below the cut, and `total` the weight of all points. The
-    projections of all points sum to 0. The mean of the lower side must be below that of the upper
-    side.
+    `below` is the weight and the weighted sum of the points fixed below the cut, and `total` the
+    weight of all points, whose projections sum to 0. The mean of the lower side must be below that
+    of the upper side.
     """
     if points.size == 0:
         return Split(0.0, -np.inf)
@@ -101,11 +99,9 @@ def best_split_between(
 def bound_of_sides(
     sum_below: float, below: float, total: float, variance: float, min_weight: float
 ) -> float:
-    """Return the bound along a direction for any labels, not only those of a cut.
+    """Return the bound along a direction for any labels, from the sum and weight of cluster 0.
 
-    `sum_below` and `below` are the weighted sum of the centred projections and the weight of
-    cluster 0. Returns -inf if a side has less than `min_weight`, or if cluster 0 has the larger
-    mean.
+    It is -inf if a side has less than `min_weight`, or if cluster 0 has the larger mean.
     """
     if sum_below > 0:
         return -np.inf
@@ -153,16 +149,16 @@ def coarse_splits(
 ) -> NDArray:
     """Return a good cut of each of k centred projections (n, k), inf if none is allowed.
 
-    It is the best edge of `COARSE_BINS` bins within `COARSE_WIDTH` standard deviations. A bin is
-    1/32 of a standard deviation wide, and the bound of the best of all cuts is hardly larger. No
-    sort is needed. `variances` are those of the projections, and the bound adds `ridge` to them.
+    It is the best edge of `COARSE_BINS` bins within four standard deviations. A bin is 1/32 of a
+    standard deviation wide, and the bound of the best of all cuts is hardly larger. No sort is
+    needed. `variances` are those of the projections, and the bound adds `ridge` to them.
     """
     n, k = projections.shape
     if k == 0:
         return np.empty(0)
     min_rows = max(1, int(np.ceil(min_share * n)))
     half = 0.5 * COARSE_BINS
-    reach = COARSE_WIDTH * np.sqrt(variances)
+    reach = 4.0 * np.sqrt(variances)
     per_unit = np.divide(half, reach, out=np.zeros(k), where=reach > 0)
     places = projections * per_unit.astype(projections.dtype)
     places += half
@@ -296,9 +292,9 @@ def _binned_split(
 
 # With a larger multiple of the identity, the correlations would be lost to rounding.
 LARGEST_REG = 1e15
-# Number of bins, and their range in standard deviations on either side of the mean. The first and
-# the last bin include all rows beyond. A bin is 1/85 of a standard deviation wide.
-N_BINS, N_DEVIATIONS = 1024, 6.0
+# Number of bins within six standard deviations on either side of the mean. The first and the last
+# bin include all rows beyond. A bin is 1/85 of a standard deviation wide.
+N_BINS = 1024
 
 
 def check_reg(reg: Any) -> None:
@@ -361,11 +357,10 @@ class RegularizedCorrelation:
 
 
 class ScanCut(NamedTuple):
-    """A cut of a projection; its labels are True for rows above the threshold.
+    """A `Split` of a projection with its labels, True above the threshold.
 
-    `kappa2` is Theorem 2's bound on kappa^2, -inf if no cut is allowed. `moves` is the share of
-    rows whose label changed, and `difference` the mean of the rows with label True minus that of
-    the others, if the scan computed it.
+    `moves` is the share of rows whose label changed, and `difference` the mean of the rows with
+    label True minus that of the others, if the scan computed it.
     """
 
     labels: Any
@@ -378,11 +373,7 @@ class ScanCut(NamedTuple):
 def exact_scan(
     z: Standardized, w: NDArray, labels: Any, variance: float, min_weight: float
 ) -> ScanCut:
-    """Return the best of all cuts of z'w for rows in memory, by sorting, in one pass.
-
-    `labels` are the previous labels, `variance` is w'(R + reg I)w, and `min_weight` is the minimum
-    weight of a side.
-    """
+    """Return the best of all cuts of z'w for rows in memory; `labels` are the previous labels."""
     p = z.scores(w)
     found = best_split(p, z.rows.weights, variance, min_weight)
     proposed = p > found.threshold
@@ -416,7 +407,7 @@ def histogram_scan(
 
 def scan_edges(z: Standardized, w: NDArray) -> NDArray | None:
     """Return the edges of the bins of a projection; None if it is constant."""
-    high = N_DEVIATIONS * float(np.sqrt(max(w @ (z.correlation @ w), 0.0)))
+    high = 6.0 * float(np.sqrt(max(w @ (z.correlation @ w), 0.0)))
     if not high > 0:
         return None
     # The mean is the centre of a bin, not an edge: many rows may lie exactly at the mean.
@@ -424,10 +415,7 @@ def scan_edges(z: Standardized, w: NDArray) -> NDArray | None:
 
 
 def mean_difference(z: Standardized, mask: Any) -> NDArray:
-    """Return the mean of the masked rows minus that of the others in z, in one pass.
-
-    Since all rows are centred, it is sum_1 total / (weight_1 (total - weight_1)).
-    """
+    """Return the mean of the masked rows minus that of the others in z, in one pass."""
     v = mask.astype(z.rows.dtype) if z.rows.weights is None else z.rows.weights * mask
     weight, sums = z.rows.in_one_pass(lambda: (float(v.sum(dtype=np.float64)), z.combine(v)))
     total = z.rows.total_weight

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,6 @@ from volmar.separation.gep import (
 )
 from volmar.separation.problem import SeparatingPlanes, SeparationRows
 
-# --------- clusters that respect known labels, links and sizes: a cut for two, else discriminants
-
 
 def guided_clusters(
     rows: SeparationRows, guide: Guide, labels: NDArray, *, momentum: float, **steps: Any
@@ -49,56 +47,42 @@ def guided_clusters(
     start = cluster_sums(rows.z.rows, labels, guide.k)
     floors = np.minimum(np.full(guide.k, rows.min_weight), start.weight)
     floors[np.unique(guide.seeds[guide.seeds >= 0])] = 0.0
-    run = _guided_split if guide.k == 2 else _guided_discriminants
     # If the minimum sizes cannot be met, require only that no cluster is empty.
     for limits in (floors, np.zeros(guide.k)):
-        result = run(rows, guide, start, limits, momentum, steps)
+        result: SeparationResult | MultiwaySeparationResult
+        if guide.k == 2:
+            scan, least = GuidedScan(guide, rows.z.rows.weights), float(limits.max())
+            cut = start.labels.astype(bool)
+            result = _split_from(rows.z, rows.regularized, cut, scan, least, momentum, steps)
+        else:
+            last = np.zeros(guide.k)
+
+            def relabel(
+                source: RowSource, ways: NDArray, offsets: NDArray, before: Any, last: Any = last
+            ) -> ClusterSums:
+                placed = guide.place(source.scores(ways) + offsets, last)
+                last[:] = placed.offsets  # a good start for the next step
+                return cluster_sums(source, placed.labels, guide.k, before)
+
+            ends = {"min_weight": limits, "keeps_best": True, **steps}
+            result = refine_from(rows.z, rows.regularized, start, relabel, **ends)[0]
         if result.history:
             return result
     raise EmptyClusterError(guide.k)
 
 
-def _guided_split(
-    rows: SeparationRows,
-    guide: Guide,
-    start: ClusterSums,
-    floors: NDArray,
+def _split_from(
+    z: Standardized,
+    regularized: RegularizedCorrelation,
+    start: Any,
+    scan: Any,
+    min_weight: float,
     momentum: float,
     steps: dict[str, Any],
 ) -> SeparationResult:
-    z, labels = rows.z, start.labels.astype(bool)
-    return separation_gep(
-        z,
-        rows.regularized,
-        rows.regularized.solve(mean_difference(z, labels)),
-        min_weight=float(floors.max()),
-        scan=GuidedScan(guide, z.rows.weights),
-        momentum=momentum,
-        start=labels,
-        **steps,
-    )
-
-
-def _guided_discriminants(
-    rows: SeparationRows,
-    guide: Guide,
-    start: ClusterSums,
-    floors: NDArray,
-    momentum: float,  # noqa: ARG001 -- used for two clusters only
-    steps: dict[str, Any],
-) -> MultiwaySeparationResult:
-    last = np.zeros(guide.k)
-
-    def relabel(
-        source: RowSource, directions: NDArray, offsets: NDArray, before: Any
-    ) -> ClusterSums:
-        placed = guide.place(source.scores(directions) + offsets, last)
-        last[:] = placed.offsets  # a good start for the next step
-        return cluster_sums(source, placed.labels, guide.k, before)
-
-    return refine_from(
-        rows.z, rows.regularized, start, relabel, min_weight=floors, keeps_best=True, **steps
-    )[0]
+    w = regularized.solve(mean_difference(z, start))
+    ends = {"min_weight": min_weight, "momentum": momentum, **steps}
+    return separation_gep(z, regularized, w, scan=scan, start=start, **ends)
 
 
 class GuidedScan:
@@ -161,19 +145,13 @@ class GuidedScan:
 DRAWN_ROWS, MAX_SEEDS = 20_000, 10_000
 
 
-class SeededSample(NamedTuple):
-    """Rows of a sample, their weights, and their seeds: known labels, -1 if unknown."""
-
-    X: Any
-    weights: NDArray | None
-    seeds: NDArray
-
-
-def seeded_sample(X: Any, weights: Any, seeds: Any, n_classes: int, seed: int) -> SeededSample:
+def seeded_sample(
+    X: Any, weights: Any, seeds: Any, n_classes: int, seed: int
+) -> tuple[Any, NDArray | None, NDArray]:
     """Return random rows and the first rows with a label, at least one of each class.
 
-    X and `seeds` (-1 if unknown) are in blocks. Takes a few passes, and two more for each class
-    that is missing among the first `MAX_SEEDS` labels.
+    X and `seeds` (-1 if unknown) are in blocks. Returns the rows, their weights and seeds. Takes a
+    few passes, and two more for each class that is missing among the first `MAX_SEEDS` labels.
     """
     n_known = int((seeds >= 0).sum())
     known = (seeds >= 0).first_beyond(np.arange(min(n_known, MAX_SEEDS)))
@@ -182,7 +160,7 @@ def seeded_sample(X: Any, weights: Any, seeds: Any, n_classes: int, seed: int) -
         missing = np.setdiff1d(np.arange(n_classes), seeds[known])
         chosen += [(seeds == c).first_beyond(np.arange(1)) for c in missing]
     rows = np.unique(np.concatenate(chosen))
-    return SeededSample(X[rows], None if weights is None else weights[rows], seeds[rows])
+    return X[rows], None if weights is None else weights[rows], seeds[rows]
 
 
 def seeded_clusters(
@@ -205,7 +183,8 @@ def seeded_clusters(
     offsets = (z.mean - planes.mean) @ planes.coefficients - planes.threshold
     if k == 2:
         start = np.where(seeds >= 0, seeds == 1, z.scores(directions) > -offsets)
-        result = _seeded_split(z, regularized, seeds, start, momentum, steps)
+        scan = SeededScan(z, seeds)
+        result = _split_from(z, regularized, start, scan, 0.0, momentum, steps)
         moved = replace(found, labels=start, w=directions, threshold=float(-offsets))
         return result if result.history else moved
 
@@ -217,26 +196,11 @@ def seeded_clusters(
     known = seeds.distinct()[0]
     floors = np.minimum(np.full(k, rows.min_weight), first.weight)
     floors[known[known >= 0]] = 0.0
-    result, _ = refine_from(
+    clusters, _ = refine_from(
         z, regularized, first, relabel, min_weight=floors, keeps_best=True, **steps
     )
     moved = replace(found, labels=first.labels, directions=directions, offsets=offsets)
-    return result if result.history else moved
-
-
-def _seeded_split(
-    z: Standardized,
-    regularized: RegularizedCorrelation,
-    seeds: Any,
-    start: Any,
-    momentum: float,
-    steps: dict[str, Any],
-) -> Any:
-    w = regularized.solve(mean_difference(z, start))
-    scan = SeededScan(z, seeds)
-    return separation_gep(
-        z, regularized, w, min_weight=0.0, scan=scan, momentum=momentum, start=start, **steps
-    )
+    return clusters if clusters.history else moved
 
 
 class SeededScan:
@@ -244,7 +208,6 @@ class SeededScan:
 
     Like `histogram_scan`, but seeded rows of cluster 0 count in the first bin, below every cut,
     and those of cluster 1 in the last bin. Takes two passes.
-    Rows that are not seeded have the seed -1.
     """
 
     def __init__(self, z: Standardized, seeds: Any):

@@ -47,8 +47,6 @@ from volmar.rows import (
 from volmar.separation.gep import check_reg
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
-# ---------------------------------------------------------------------------------- problem
-
 
 def class_moments(z: Standardized, positive: Any) -> list[tuple[NDArray, NDArray]]:
     """Return the mean and covariance in z of the rows of each class, the positive one first.
@@ -66,9 +64,6 @@ def class_moments(z: Standardized, positive: Any) -> list[tuple[NDArray, NDArray
     return [z.mean_and_covariance(part) for part in parts]
 
 
-# ----------------------------------------------------------------------------------- solver
-
-
 def separate(
     z: Standardized, positive: Any, reg: float
 ) -> tuple[MinimaxProbabilityResult, NDArray, float]:
@@ -82,7 +77,11 @@ def separate(
     if np.abs(difference).max(initial=0.0) <= 8 * eps:
         difference = np.zeros_like(difference)  # means that differ by rounding are equal
     else:
-        _require_regular(S1 + S2, reg, eps)
+        # Cholesky may miss a matrix that is singular up to rounding. S1 + S2 is positive
+        # semidefinite, so a reg above the noise needs no eigenvalue.
+        noise = 4 * eps * float(np.trace(S1 + S2))
+        if 2 * reg <= noise and eigenvalues(S1 + S2, (0, 0))[0] + 2 * reg <= noise:
+            raise ValueError(_singular(reg))
     for S in (S1, S2):
         S[np.diag_indices_from(S)] += reg
     try:
@@ -91,14 +90,6 @@ def separate(
         raise ValueError(_singular(reg)) from error
     w = z.coefficients(result.w)
     return result, w, result.intercept(mean1) - float(w @ z.mean)
-
-
-def _require_regular(S: NDArray, reg: float, eps: float) -> None:
-    """Raise an error if S + 2 reg I is singular up to rounding, which Cholesky may miss."""
-    noise = 4 * eps * float(np.trace(S))
-    # S is positive semidefinite, so a reg above the noise needs no eigenvalue.
-    if 2 * reg <= noise and eigenvalues(S, (0, 0))[0] + 2 * reg <= noise:
-        raise ValueError(_singular(reg))
 
 
 def _singular(reg: float) -> str:
@@ -287,8 +278,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
             self.gamma_ = self.feature_map_.gamma
             rows = mapped_rows(self.feature_map_, X, sample_weight=weights)
             result, self._w, b = separate(evenly_scaled(rows), positive, float(self.reg))
-        # Relative gap of kappa that counts as converged: a smaller gap leaves the predictions
-        # unchanged.
+        # A smaller relative gap of kappa leaves the predictions unchanged.
         if result.gap <= 1e-6 * result.kappa and result.status is Status.MAX_ITER:
             result = replace(result, status=Status.CONVERGED)
         self.classes_ = classes
@@ -431,9 +421,6 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
                 f"sample_weight is 0 for every row of class {classes[np.argmin(mass)]!r}, but "
                 f"{type(self).__name__} needs 2 classes. Give a row of it a positive weight."
             )
-
-
-# ------------------------------------------------------------------------------ rows in blocks
 
 
 def check_labelled_blocks(

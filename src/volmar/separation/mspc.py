@@ -134,12 +134,9 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
     gamma : float, str or None, default="scale"
         Kernel coefficient: a number, a rule or a multiple of one ("scale" is 1 / (n_features *
         variance of X), "rms", "4*scale"), or None for scikit-learn's default.
-    degree : float, default=3
-        Degree of the polynomial kernel, at least 1.
-    coef0 : float, default=1
-        Constant of the polynomial and sigmoid kernels.
-    kernel_params : dict, optional
-        Keyword arguments of a callable kernel.
+    {degree}
+    {coef0}
+    {kernel_params}
     scan : {"auto", "exact", "histogram"}, default="auto"
         How solver="gep" finds the best cut along a direction: "exact" tries the cuts between all
         rows, "histogram" the edges of 1024 bins, without sorting. "auto" is "exact" for rows in
@@ -149,8 +146,7 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         the fraction 0.04 / n_clusters (and 0.02 of the part in each split), because a few outlying
         rows could otherwise be the best separated cluster; clusters with labelled rows (see `fit`)
         have no minimum then. If None and mode="paper", 1 row.
-    max_cluster_size : int, float or array of shape (n_clusters,), optional
-        Maximum cluster size: a count, a fraction of the rows' weight, or one value per cluster.
+    {max_cluster_size}
     max_iter : int, optional
         Maximum number of iterations. If None, 100; with mode="paper" there is no limit.
     tol : float, optional
@@ -162,12 +158,8 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         takes the sign of XX'q, and not of q as the default does. `n_init`, `max_iter`, `tol` and
         `min_cluster_size` have the paper's values if None. The paper chose lambda by the true
         labels from 1e-4, 1e-3, ..., 1e4; `reg` is 1, the middle value, if None. See Notes.
-    alpha : float, default=0.05
-        Significance level of n_clusters="auto": the probability of one or more false
-        splits. Between 0.001 and 0.5; tests take longer for small values.
-    max_clusters : int, optional
-        Maximum number of clusters for n_clusters="auto". The strongest splits are made first, and
-        a warning is issued if the limit prevents further ones. If None, there is no limit.
+    {alpha}
+    {max_clusters}
     random_state : int, RandomState or None, default=None
         Random seed of starts, samples and landmarks.
 
@@ -176,10 +168,8 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row, numbered by size: 0 is the largest. If `fit` was given labels
         of rows, the name of the cluster (see `classes_`).
-    classes_ : ndarray of shape (n_clusters,)
-        Names of the clusters. Only if `fit` was given labels of rows.
-    broken_links_ : ndarray of shape (n_pairs, 2)
-        Pairs of `cannot_link` that share a cluster. Only if `fit` was given such pairs.
+    {classes_}
+    {broken_links_}
     tree_ : SplitTree
         The splits, for more than two clusters or "auto". Not set if `fit` was given labels
         or links. Rows may have moved after the splits (see `labels_`).
@@ -220,8 +210,7 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         Number of iterations.
     n_features_in_ : int
         Number of features.
-    previous_clusters_ : ndarray of shape (n_clusters,)
-        If `init` is a fitted clusterer, its cluster that each cluster continues; -1 if new.
+    {previous_clusters_}
     n_samples_seen_ : int
         Number of rows in all batches. Only after `partial_fit`.
     batch_moments_ : BatchMoments
@@ -449,16 +438,15 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
     ) -> None:
         z = rows.z
         found = describe_split(z, rows.with_reg(result.reg), result, sides)
+        unit, self.side_probability_, self.msp_, self.msp_lower_bound_ = found
         self._state_loss(z)
         self.reg_ = result.reg
-        self.msp_, self.msp_lower_bound_ = found.msp, found.msp_lower_bound
-        self.side_probability_ = found.side_probability
         self.min_cluster_weight_ = rows.min_weight
-        self._planes = planes_of(rows, result.w, result.threshold, unit=found.unit)
+        self._planes = planes_of(rows, result.w, result.threshold, unit=unit)
         if rows.feature_map is None:
-            coefficients = self._planes.coefficients / found.unit
+            coefficients = self._planes.coefficients / unit
             self.coef_ = coefficients[None, :]
-            offset = coefficients @ z.mean + result.threshold / found.unit
+            offset = coefficients @ z.mean + result.threshold / unit
             self.intercept_ = np.array([-offset])
 
     # ------------------------------------------------------------------ fitted
@@ -472,14 +460,11 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         remedy = "Use a smaller min_cluster_size or n_clusters"
         return f"{what}. The labels before that step are kept. {remedy}"
 
-    def _publish(self, rows: SeparationRows, result: MultiwaySeparationResult) -> None:
-        self._publish_clusters(rows, result, rows.reg)
-
-    def _publish_clusters(
-        self, rows: SeparationRows, result: MultiwaySeparationResult, reg: float
+    def _publish(
+        self, rows: SeparationRows, result: MultiwaySeparationResult, reg: float | None = None
     ) -> None:
         self._state_loss(rows.z)
-        self.reg_ = reg
+        self.reg_ = rows.reg if reg is None else reg
         self.min_cluster_weight_ = rows.min_weight
         self._planes = planes_of(rows, result.directions, -result.offsets)
         if rows.feature_map is None:
@@ -561,7 +546,7 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
                 order = self._cluster_order(best.labels, weights, k)
         self.tree_.relabel(np.argsort(order))
         best = best.renumbered(order)
-        self._publish_clusters(rows, best, reg)
+        self._publish(rows, best, reg)
         if sample.is_whole and not is_in_memory(X):
             labels = of_rows(X, LargestDiscriminant(self._planes), np.int64)
             best = replace(best, labels=labels)
@@ -579,11 +564,11 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         """Fit a sample with known labels, and continue from there with all rows."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         names, numbers = seeds
-        sample = seeded_sample(X, weights, numbers, names.size, seed)
+        rows_of_sample, own, known = seeded_sample(X, weights, numbers, names.size, seed)
         few = silent_clone(self).set_params(random_state=seed)
         few.n_features_in_ = X.shape[1]
-        guide = Guide(0, sample.seeds, weights=sample.weights)
-        once = few._fit_guided(sample.X, sample.weights, names, guide)
+        guide = Guide(0, known, weights=own)
+        once = few._fit_guided(rows_of_sample, own, names, guide)
         classes = few.classes_
         if classes.size < 2:
             self._take_over(few)
@@ -882,5 +867,5 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
             self._publish_sides(rows, result, moments.sides(z))
         else:
             self.result_ = clusters_from_moments(moments, z, reg)
-            self._publish_clusters(rows, self.result_, reg)
+            self._publish(rows, self.result_, reg)
         self.batch_moments_, self.n_samples_seen_ = moments, moments.n_rows

@@ -29,24 +29,14 @@ from volmar.separation.problem import SeparationRows
 
 # --------------------- single columns as starts of the race, for data with more columns than rows
 
-# Values are clipped to this many standard deviations: a single outlier is not a second group.
-FAR = 3.0
-
 
 @dataclass(frozen=True)
 class WideColumns:
-    """The columns of some rows of a `RowSpace`, read one tile at a time.
-
-    `numbers` (m,) are the row numbers, and `resolutions` (p,) those of the standardised columns.
-    """
+    """The columns of the rows of a `RowSpace` with these `numbers`, read one tile at a time."""
 
     z: RowSpace
     numbers: NDArray
     resolutions: NDArray
-
-    def taken(self, mask: NDArray) -> WideColumns:
-        """Return the columns of the rows that `mask` selects."""
-        return replace(self, numbers=self.numbers[mask])
 
     def candidates(
         self, count: int, few: slice, rng: np.random.Generator
@@ -68,20 +58,13 @@ class WideColumns:
         best = np.argsort(-score, kind="stable")[:count]
         return columns[best], self.z.Z.values(columns[best])[self.numbers], noisy[:, best]
 
-    def directions(self, columns: NDArray) -> NDArray:
-        """Return columns as directions in the coordinates T of the rows."""
-        return self.z.column_directions(columns)
-
     def in_own_units(self) -> NDArray:
         """Return the centred rows in the user's units, in a basis of their span."""
         rows = self.z.own_units[self.numbers]
         return rows - rows.mean(axis=0)
 
     def between(self, labels: NDArray, few: slice) -> NDArray:
-        """Return the differences of the means of labels of the rows of `few`, in the user's units.
-
-        The result has one direction in T per column of labels.
-        """
+        """Return the differences of the means of labels of `few`, in the user's units, in T."""
         share = labels.mean(axis=0)
         v = np.zeros((self.z.rows.n_rows, labels.shape[1]))
         weights = np.where(labels, 1.0 / share, -1.0 / (1.0 - share)) / len(labels)
@@ -107,8 +90,7 @@ class WideColumns:
 
 
 def wide_columns(z: RowSpace, numbers: NDArray) -> WideColumns:
-    """Return the columns of some rows, with their resolutions."""
-    # Approximate number of rows for estimating the resolutions of columns.
+    """Return the columns of some rows, with their resolutions estimated from about 500 rows."""
     few = numbers[:: max(1, numbers.size // 500)]
     # The columns as given, because many have only a few distinct values.
     parts = [column_resolutions(tile) for _, tile in z.Z.tiles(few, as_given=True)]
@@ -121,7 +103,7 @@ def bimodality(columns: NDArray) -> NDArray:
     It is :math:`(s^2 + 1) / k` with skewness s and kurtosis k: 1 for two points of any shares, 5/9
     for a uniform density and 1/3 for a normal density.
     """
-    Z = np.clip(columns, -FAR, FAR)
+    Z = np.clip(columns, -3.0, 3.0)  # a single outlier is not a second group
     Z -= Z.mean(axis=0)
     square = Z * Z
     variance = square.mean(axis=0)
@@ -133,15 +115,6 @@ def bimodality(columns: NDArray) -> NDArray:
 
 # -------- two groups from many starts at once: 2-means, or normal groups with a common covariance
 
-# Maximum number of steps of 2-means, and the share of changed labels at which it ends.
-MAX_STEPS, SETTLED = 8, 0.002
-# Lower limits of the share of a group, and of the share of the variance within groups.
-MIN_SHARE, MIN_WITHIN = 1e-6, 1e-6
-LARGEST_LOGIT = 30.0
-# Number of steps of EM for all starts, and the number of starts that continue afterwards: those
-# with the largest explained variance.
-FIRST_STEPS, MAX_KEPT = 6, 8
-
 
 def two_means(Z: NDArray, masks: NDArray) -> NDArray:
     r"""Return the labels with the smallest sum of squares after a few steps of k-means.
@@ -152,26 +125,20 @@ def two_means(Z: NDArray, masks: NDArray) -> NDArray:
     updated together. The result has shape (n, 0) if every start has all rows on one side.
     """
     masks = masks[:, both_sides(masks)]
-    for _ in range(MAX_STEPS):
-        D, between, share = _means_of(Z, masks)
+    for _ in range(8):
+        D, share = mean_differences(Z, masks)
+        between = np.einsum("ij,ij->j", D, D)
         middle = (0.5 * (1.0 - 2.0 * share) * between).astype(Z.dtype)
         nearer = middle < Z @ D.astype(Z.dtype, copy=False)
         has_both = both_sides(nearer)
         n_changed = np.count_nonzero(nearer != masks) if has_both.all() else masks.size
-        nearer = nearer if has_both.all() else nearer[:, has_both]
-        masks = nearer
-        if n_changed <= SETTLED * masks.size:
+        masks = nearer if has_both.all() else nearer[:, has_both]
+        if n_changed <= 0.002 * masks.size:
             break
     if masks.shape[1] == 0:
         return masks
-    _, between, share = _means_of(Z, masks)
-    return masks[:, int(np.argmax(share * (1.0 - share) * between))]
-
-
-def _means_of(Z: NDArray, masks: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """Return the differences of the means, their squared lengths, and the masked shares."""
-    D, share = _differences_and_shares(Z, masks)
-    return D, np.einsum("ij,ij->j", D, D), share
+    D, share = mean_differences(Z, masks)
+    return masks[:, int(np.argmax(share * (1.0 - share) * np.einsum("ij,ij->j", D, D)))]
 
 
 def both_sides(masks: NDArray) -> NDArray:
@@ -183,15 +150,11 @@ def both_sides(masks: NDArray) -> NDArray:
     return np.asarray((sizes > 0) & (sizes < len(masks)))
 
 
-def mean_differences(Z: NDArray, masks: NDArray) -> NDArray:
-    """Return the mean of the masked rows minus that of the others, per column of `masks`.
+def mean_differences(Z: NDArray, masks: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the mean of the masked rows minus that of the others, and the masked shares.
 
-    Masks may be memberships between 0 and 1.
+    Masks, one per column, may be memberships between 0 and 1.
     """
-    return _differences_and_shares(Z, masks)[0]
-
-
-def _differences_and_shares(Z: NDArray, masks: NDArray) -> tuple[NDArray, NDArray]:
     memberships = masks.astype(Z.dtype, copy=False)
     ones = np.ones(len(Z), dtype=Z.dtype)
     sizes = (ones @ memberships).astype(np.float64)
@@ -218,21 +181,21 @@ def normal_group_directions(
     w = np.empty((Z.shape[1], memberships.shape[1]))
     q = memberships.astype(Z.dtype)
     for step in range(n_steps):
-        D, share = _differences_and_shares(Z, q)
-        share = np.clip(share, MIN_SHARE, 1.0 - MIN_SHARE)
+        D, share = mean_differences(Z, q)
+        share = np.clip(share, 1e-6, 1.0 - 1e-6)
         w = regularized.solve(D)
         explained = share * (1.0 - share) * np.einsum("ij,ij->j", D, w)
-        if step == FIRST_STEPS and w.shape[1] > MAX_KEPT:
-            kept = np.argsort(-explained, kind="stable")[:MAX_KEPT]
+        if step == 6 and w.shape[1] > 8:  # only the best eight starts continue
+            kept = np.argsort(-explained, kind="stable")[:8]
             share, D, w, explained = share[kept], D[:, kept], w[:, kept], explained[kept]
         if step == n_steps - 1:
             break
-        within = np.maximum(1.0 - explained, MIN_WITHIN)
+        within = np.maximum(1.0 - explained, 1e-6)
         middle = 0.5 * (1.0 - 2.0 * share) * explained / (share * (1.0 - share))
         constant = np.log(share / (1.0 - share)) - middle / within
         q = Z @ (w / within).astype(Z.dtype)
         q += constant.astype(Z.dtype)
-        np.clip(q, -LARGEST_LOGIT, LARGEST_LOGIT, out=q)
+        np.clip(q, -30.0, 30.0, out=q)
         expit(q, out=q)
     return w
 
@@ -241,11 +204,6 @@ def normal_group_directions(
 
 # Rows per feature below which rows count as few.
 ROWS_PER_FEATURE = 10
-# Minimum and maximum number of rows to rank features and for a rough 2-means, and the number of
-# entries that sets it between these limits.
-MIN_ROWS, MAX_ROWS, MAX_ENTRIES = 125, 400, 16_000
-# Maximum number of features for exact principal directions.
-EXACT_UP_TO = 64
 # Number of starts of 2-means: sides of principal directions, and pairs of rows.
 N_PRINCIPAL, N_PAIRS = 3, 2
 
@@ -264,20 +222,12 @@ class StartRows(NamedTuple):
     wide: WideColumns | None = None
 
     def variances(self, W: NDArray, some: slice = slice(None)) -> NDArray:
-        """Return w' diag(S) w for each column of W, S the covariance of the dithered features.
-
-        The slice `some` selects the rows for the estimate.
-        """
+        """Return w' diag(S) w for each column of W, S the covariance of (some) dithered rows."""
         noisy = self.dithered[some]
         if self.wide is None:
             return noisy.var(axis=0) @ W**2
         noise = 0.0 if self.dithered is self.Z else ((noisy - self.Z[some]) @ W).var(axis=0)
         return (W**2).sum(axis=0) + noise
-
-    @property
-    def are_few(self) -> bool:
-        """Whether there are fewer than `ROWS_PER_FEATURE` rows per feature."""
-        return len(self.Z) < ROWS_PER_FEATURE * self.Z.shape[1]
 
 
 def start_rows(X: Any, z: Standardized, rng: np.random.Generator) -> tuple[StartRows, NDArray]:
@@ -303,15 +253,13 @@ def start_rows(X: Any, z: Standardized, rng: np.random.Generator) -> tuple[Start
 def has_one_unit(z: Standardized) -> bool:
     """Return whether the standard deviations of all features are (about) the same."""
     scale = z.scale[z.kept]
-    # Maximum relative difference of the standard deviations of features with a common scale.
     return bool(np.ptp(scale) <= 1e-3 * scale.max())
 
 
 class HeldOut(NamedTuple):
     """Scores of k directions on held-out rows: `score` ranks them, -inf without an allowed cut.
 
-    `kappa2` is Theorem 2's bound on kappa^2, not regularised. `depth` is the relative depth of the
-    valley at the cut: one minus the density there over that of the lower of the adjacent modes.
+    `kappa2` is Theorem 2's bound, not regularised, and `depth` that of the valley at the cut.
     """
 
     score: NDArray
@@ -342,10 +290,8 @@ def held_out_scores(projections: NDArray, min_share: float, ridge: NDArray | flo
     thresholds, kappa2, regularized = best_splits(ordered, variances, min_share, ridge)
     valleys = valleys_at(ordered, thresholds)
     allowed = np.isfinite(kappa2)
-    # Mass of the valleys that samples of a flat density have at random. Simulated means are 0.001
-    # to 0.005 for 50 to 8,000 rows.
+    # Samples of a flat density have valleys of this mass: 0.001 to 0.005 for 50 to 8,000 rows.
     depth = np.sqrt(np.maximum(valleys.mass - 0.003, 0.0))
-    # Weight of the regularised bound, which decides if there is no valley.
     score = np.where(allowed, kappa2, 0.0) * depth + 0.1 * regularized
     return HeldOut(np.where(allowed, score, -np.inf), kappa2, valleys.depth)
 
@@ -382,21 +328,23 @@ def start_directions(
     """
     p = rows.Z.shape[1]
     quarter = max(1, n_starts // 4)
-    n_few = int(np.clip(MAX_ENTRIES // p, MIN_ROWS, MAX_ROWS))
+    n_few = int(np.clip(16_000 // p, 125, 400))  # to rank features, and for a rough 2-means
     few = slice(None, None, max(1, len(rows.Z) // n_few))
     values, noisy = rows.Z, rows.dithered[few]
     if rows.wide is not None:
-        # With more columns than rows, number of candidate columns per selected column.
         columns, values, noisy = rows.wide.candidates(16 * quarter, few, rng)
     alone = held_out_scores(noisy, min_share, regularized.reg * noisy.var(axis=0)).score
     best = np.argsort(-alone, kind="stable")[:quarter]
-    features = np.eye(p)[:, best] if rows.wide is None else rows.wide.directions(columns[best])
+    if rows.wide is None:
+        features = np.eye(p)[:, best]
+    else:
+        features = rows.wide.z.column_directions(columns[best])
     ordered = np.sort(values[:, best], axis=0)
     # Share of adjacent sorted values that must differ in a continuous feature; float32 has ties.
     is_continuous = (ordered[1:] > ordered[:-1]).mean(axis=0) > 0.99
     principal = _leading(regularized.correlation, min(p, 2 * quarter), rng)
     Z = rows.Z[few]
-    means = regularized.solve(mean_differences(Z, _means_labels(Z, principal, rng)))
+    means = regularized.solve(mean_differences(Z, _means_labels(Z, principal, rng))[0])
     if rows.scale is not None:
         if rows.wide is None:
             given = Z * rows.scale.astype(Z.dtype)
@@ -406,10 +354,10 @@ def start_directions(
         leading = _leading(given.T @ given / len(given), n_leading, rng)
         labels = _means_labels(given, leading, rng)
         if rows.wide is None:
-            between = (mean_differences(given, labels).T * rows.scale).T
+            between = (mean_differences(given, labels)[0].T * rows.scale).T
         else:
             between = rows.wide.between(labels, few)
-        means = np.hstack([means, regularized.solve(mean_differences(Z, labels)), between])
+        means = np.hstack([means, regularized.solve(mean_differences(Z, labels)[0]), between])
     n_random = max(0, n_starts - features.shape[1] - principal.shape[1] - means.shape[1])
     random = regularized.solve(rng.standard_normal((p, n_random)))
     directions = np.hstack([means, features, principal, random])
@@ -437,7 +385,7 @@ def _leading(correlation: NDArray, k: int, rng: np.random.Generator) -> NDArray:
     Their signs are arbitrary: they do not change the two sides of a cut.
     """
     p = correlation.shape[0]
-    if p <= EXACT_UP_TO:
+    if p <= 64:
         return np.linalg.eigh(correlation)[1][:, ::-1][:, :k]
     basis = rng.standard_normal((p, 2 * k))
     for _ in range(4):
@@ -448,10 +396,6 @@ def _leading(correlation: NDArray, k: int, rng: np.random.Generator) -> NDArray:
 
 # ---------- the race of starts: directions fitted to one half of a sample and ranked on the other
 
-# First, this number of alternations of all starts on this number of rows of the half (more if
-# there are many features), ranked on as many rows. Then the number of best directions that go on,
-# and their number of alternations on all rows of the half.
-FIRST_ROUNDS, FIRST_ROWS, N_KEPT, MORE_ROUNDS = 2, 800, 4, 4
 # Depth of the valley at the cut from which the race ends at once, without the other half.
 CLEAR = 0.5
 # The regularisations to choose from if none is given, and the factor by which the smaller one must
@@ -462,11 +406,7 @@ MAX_GAIN = 10.0
 
 
 class Winner(NamedTuple):
-    """The direction w with the highest score on held-out rows, and the `reg` of its fit.
-
-    `score` is that of `held_out_scores`, `kappa2` Theorem 2's bound on kappa^2 along w, not
-    regularised, and `depth` the depth of the valley at the cut. All three are of held-out rows.
-    """
+    """The direction w with the highest score on held-out rows (`HeldOut`), and its `reg`."""
 
     w: NDArray
     reg: float
@@ -529,7 +469,7 @@ def race(
             _check_promise(found, hurdle)
     second, handicap = (SMALL_REG, HANDICAP) if reg is None else (first, 1.0)
     for half in halves:
-        if not half.rows.are_few:
+        if len(half.rows.Z) >= ROWS_PER_FEATURE * half.rows.Z.shape[1]:
             started = _normal_groups(half, rng)
             one = _best(half, started, second, min_share)
             found.append(one._replace(score=one.score / handicap) if one is not None else None)
@@ -564,10 +504,10 @@ def separation_by_race(
     """
     sample, chosen = start_rows(rows.X, rows.z, np.random.default_rng(seed))
     share, R = rows.min_share, rows.z.correlation
-    if rows.z.rows.weights is not None:  # drawn with replacement
-        numbers = chosen if numbers is None else numbers[chosen]
-    elif numbers is not None:
+    if numbers is not None:
         numbers = numbers[chosen]
+    elif rows.z.rows.weights is not None:  # drawn with replacement
+        numbers = chosen
     winner = race(sample, reg, n_starts, share, seed, numbers, hurdle, n_halves)
     result = gep(rows.with_reg(winner.reg) if reg is None else rows.regularized, winner.w)
     if reg is None and winner.reg > SMALL_REG and is_lost(sample, R, winner.w, result.w, share):
@@ -595,7 +535,6 @@ def is_lost(
         return False
     ridge = REG * rows.variances(W)
     score = held_out_scores(rows.dithered @ W.astype(rows.Z.dtype), min_share, ridge).score
-    # The split of the start is lost if its direction has most of its score no longer.
     return bool(score[1] < 0.5 * score[0])
 
 
@@ -612,8 +551,7 @@ def _halves(
 ) -> list[tuple[StartRows, StartRows]]:
     """Return pairs of rows to fit and rows to rank directions, each in random order."""
     n = len(rows.Z)
-    # Minimum number of rows for halves; fewer rows both fit and rank the directions.
-    if n < 16:
+    if n < 16:  # so few rows both fit and rank the directions
         return [(rows, rows)]
     if numbers is None:
         order = rng.permutation(n)
@@ -633,24 +571,27 @@ def _taken(rows: StartRows, numbers: NDArray) -> StartRows:
     Z = rows.Z.take(numbers, axis=0)
     Z -= Z.mean(axis=0)
     dithered = Z if rows.dithered is rows.Z else rows.dithered.take(numbers, axis=0)
-    wide = None if rows.wide is None else rows.wide.taken(numbers)
+    wide = rows.wide and replace(rows.wide, numbers=rows.wide.numbers[numbers])
     return StartRows(Z, dithered, rows.scale, wide)
 
 
 def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | None:
-    """Alternate on one half and rank on the other; then repeat with the best directions."""
+    """Alternate on one half and rank on the other; then repeat with the best directions.
+
+    The first alternations use some rows only; the best four directions go on with all rows.
+    """
     regularized = half.regularized
     if reg != regularized.reg:
         regularized = RegularizedCorrelation(regularized.correlation, reg)
     Z = half.rows.Z
-    some = slice(max(FIRST_ROWS, ROWS_PER_FEATURE * Z.shape[1]))
-    W = _alternated(Z[some], regularized, W, min_share, FIRST_ROUNDS)
+    some = slice(max(800, ROWS_PER_FEATURE * Z.shape[1]))
+    W = _alternated(Z[some], regularized, W, min_share, 2)
     best, order = _ranked(half, W, reg, min_share, some)
     if best is not None and best.depth >= CLEAR:
         return best
-    W = W[:, order[:N_KEPT]]
+    W = W[:, order[:4]]
     # Keep the best direction unchanged too: the alternation may lose its split.
-    W = np.hstack([_alternated(Z, regularized, W, min_share, MORE_ROUNDS), W[:, :1]])
+    W = np.hstack([_alternated(Z, regularized, W, min_share, 4), W[:, :1]])
     return _ranked(half, W, reg, min_share)[0]
 
 
@@ -671,8 +612,11 @@ def _alternated(
 ) -> NDArray:
     """Alternate between good labels of each direction and the best direction for these labels."""
     for _ in range(n_rounds):
-        masks = _best_masks(Z, regularized, W, min_share)
-        W = regularized.solve(mean_differences(Z, masks[:, both_sides(masks)]))
+        P = Z @ W.astype(Z.dtype, copy=False)
+        variances = np.maximum(np.einsum("ij,ij->j", W, regularized.correlation @ W), 0.0)
+        ridge = regularized.reg * np.einsum("ij,ij->j", W, W)
+        masks = coarse_splits(P, variances, ridge, min_share).astype(Z.dtype) < P
+        W = regularized.solve(mean_differences(Z, masks[:, both_sides(masks)])[0])
     return W
 
 
@@ -691,16 +635,6 @@ def _ranked(
         return None, order
     values = (float(each[order[0]]) for each in judged)
     return Winner(W[:, order[0]], reg, *values), order
-
-
-def _best_masks(
-    Z: NDArray, regularized: RegularizedCorrelation, W: NDArray, min_share: float
-) -> NDArray:
-    """Return the labels of a good cut along each direction; all False without a valid cut."""
-    P = Z @ W.astype(Z.dtype, copy=False)
-    variances = np.maximum(np.einsum("ij,ij->j", W, regularized.correlation @ W), 0.0)
-    ridge = regularized.reg * np.einsum("ij,ij->j", W, W)
-    return coarse_splits(P, variances, ridge, min_share).astype(Z.dtype) < P
 
 
 def _normal_groups(half: _Half, rng: np.random.Generator) -> NDArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,23 +55,12 @@ def separation_machine(
     `part` are the moments of cluster 1 about the centre of z. Returns the machine, with cluster 1
     on its positive side, and the means of cluster 1 and of the rest.
     """
-    one, rest = regular_moments(z, part, reg), regular_moments(z, z.moments - part, reg)
-    return machine(one, rest, reg, t=t, tol=tol), one[0], rest[0]
-
-
-def regular_moments(z: Standardized, part: Moments, reg: float) -> tuple[NDArray, NDArray]:
-    """Return the mean of a cluster in z, and its covariance with reg added to the diagonal."""
-    mean, covariance = z.mean_and_covariance(part)
-    covariance[np.diag_indices_from(covariance)] += reg
-    return mean, covariance
-
-
-def machine(
-    one: tuple[NDArray, NDArray], other: tuple[NDArray, NDArray], reg: float, **options: float
-) -> MinimaxProbabilityResult:
-    """Fit the machine to two clusters, given by `regular_moments`; `one` is positive."""
+    sides = [z.mean_and_covariance(side) for side in (part, z.moments - part)]
+    for _, covariance in sides:
+        covariance[np.diag_indices_from(covariance)] += reg
+    (mean1, S1), (mean0, S0) = sides
     try:
-        return solve_minimax_probability(one[0] - other[0], one[1], other[1], **options)
+        return solve_minimax_probability(mean1 - mean0, S1, S0, t=t, tol=tol), mean1, mean0
     except np.linalg.LinAlgError as error:
         raise ValueError(
             f"the covariance of a cluster is singular and reg={reg:g} is too small to fix it. Use "
@@ -98,8 +87,6 @@ def separation_mpm(
     `tol` of the rows switches.
     """
     rows, total = z.rows, z.rows.total_weight
-    center = z.moments.center
-
     labels = labels.astype(bool)
     (part, _), key = rows.in_one_pass(
         lambda: (moments_of_sides(rows, labels, z.moments), mask_key(labels))
@@ -119,7 +106,7 @@ def separation_mpm(
         history.append(-found.probability)
         proposed = z.scores(w) > threshold
         moves, mass, key, joined, left = rows.in_one_pass(
-            partial(_changes, rows, center, labels, proposed)
+            partial(_changes, rows, z.moments.center, labels, proposed)
         )
         if moves <= tol and precision == ROUGH:
             precision = 1e-9  # repeat with full precision, for a fixed point of the exact machine
@@ -153,10 +140,7 @@ def separation_mpm(
 def _changes(
     rows: RowSource, center: NDArray, labels: Any, proposed: Any
 ) -> tuple[float, float, Any, Moments, Moments]:
-    """Return the share of rows that switch, and the changes of cluster 1.
-
-    These are its weight and a key of its labels, and the moments of the rows that join and leave.
-    """
+    """Return the share of rows that switch, and of cluster 1 weight, key, and changed moments."""
     joined, left = proposed & ~labels, labels & ~proposed
     mass = proposed.sum() if rows.weights is None else (rows.weights * proposed).sum()
     return (
@@ -383,29 +367,17 @@ def separation_eig(z: Standardized, *, unscaled: bool = False) -> SeparationResu
     )
 
 
-class SplitDescription(NamedTuple):
-    """Probabilities of a split, and the distance `unit` of the means along w.
-
-    `side_probability` (2,) is Chebyshev's bound on the probability that each cluster lies on its
-    side. `msp` is the regularised p of MSPC eq. 3 at the best direction for the labels, and
-    `msp_lower_bound` is Theorem 2's lower bound on it.
-    """
-
-    unit: float
-    side_probability: NDArray
-    msp: float
-    msp_lower_bound: float
-
-
 def describe_split(
     z: Standardized,
     regularized: RegularizedCorrelation,
     result: SeparationResult,
     sides: tuple[Moments, Moments],
-) -> SplitDescription:
-    """Return the separation probabilities of a hyperplane and its labels.
+) -> tuple[float, NDArray, float, float]:
+    """Return the distance of the means along a hyperplane's normal w, and its probabilities.
 
-    `sides` are the moments of cluster 0 and of cluster 1 about the centre of z.
+    These are Chebyshev's bound on the probability that each cluster lies on its side, the
+    regularised p of MSPC eq. 3 at the best direction for the labels, and Theorem 2's lower bound
+    on it. `sides` are the moments of cluster 0 and of cluster 1 about the centre of z.
     """
     w = result.w
     means, variances = [], []
@@ -419,9 +391,7 @@ def describe_split(
     spread = np.maximum(variances, 0.0) + gaps**2
     share = sides[1].weight / z.rows.total_weight
     explained = share * (1 - share) * difference @ regularized.solve(difference)
-    return SplitDescription(
-        unit=float(w @ difference) or 1.0,
-        side_probability=np.divide(gaps**2, spread, out=np.zeros(2), where=spread > 0),
-        msp=separation_machine(z, sides[1], result.reg)[0].probability,
-        msp_lower_bound=probability(float(bound(np.array(explained), np.array(share)))),
-    )
+    side_probability = np.divide(gaps**2, spread, out=np.zeros(2), where=spread > 0)
+    msp = separation_machine(z, sides[1], result.reg)[0].probability
+    lower = probability(float(bound(np.array(explained), np.array(share))))
+    return float(w @ difference) or 1.0, side_probability, msp, lower

@@ -16,8 +16,6 @@ from volmar.solvers.result import Certificate, Result, Status
 
 # ------------------------------------------------------------------ the certificate
 
-# The problem and its duals are stated in `volmar.solvers.cutting_plane_qp`, which solves it.
-
 # Maximum relative distance of G to a Gram matrix, which allows for single precision.
 _GRAM_TOLERANCE = 1e-4
 _ROUNDING = 1e-15

@@ -31,8 +31,6 @@ from volmar.solvers.result import Certificate, Result, Status
 
 # ------------------------------------------------------------------ the problem
 
-# The problem and its dual are stated in `volmar.solvers.elliptope`, which solves it.
-
 # Maximum number of rows for a dense largest eigenvalue; Lanczos is used beyond.
 DENSE_UP_TO = 2000
 # Number of entries of a sparse Q that are processed at a time.
@@ -162,15 +160,6 @@ class ElliptopeProblem:
             image -= (np.outer(s, x.sum(axis=0)) + (s @ x)[None, :]) / 2
         return image
 
-    def _dual_matrix(self, a: NDArray, s: NDArray) -> NDArray:
-        Q = self._dense()
-        G = Q * (self.reg * a)
-        G *= a[:, None]
-        if self.balance is not None:
-            G -= s / 2
-            G -= s[:, None] / 2
-        return G
-
     def dual_point(self, V: NDArray, a: NDArray, s: NDArray) -> DualPoint:
         """Return y = diag(G VV'), raised by the largest eigenvalue of G - Diag(y), with a and s.
 
@@ -276,7 +265,11 @@ class ElliptopeProblem:
         """Return the largest eigenvalue of G - Diag(y)."""
         n = self.n
         if n <= DENSE_UP_TO:
-            G = self._dual_matrix(a, s)
+            G = self._dense() * (self.reg * a)
+            G *= a[:, None]
+            if self.balance is not None:
+                G -= s / 2
+                G -= s[:, None] / 2
             G.flat[:: n + 1] -= y
             return largest_eigenvalue(G)
 
@@ -290,14 +283,6 @@ class ElliptopeProblem:
         # almost surely the largest; a proof would need a factorisation.
         residual = np.linalg.norm(slack @ vector[:, 0] - value[0] * vector[:, 0])
         return float(value[0] + residual)
-
-
-def gap_of(point: BoxPoint, bound: float) -> float:
-    """Return the distance of a value to a bound, with the possible error of the inner maximum.
-
-    An M that slightly violates the balance may have a value below the bound.
-    """
-    return max(point.value + point.slack - bound, bound - point.value, 0.0)
 
 
 def gap_reference(value: float, change: float) -> float:
@@ -520,7 +505,8 @@ class _Primal:
         return self.point.value
 
     def gap(self, bound: float) -> float:
-        return gap_of(self.point, bound)
+        # An M that slightly violates the balance may have a value below the bound.
+        return max(self.value + self.point.slack - bound, bound - self.value, 0.0)
 
 
 class _Run:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from volmar.solvers.result import Result, Status
 
@@ -16,40 +16,6 @@ FIRST_WIDTH = 0.25
 # Factor by which the width shrinks, and its minimum.
 NARROWER = 0.2
 MIN_WIDTH = 1e-12
-# Share of the first slope at which a line search ends.
-LINE_TOL = 0.2
-MAX_LINE = 50
-MAX_ROOT = 60
-
-
-class RegressionSpace(Protocol):
-    """Rows z_i, centred at their mean, and vectors that are combinations of them.
-
-    Vectors are represented by arrays, and sums and multiples of vectors by those of the arrays.
-    """
-
-    n_rows: int
-
-    def vector(self, v: NDArray) -> NDArray:
-        """Return sum_i v_i z_i for v_i that sum to 0."""
-
-    def scores(self, w: NDArray) -> NDArray:
-        """Return <w, z_i> for every row."""
-
-    def inner(self, vector: NDArray, others: Sequence[NDArray]) -> NDArray:
-        """Return the inner products of a vector with other vectors."""
-
-    def refreshed(self, w: NDArray) -> NDArray:
-        """Return w without the rounding errors accumulated in sums."""
-
-    def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
-        """Solve (I + stiffness sum_A (z_i - m)(z_i - m)') x = g approximately for x.
-
-        m is the mean of the active rows A.
-        """
-
-    def fits(self, active: NDArray) -> bool:
-        """Return whether any scores of the active rows can be attained, approximately."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +35,7 @@ class L1RegressionResult(Result):
 
 
 def solve_l1_regression(
-    space: RegressionSpace,
+    space: Any,
     targets: NDArray,
     C: float,
     *,
@@ -88,6 +54,10 @@ def solve_l1_regression(
 
     because b is found exactly for every w, which makes its sum zero. Only rows within the width
     contribute to the second derivative, and these are few near the end.
+
+    Vectors of the `space` are arrays. Its `newton_direction` solves
+    (I + stiffness sum_A (z_i - m)(z_i - m)') x = g approximately for x, with m the mean of the
+    active rows A, and `fits` tells whether any scores of these rows can nearly be attained.
 
     `start` is the result for similar targets in the same space, and `tol` the relative duality gap
     at which to stop. The status is FAILED if rounding prevents progress before that, or if the
@@ -130,15 +100,8 @@ def solve_l1_regression(
 class _Search:
     """The current point: w, its scores, the smoothed loss and its bounds."""
 
-    def __init__(
-        self,
-        space: RegressionSpace,
-        y: NDArray,
-        C: float,
-        start: L1RegressionResult | None,
-    ):
-        self.space, self.y = space, y
-        self.C = C
+    def __init__(self, space: Any, y: NDArray, C: float, start: L1RegressionResult | None):
+        self.space, self.y, self.C = space, y, C
         self.range = float(np.ptp(y)) or 1.0
         # beta = 0 is a dual point of value 0.
         self.lower, self.upper = 0.0, np.inf
@@ -201,26 +164,16 @@ class _Search:
         return beta, scaled
 
     def _best_intercept(self, r: NDArray) -> float:
-        """Return the root b of sum_i clip((r_i - b) / width), by a bracketed Newton method."""
+        """Return a root b of sum_i clip((r_i - b) / width), which decreases in b."""
+
+        def total(b: float) -> float:
+            return float(np.clip((r - b) / self.width, -1.0, 1.0).sum())
+
         low, high = float(r.min()) - self.width, float(r.max()) + self.width
-        b = min(max(self.b, low), high)
-        for _ in range(MAX_ROOT):
-            scaled = (r - b) / self.width
-            inside = np.abs(scaled) < 1.0
-            value = float(np.clip(scaled, -1.0, 1.0).sum())
-            if abs(value) <= 1e-13 * r.size:
-                break
-            if value > 0:
-                low = b
-            else:
-                high = b
-            slope = np.count_nonzero(inside) / self.width
-            b = b + value / slope if slope > 0 else low - 1.0
-            if not low < b < high:
-                b = 0.5 * (low + high)
-            if high - low <= 1e-15 * max(abs(low), abs(high)):
-                break
-        return b if inside.any() else self._middle(r, b)
+        if not np.isfinite(high - low):
+            return self.b
+        b = brentq(total, low, high, xtol=1e-15 * (high - low))
+        return b if np.any(np.abs(r - b) < self.width) else self._middle(r, b)
 
     def _middle(self, r: NDArray, b: float) -> float:
         """Return the midpoint of the residuals on either side of b, if none is within the width.
@@ -277,62 +230,17 @@ class _Search:
         return True
 
     def _line_search(self, x: NDArray, e: NDArray) -> float:
-        """Return t in (0, 1] that decreases the smoothed objective, with a small slope or t = 1.
-
-        Returns 0 if the objective increases from the start.
-        """
+        """Return the t in (0, 1] with the lowest smoothed objective, or 0 if it increases."""
         linear, square = self._inner(self.w, x), self._inner(x, x)
 
-        def slope(t: float) -> tuple[float, float]:
-            scaled = (self.r - t * e) / self.width
-            first = linear + t * square - self.C * float(e @ np.clip(scaled, -1.0, 1.0))
-            inside = np.abs(scaled) < 1.0
-            return first, square + self.C * float((e * e) @ inside) / self.width
+        def slope(t: float) -> float:
+            pull = np.clip((self.r - t * e) / self.width, -1.0, 1.0)
+            return linear + t * square - self.C * float(e @ pull)
 
-        def fell(t: float) -> bool:
-            # A small slope between two kinks does not imply a minimum, so compare the values.
-            change = t * linear + 0.5 * t * t * square
-            return change + self._smoothed_loss(self.r - t * e) <= self._smoothed_loss(self.r)
-
-        steepest = -slope(0.0)[0]
-        if steepest <= 0:
+        if not slope(0.0) < 0:
             return 0.0
-        low, high, t = 0.0, 1.0, 1.0
-        for _ in range(MAX_LINE):
-            first, second = slope(t)
-            if first < 0 and (t == 1.0 or -first <= LINE_TOL * steepest):
-                break
-            if 0 <= first <= LINE_TOL * steepest and fell(t):
-                break
-            if first < 0:
-                low = t
-            else:
-                high = t
-            t = t - first / second if second > 0 else low
-            if not low < t < high:
-                t = self._kink_between(low, high, e)
-        else:
-            t = low  # the objective decreases up to here
-        return t
-
-    def _kink_between(self, low: float, high: float, e: NDArray) -> float:
-        """Return the median kink of the slope along e, or the midpoint if there is none.
-
-        A long step has nearly all kinks close to its end or its start, where bisection of the
-        length would need as many trials as there are bits in it.
-        """
-        moving = np.abs(e) > 1e-100 * (np.abs(self.r) + self.width)
-        r, e = self.r[moving], e[moving]
-        kinks = np.concatenate([(r - self.width) / e, (r + self.width) / e])
-        kinks = kinks[(kinks > low) & (kinks < high)]
-        if kinks.size == 0:
-            return 0.5 * (low + high)
-        return float(np.partition(kinks, kinks.size // 2)[kinks.size // 2])
-
-    def _smoothed_loss(self, r: NDArray) -> float:
-        """Return C sum_i (r s - width s^2 / 2), with s the clipped residual."""
-        scaled = np.clip(r / self.width, -1.0, 1.0)
-        return self.C * float(scaled @ (r - 0.5 * self.width * scaled))
+        # A long step has its minimum close to 0, so only the relative precision counts.
+        return 1.0 if slope(1.0) <= 0 else brentq(slope, 0.0, 1.0, xtol=1e-300, rtol=1e-3)
 
     # ------------------------------------------------------------------ answer
 

@@ -66,7 +66,7 @@ class Columns:
         return [place[name] for name in wanted]
 
     def padded(self, names: list[str]) -> Columns:
-        """Return a sparse table extended to all columns. A file may omit trailing zero columns."""
+        """Extend a sparse table to all columns. A file may omit trailing zero columns."""
         n, d = self.data.shape
         if self.named or d >= len(names):
             return self
@@ -99,10 +99,9 @@ class Columns:
     def numbers(
         self, places: list[int], kinds: list[ColumnKind], notes: list[str]
     ) -> NDArray[np.float64]:
-        """Return columns as float64, with NaN for missing values.
+        """Return columns as float64: ranks of ordinal values, decimal years, NaN for others.
 
-        Ordinal values become ranks, and dates decimal years. Other values that are not numbers
-        become missing, with a note. The result may share memory with the table.
+        Values that are not understood give a note. The result may share memory with the table.
         """
         every = places == list(range(len(self.names)))
         if not self.is_frame:
@@ -212,12 +211,7 @@ class Columns:
 
 
 def as_pandas(data: Any) -> Any:
-    """Convert a table of any supported library for `Preparation`.
-
-    Arrays, tables of pandas and a `LoadedTable` are returned unchanged, tables of polars and
-    pyarrow as a pandas DataFrame. `read_table` reads a str or path. A dask DataFrame raises
-    `TableError`.
-    """
+    """Return a table of polars or pyarrow as a DataFrame, and read a path; others stay."""
     if hasattr(data, "to_frame") and not hasattr(data, "columns"):  # a Series
         data = data.to_frame()
     if isinstance(data, LoadedTable) or sp.issparse(data) or hasattr(data, "iloc"):
@@ -265,9 +259,8 @@ def _of_polars(column: Any) -> Any:
 def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
     """Return a table for `as_columns`, after the input checks of scikit-learn.
 
-    With `reset`, the table is fitted: `n_features_in_` and `feature_names_in_` are set. Otherwise
-    an array must have `n_features_in_` columns. A table with column names may have them in any
-    order, and may have additional columns.
+    With `reset`, `n_features_in_` and `feature_names_in_` are set. Otherwise an array must have as
+    many columns. Named columns may be in any order, among others.
     """
     from sklearn.utils.validation import validate_data
 
@@ -328,9 +321,7 @@ def as_columns(data: Any) -> Columns:
                 "if some columns are text."
             )
     if data.ndim != 2:
-        raise TableError(
-            f"{source} must have rows and columns, got the shape {data.shape}. Reshape it."
-        )
+        raise TableError(f"{source} must have two dimensions, got the shape {data.shape}.")
     named = names is not None and len(names) == data.shape[1]
     if not named:
         names = [f"x{j}" for j in range(data.shape[1])]
@@ -348,9 +339,8 @@ def _refuse_signals(source: str, names: list[str], frame: Any) -> None:
         try:
             frame.iloc[:, j].isna()
         except ArithmeticError as error:
-            raise TableError(
-                f"{source}: column {shown(names[j])} holds a signalling NaN. Replace it by None."
-            ) from error
+            where = f"{source}: column {shown(names[j])} holds a signalling NaN"
+            raise TableError(f"{where}. Replace it by None.") from error
 
 
 def chosen_places(

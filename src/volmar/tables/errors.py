@@ -5,17 +5,16 @@ from __future__ import annotations
 import difflib
 import gzip
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from volmar._files import printable
 from volmar._memory import available_memory
 
-# Maximum number of columns of a table. A name and a kind are stored for each column.
-MAX_COLUMNS = 2**22
-# Maximum number of columns of a DataFrame: pandas needs 20 microseconds per column.
-MAX_FRAME_COLUMNS = 2**17
+MAX_COLUMNS = 2**22  # a name and a kind are stored for each column
+MAX_FRAME_COLUMNS = 2**17  # pandas needs 20 microseconds per column
 MAX_DENSE_BYTES = 1 << 30  # maximum size of a sparse table that is made dense
 
 
@@ -33,7 +32,7 @@ def shown(value: Any) -> str:
 
 
 def listed(values: Iterable[str], limit: int = 5) -> str:
-    """Join values by commas: the first `limit`, then the number of the others."""
+    """Join the first `limit` values by commas, and add the number of the others."""
     words = list(values)
     more = f" and {len(words) - limit} more" if len(words) > limit else ""
     return ", ".join(words[:limit]) + more
@@ -49,10 +48,7 @@ def quoted_names(names: Iterable[Any], limit: int = 5) -> str:
 def refuse_duplicates(
     source: str, names: Sequence[str], places: Sequence[Any] | None = None
 ) -> None:
-    """Raise `TableError` if two columns have the same name.
-
-    `places` identify the columns in the message; 1, 2, ... if None.
-    """
+    """Refuse two columns of the same name. `places` name them in the message, by default 1, 2."""
     seen: dict[str, Any] = {}
     for name, place in zip(names, places or range(1, len(names) + 1), strict=True):
         if name in seen:
@@ -73,10 +69,7 @@ def refuse_wide(source: str, n_columns: int, limit: int = MAX_COLUMNS) -> None:
 
 
 def refuse_empty(source: str, n_rows: int, n_columns: int, n_values: int) -> None:
-    """Raise `TableError` for a large table with a value in less than one of 1,000 cells.
-
-    Empty cells need memory and time, too.
-    """
+    """Refuse a large table with a value in less than one of 1,000 cells: empty ones cost, too."""
     if n_rows * n_columns > 10_000_000 and 1000 * n_values < n_rows * n_columns:
         raise TableError(
             f"{source}: a table of {n_rows:,} rows and {n_columns:,} columns has {n_values:,} "
@@ -85,10 +78,7 @@ def refuse_empty(source: str, n_rows: int, n_columns: int, n_values: int) -> Non
 
 
 def refuse_bomb(source: str, n_packed: int, n_bytes: int) -> None:
-    """Raise `TableError` for a file of `n_packed` bytes that decompresses to far more.
-
-    Only text that repeats one line is compressed to less than a 200th.
-    """
+    """Refuse a file that decompresses to far more: only repeated lines shrink to a 200th."""
     if n_bytes > max(1 << 24, 200 * n_packed):
         raise TableError(
             f"{source} may be a decompression bomb: its {n_packed:,} bytes decompress to more "
@@ -97,10 +87,9 @@ def refuse_bomb(source: str, n_packed: int, n_bytes: int) -> None:
 
 
 def open_bytes(path: Path, *, growth: float = 1.0) -> Any:
-    """Open a file for reading, and decompress it if its name ends with .gz.
+    """Open a file for reading, decompressed if its name ends with .gz.
 
-    Reading raises `TableError` if the content needs more than the free memory, at `growth` bytes
-    of memory per byte of content.
+    Content that needs more than the free memory, at `growth` bytes per byte, raises `TableError`.
     """
     return io.BufferedReader(_Bounded(path, growth), 1 << 17)
 
@@ -116,7 +105,7 @@ class _Bounded(io.RawIOBase):
         self._limit = available_memory() / growth
 
     def readable(self) -> bool:
-        """Return True: the stream is open for reading."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
@@ -147,20 +136,37 @@ def nearest(name: str, known: Sequence[str]) -> str:
     return f"Choose from {quoted_names(known, 8)}."
 
 
-def one_line(error: BaseException, shorter: Mapping[str, str] | None = None) -> str:
-    """Return the text of an error on one line, without the full stop, in at most 200 characters.
-
-    `shorter` maps texts to their replacements, such as a path to the name of its file.
-    """
-    text = str(error)
-    for word, other in {"Error tokenizing data. C error:": "", **(shorter or {})}.items():
-        text = text.replace(word, other)
+def one_line(error: BaseException) -> str:
+    """Return the text of an error on one line, without the full stop, in 200 characters."""
+    text = str(error).replace("Error tokenizing data. C error:", "")
     text = " ".join(text.split()).rstrip(".") or type(error).__name__
     return text if len(text) <= 200 else text[:197] + "..."
 
 
+@contextmanager
+def reading(path: Path, kind: str = "", remedy: str = "Save the table again.") -> Iterator[None]:
+    """Turn every error about the content of a file into a `TableError` of one line.
+
+    Damaged files raise any exception: those of zip and XML, and of NumPy, which parses Python.
+    """
+    try:
+        yield
+    except (TableError, MemoryError, ImportError):
+        raise
+    except Exception as error:
+        reason = getattr(error, "strerror", None)
+        if isinstance(error, PermissionError):
+            remedy = "Check the permissions of the file."
+        elif reason is None:
+            reason = one_line(error).replace(str(path), path.name)
+            remedy = "Correct that line." if "fields in line" in reason else remedy
+            if "pickle" in reason:  # NumPy advises to load it unsafely
+                reason = "it holds Python objects, which could execute code, or something else"
+        raise TableError(f"{path.name[:255]} cannot be read{kind}: {reason}. {remedy}") from error
+
+
 def import_pandas() -> Any:
-    """Return pandas. If it is missing, the error names the command that installs it."""
+    """Return pandas, or raise an error that names the command that installs it."""
     try:
         import pandas as pd
     except ImportError as error:

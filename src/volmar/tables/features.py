@@ -13,14 +13,9 @@ from volmar.tables.errors import TableError, quoted_names, shown
 
 Array = NDArray[np.float64]
 
-BLOCK_ROWS = 4096  # rows that are scaled or filled in at once
+BLOCK_ROWS = 4096  # rows that are scaled at once
 
 # ---------------------------------------------------------------------- long tails
-
-PERCENTILE_ROWS = 10_000  # maximum number of rows from which percentiles are computed
-# Outliers are further from the median than FAR times the 5th or 95th percentile is: 10 times 1.6
-# standard deviations for a normal column.
-FAR = 10.0
 
 
 @dataclass(frozen=True)
@@ -79,11 +74,9 @@ def find_tails(X: Array) -> Tails:
     d = X.shape[1]
     shifts, steps, leasts = np.full(d, np.nan), np.zeros(d), np.zeros(d)
     lows, highs = np.full(d, -np.inf), np.full(d, np.inf)
-    if len(X) > PERCENTILE_ROWS:
-        rows = np.random.default_rng(0).choice(len(X), PERCENTILE_ROWS, replace=False)
-        few = X[np.sort(rows)]
-    else:
-        few = X
+    few = X
+    if len(X) > 10_000:  # enough for percentiles
+        few = X[np.sort(np.random.default_rng(0).choice(len(X), 10_000, replace=False))]
     for j in range(d):
         column = few[:, j]
         column = column[np.isfinite(column)]
@@ -96,7 +89,8 @@ def find_tails(X: Array) -> Tails:
             column = np.log(column + shift)
         with np.errstate(over="ignore"):
             low, middle, high = np.percentile(column, (5, 50, 95))
-            limits = middle - FAR * (middle - low), middle + FAR * (high - middle)
+            # Outliers are ten times as far out, at 16 standard deviations of a normal column.
+            limits = middle - 10.0 * (middle - low), middle + 10.0 * (high - middle)
             n_far = np.count_nonzero((column < limits[0]) | (column > limits[1]))
             # More than 1 % are a group, which gets no limit.
             if low < middle < high and n_far <= 0.01 * column.size:
@@ -152,9 +146,8 @@ class Filled:
     is_drawn: NDArray[np.bool_]  # True in a discrete column, for which one of the choices is drawn
 
     def draw(self, rng: np.random.Generator) -> Array:
-        """Draw the filled-in values at random, to reflect their uncertainty.
+        """Draw one of the choices, or a normal value with their mean and standard deviation.
 
-        Each is one of the choices, or a normal draw with their mean and standard deviation.
         Medians would vary less than observed values do, and many of them would look like a group.
         """
         m, k = self.choices.shape
@@ -169,9 +162,8 @@ class Filled:
 class Fills:
     """Fill in missing values from similar rows.
 
-    A missing value becomes the median over the five most similar rows with a value in that column.
-    The median of the whole column would add a group, possibly between two others. It is used only
-    for rows without any values.
+    A missing value becomes the median of the five most similar rows with a value in that column.
+    The median of the whole column, which is used for rows without any values, would add a group.
     """
 
     donors: Array  # rows from which values are taken; empty if no values were missing
@@ -277,11 +269,7 @@ class ColumnMoments(NamedTuple):
             )
 
     def offsets_and_scales(self, source: str, names: list[str], scale: str) -> tuple[Array, Array]:
-        """Return the offset and the scale of each column.
-
-        "minmax" maps the range to [0, 1]. "auto" and "standard" subtract the mean and divide by
-        the standard deviation (with n, not n - 1). "none" gives offsets 0 and scales 1.
-        """
+        """Return the offset and the scale of each column (standard deviations with n)."""
         d = len(names)
         if scale == "none":
             return np.zeros(d), np.ones(d)
@@ -360,23 +348,15 @@ class NumberFeatures:
         self.scale_into(out, own)
 
     def rescaled(self, offsets: Array, scales: Array) -> NumberFeatures:
-        """Return the composition with a second shift and scaling of the features.
-
-        With z = (x - a) / s, (z - b) / t is (x - (a + b s)) / (s t).
-        """
-        return replace(
-            self, offsets=self.offsets + offsets * self.scales, scales=self.scales * scales
-        )
+        """Return the composition: with z = (x - a) / s, (z - b) / t is (x - (a + b s)) / (s t)."""
+        offsets = self.offsets + offsets * self.scales
+        return replace(self, offsets=offsets, scales=self.scales * scales)
 
 
 def learn_features(
     source: str, names: list[str], X: Array, *, scale: str, fills: bool, notes: list[str]
 ) -> tuple[NumberFeatures, Array, Filled | None, NDArray[np.bool_]]:
-    """Return the fitted transformation, and the columns as completed by it.
-
-    `scale` is "standard", "minmax", "none" or "auto", which is "standard" with shortened tails.
-    Lines about logs and outliers are appended to `notes`.
-    """
+    """Return the fitted transformation, and the columns as completed by it."""
     outlying = np.zeros(len(X), dtype=bool)
     tails = find_tails(X) if scale == "auto" else None
     if tails is not None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import io
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from volmar._files import expanded_path, printable
-from volmar.tables.errors import TableError, need, one_line, open_bytes, refuse_duplicates, shown
+from volmar.tables.errors import (
+    TableError,
+    need,
+    one_line,
+    open_bytes,
+    reading,
+    refuse_duplicates,
+    shown,
+)
 from volmar.tables.read import arrow_frame, find_layout, require_groups
 
 _INDEX = "__index_level_"  # the name that pandas gives to an index without one
@@ -104,18 +111,13 @@ def _same_columns(files: list[Path], columns: list[list[str]]) -> None:
 
 
 def _read_parquet(dd: Any, files: list[Path]) -> Any:
-    import pyarrow as pa  # type: ignore[import-untyped]
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     columns, pieces, meta = [], [], None
     for file in files:
-        try:
-            with file.open("rb") as content, pq.ParquetFile(content) as opened:
-                schema, about = opened.schema_arrow, opened.metadata
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise TableError(
-                f"{file.name} cannot be read as Parquet: {one_line(error)}. Save it again."
-            ) from error
+        with reading(file, " as Parquet"), file.open("rb") as stored:
+            opened = pq.ParquetFile(stored)
+            schema, about = opened.schema_arrow, opened.metadata
         columns.append([name for name in schema.names if not name.startswith(_INDEX)])
         if meta is None:
             refuse_duplicates(file.name, columns[0])
@@ -162,10 +164,8 @@ def _read_text(dd: Any, files: list[Path]) -> Any:
     _same_columns(files, [layout.names or [""] * layout.width for layout in layouts])
     for file, layout in zip(files, layouts, strict=True):
         if (layout.separator, layout.decimal) != (first.separator, first.decimal):
-            raise TableError(
-                f"{file.name} and {files[0].name} have different separators or decimal signs. "
-                "Save all files of the folder with the same ones."
-            )
+            both = f"{file.name} and {files[0].name} have different separators or decimal signs"
+            raise TableError(f"{both}. Save all files with the same ones.")
     options = [layout.options() for layout in layouts]
     meta = _types(files, options)
     pieces = [
@@ -184,16 +184,8 @@ def _types(files: list[Path], options: list[dict[str, Any]]) -> Any:
     step = -(-len(files) // 200)
     heads = []
     for k in sorted({*range(0, len(files), step), len(files) - 1}):
-        try:
-            with open_bytes(files[k]) as content:
-                heads.append(pd.read_csv(content, nrows=1000, **options[k]))
-        except (ValueError, OverflowError, OSError, EOFError, zlib.error) as error:
-            if isinstance(error, TableError):
-                raise
-            name = files[k].name
-            raise TableError(
-                f"{name} cannot be read: {one_line(error)}. Save it again."
-            ) from error
+        with reading(files[k]), open_bytes(files[k]) as content:
+            heads.append(pd.read_csv(content, nrows=1000, **options[k]))
     meta = {}
     for name in heads[0].columns:
         kinds = {head[name].dtype.kind for head in heads if head[name].notna().any()}
@@ -204,10 +196,7 @@ def _types(files: list[Path], options: list[dict[str, Any]]) -> Any:
 
 
 def _starts(file: Path, encoding: str) -> range:
-    """Return where the blocks of a text file begin.
-
-    Compressed files, UTF-16 and UTF-32 files cannot be split at a line, and are one block.
-    """
+    """Return where the blocks of a text file begin: one, if it cannot be split at a line."""
     is_whole = file.suffix.lower() == ".gz" or encoding in ("utf-16", "utf-32")
     size = file.stat().st_size
     return range(1) if is_whole else range(0, max(size, 1), _TEXT_BLOCK)
@@ -234,15 +223,8 @@ def _read_lines(
     content = path if is_packed else _lines_from(path, start, options["encoding"])
     if not is_packed and not content:
         return pd.DataFrame({name: [] for name in wanted})
-    try:
-        frame = _parsed(content, options)
-    except (ValueError, OverflowError, OSError, EOFError, zlib.error) as error:
-        if isinstance(error, TableError):
-            raise
-        raise TableError(
-            f"{path.name} cannot be read: {one_line(error)}. Correct this file."
-        ) from error
-    return frame[wanted]
+    with reading(path, remedy="Correct this file."):
+        return _parsed(content, options)[wanted]
 
 
 def _lines_from(path: Path, start: int, encoding: str) -> bytes:

@@ -303,10 +303,9 @@ _NAMED = re.compile(
 def date_layout(values: list[str]) -> tuple[str | None, str]:
     """Return the layout of dates in text, and a remark if it is in doubt.
 
-    The layout is "day first" or "month first" for dates such as 05/06/2024, "year first" if there
-    are none, and None if the values are not dates. Dates with the year first or with the name of
-    the month may be among them. A number above 12 is a day. If there is none, the day is first in
-    dates with points, and the month is first in others.
+    It is "day first" or "month first" for dates such as 05/06/2024, "year first" without them,
+    and None if the values are no dates. A number above 12 is a day. If there is none, the day is
+    first in dates with points, and the month in others.
     """
     if not values or any(_as_iso(value, "either") is None for value in values[:FIRST_ROWS]):
         return None, ""
@@ -331,10 +330,9 @@ def date_layout(values: list[str]) -> tuple[str | None, str]:
 
 
 def as_dates(series: Any, layout: str | None) -> Any:
-    """Return a pandas column as timestamps without a time zone, with NaT for other values.
+    """Return a column as timestamps without a time zone, NaT for other values.
 
-    `layout` is that of the fitted column. Text such as 05/06/2024 is a date only if the layout has
-    the day or the month first. The year may be first in any column.
+    Text such as 05/06/2024 is a date only in a `layout` with the day or the month first.
     """
     import pandas as pd
 
@@ -352,10 +350,7 @@ def as_dates(series: Any, layout: str | None) -> Any:
 
 
 def _as_iso(value: Any, layout: str | None) -> Any:
-    """Return a date in text as 2024-12-31, with its time. None for values that are not dates.
-
-    The layout "either" accepts dates of both local layouts.
-    """
+    """Return a date in text as 2024-12-31 with its time, None for others; "either" takes all."""
     if not isinstance(value, str):
         # A number is not a date: pandas would read it as nanoseconds since 1970.
         moment = value.to_timestamp() if hasattr(value, "to_timestamp") else value

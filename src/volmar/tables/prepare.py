@@ -48,14 +48,12 @@ class PreparedTable:
     """Rows that are ready for clustering, with their ids, notes and warnings (one line each).
 
     `X` holds features in float64: sparse if the table is sparse and not scaled, a dask array if
-    made by `prepare_blocks`. `kept` is the mask of the rows of the table that are in `X`. `ids`
-    are those of the kept rows: the id column, the index of a DataFrame or row numbers from 0. In
-    `ids` and `kept`, None from `prepare_blocks` stands for all rows.
-
-    `noise` takes X and a `Generator`, and returns the rows of `dithered`. It is None if these are
-    X. For blocks, it returns a dask array that has the same noise each time it is computed.
-    `outlying` is the mask of the kept rows that belong to no cluster whatever the rest of X is: a
-    value was too far out to be used, or there is no value at all. None if not known.
+    made by `prepare_blocks`. `kept` is the mask of the rows of the table that are in `X`, `ids`
+    are theirs: the id column, the index of a DataFrame or row numbers from 0. None from
+    `prepare_blocks` stands for all rows. `noise` takes X and a `Generator`, and returns
+    `dithered` rows (a dask array with the same noise each time); None if these are X. `outlying`
+    is the mask of the kept rows that belong to no cluster, because a value was too far out to be
+    used, or there is no value at all. None if not known.
     """
 
     X: Any
@@ -348,10 +346,7 @@ class Preparation(TransformerMixin, BaseEstimator):
     # ---------------------------------------------------------------------- columns
 
     def check_parameters(self) -> Self:
-        """Raise `TableError` for invalid parameters, as `fit` does.
-
-        Call it before a large table is read.
-        """
+        """Raise `TableError` for invalid parameters, as `fit` does, before a table is read."""
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if not isinstance(value, str) or value not in allowed:
@@ -360,9 +355,8 @@ class Preparation(TransformerMixin, BaseEstimator):
         for name in ("columns", "drop"):
             names_given(name, getattr(self, name))
         if self.id_column is not None and not isinstance(self.id_column, str):
-            raise TableError(
-                f"id_column must be the name of a column, got {_checks.shown(self.id_column)}."
-            )
+            got = _checks.shown(self.id_column)
+            raise TableError(f"id_column must be the name of a column, got {got}.")
         check_kinds(self.kinds)
         return self
 
@@ -395,10 +389,8 @@ class Preparation(TransformerMixin, BaseEstimator):
     @_beyond_float64
     def _fit(self, table: Columns) -> _KeptRows:
         if table.n_rows < 2:
-            raise TableError(
-                f"{table.source} has {table.n_rows} row{'' if table.n_rows == 1 else 's'}, and at "
-                "least 2 are needed. Give a table with more rows."
-            )
+            n_rows = f"{table.n_rows} row{'' if table.n_rows == 1 else 's'}"
+            raise TableError(f"{table.source} has {n_rows}. Give a table of at least 2 rows.")
         notes = list(table.notes)
         self.warnings_: list[str] = []
         found = self._find_kinds(table)
@@ -409,10 +401,7 @@ class Preparation(TransformerMixin, BaseEstimator):
         self.categories_: dict[str, list[str]] = {}
         self.scores_: CategoryScores | None = None
         self.number_features_: NumberFeatures | None = None
-        stays_sparse = table.is_sparse and (
-            self.scale == "none" or not fits_dense(table, self.scale, notes)
-        )
-        if stays_sparse:
+        if table.is_sparse and (self.scale == "none" or not fits_dense(table, self.scale, notes)):
             rows = self._fit_sparse(table, numbers, notes)
         else:
             kinds = [found[j] for j in numbers]
@@ -502,10 +491,8 @@ class Preparation(TransformerMixin, BaseEstimator):
         keep = low < high
         self._keep_numbers(keep, notes)
         if not self.numbers_ and self.scores_ is None:
-            raise TableError(
-                "All columns are constant on the rows without missing values. Give "
-                "missing='impute'."
-            )
+            where = "All columns are constant on the rows without missing values"
+            raise TableError(f"{where}. Give missing='impute'.")
         return X if keep.all() else X[:, keep]
 
     def _keep_numbers(self, keep: NDArray[np.bool_], notes: list[str]) -> None:
@@ -519,10 +506,8 @@ class Preparation(TransformerMixin, BaseEstimator):
         remedy = "Give a table whose rows differ, or other columns=."
         if gone := [f"{shown(name)} ({why})" for name, why in self.left_out_.items() if why]:
             remedy = f"Left out were {listed(gone)}. {USES_ONE}."
-        raise TableError(
-            f"{table.source}: no usable column has two different values, so all rows are equal. "
-            + remedy
-        )
+        what = "no usable column has two different values, so all rows are equal"
+        raise TableError(f"{table.source}: {what}. {remedy}")
 
     # ---------------------------------------------------------------------- rows
 
@@ -635,7 +620,12 @@ class Preparation(TransformerMixin, BaseEstimator):
         has_steps = self.number_features_ is not None and self.number_features_.has_steps
         has_noise = rows.filled is not None or self.scores_ is not None or has_steps
         X = self._scaled(rows)
-        self._refuse_infinite(table.source, X)
+        is_finite = sp.issparse(X) or np.isfinite(X.sum())
+        if not is_finite and (wrong := np.flatnonzero(~np.isfinite(X).all(axis=0))).size:
+            raise TableError(
+                f"{table.source}: values of {shown(self.feature_names_[wrong[0]])} are too near "
+                "the limits of float64. Change the unit of this column, or name it in drop=."
+            )
         return PreparedTable(
             X,
             ids if rows.kept.all() else ids[rows.kept],
@@ -647,17 +637,6 @@ class Preparation(TransformerMixin, BaseEstimator):
             partial(self._dithered, filled=rows.filled) if has_noise else None,
             rows.outlying,
         )
-
-    def _refuse_infinite(self, source: str, X: Any) -> None:
-        if sp.issparse(X) or np.isfinite(X.sum()):
-            return
-        wrong = np.flatnonzero(~np.isfinite(X).all(axis=0))
-        if wrong.size:
-            raise TableError(
-                f"{source}: values of {shown(self.feature_names_[wrong[0]])} are too near the "
-                "limits of float64 to be scaled. Change the unit of this column, or name it in "
-                "drop=."
-            )
 
     @property
     def is_noisy(self) -> bool:
@@ -692,12 +671,10 @@ class Preparation(TransformerMixin, BaseEstimator):
         return X
 
     def _all_rows(self, rows: PreparedTable) -> Any:
-        n_out = int(np.count_nonzero(~rows.kept))
-        if n_out:
+        if n_out := int(np.count_nonzero(~rows.kept)):
             raise TableError(
                 f"{n_out:,} of {len(rows.kept):,} rows have missing values, and transform must "
-                "return every row. Give missing='impute', or call prepare, which leaves these "
-                "rows out."
+                "return every row. Give missing='impute', or call prepare, which leaves them out."
             )
         return rows.X
 
@@ -706,7 +683,7 @@ class Preparation(TransformerMixin, BaseEstimator):
 
 
 def range_of(X: NDArray[Any]) -> tuple[Any, Any]:
-    """Return the minimum and maximum of each column; inf and -inf for columns without values."""
+    """Return the minimum and maximum of each column; inf and -inf without values."""
     return np.fmin.reduce(X, initial=np.inf), np.fmax.reduce(X, initial=-np.inf)
 
 
@@ -718,28 +695,25 @@ def chosen(items: list[Any], keep: NDArray[np.bool_]) -> list[Any]:
 def informative_numbers(
     names: list[str], X: NDArray[Any], *, fills: bool, notes: list[str]
 ) -> tuple[NDArray[np.bool_], dict[str, str]]:
-    """Return the mask of the informative columns, and the reasons for leaving out the others.
+    """Return the mask of the columns that vary and are no copies, and why the others are left out.
 
-    An informative column varies and is not a copy of another one. With `fills`, missing values
-    will be filled in, and at most two thirds of its values may be missing.
+    With `fills`, at most two thirds of the values may be missing.
     """
     n = len(X)
     counts = np.isnan(X).sum(axis=0)
     low, high = range_of(X)
     varies = low < high
-    no_value = "without values"
-    left_out = note_left_out(notes, chosen(names, counts == n), no_value, no_value)
+    left_out = note_left_out(notes, chosen(names, counts == n), *["without values"] * 2)
     left_out |= note_left_out(notes, chosen(names, ~varies & (counts < n)))
     keep = varies.copy()
     if fills:
         keep &= counts <= (1 - 1 / 3) * n
-        which = "with more than two thirds of their values missing"
-        gone = chosen(names, varies & ~keep)
-        left_out |= note_left_out(notes, gone, which, "most values are missing")
+        words = ("with more than two thirds of their values missing", "most values are missing")
+        left_out |= note_left_out(notes, chosen(names, varies & ~keep), *words)
     for copy, first in copies_of(X, np.flatnonzero(keep)):
         keep[copy] = False
         left_out[names[copy]] = f"a copy of {names[first]}"
-        note_same(notes, names[copy], names[first])
+        notes.append(_SAME.format(shown(names[copy]), shown(names[first])))
     return keep, left_out
 
 
@@ -758,7 +732,7 @@ def distinct_categories(
             kept.append((name, code, values))
         else:
             left_out[name] = f"duplicates {first}"
-            note_same(notes, name, first)
+            notes.append(_SAME.format(shown(name), shown(first)))
     return kept, left_out
 
 
@@ -782,20 +756,18 @@ def copies_of(X: NDArray[Any], places: Any) -> list[tuple[int, int]]:
     for key, j in zip(keys.T, places, strict=True):
         same = first.setdefault(key.tobytes(), [])
         own = _in_own_units(X[:, [j]]) if same else X
-        twin = next(
-            (i for i in same if np.array_equal(_in_own_units(X[:, [i]]), own, equal_nan=True)),
-            None,
-        )
-        if twin is None:
-            same.append(int(j))
+        equal = (np.array_equal(_in_own_units(X[:, [i]]), own, equal_nan=True) for i in same)
+        twins = [i for i, is_twin in zip(same, equal, strict=True) if is_twin]
+        if twins:
+            found.append((int(j), twins[0]))
         else:
-            found.append((int(j), twin))
+            same.append(int(j))
     return found
 
 
 @np.errstate(all="ignore")
 def _in_own_units(X: NDArray[Any]) -> NDArray[Any]:
-    """Return columns scaled to the range 0 to 1, and flipped if the first value is above 0.5.
+    """Return columns in the range 0 to 1, flipped if the first value is above 0.5.
 
     Copies in other units, or with the opposite sign, become equal up to rounding.
     """
@@ -827,10 +799,10 @@ def without_missing(
     notes: list[str],
     warnings: list[str] | None = None,
 ) -> tuple[NDArray[Any], Codes, NDArray[np.bool_]]:
-    """Return the numbers and codes of the kept rows, and the mask of these rows.
+    """Return the numbers and codes of the kept rows, and their mask.
 
-    NaN and the code -1 are missing values. If they will be filled in, they are only counted here.
-    `warnings` is None for new rows of a fitted preparation.
+    Missing values (NaN, the code -1) that will be filled in are only counted here. `warnings` is
+    None for new rows of a fitted preparation.
     """
     unknown = np.isnan(X)
     kept = np.ones(table.n_rows, dtype=bool)
@@ -876,22 +848,15 @@ def without_missing_sparse(
 
 
 def fits_dense(table: Columns, scale: str, notes: list[str]) -> bool:
-    """Return whether a sparse table fits into memory as a dense table, to be scaled.
-
-    If it does not, `scale="auto"` leaves it unscaled, and other scales raise `TableError`.
-    """
+    """Return whether a sparse table fits into memory as a dense one; else "auto" is "none"."""
     size = 8 * table.n_rows * len(table.names)
     if size <= MAX_DENSE_BYTES:
         notes.append("the sparse table was made dense to be scaled; scale='none' keeps it sparse")
         return True
+    needs = f"would take {size / 2**30:.1f} GiB"
     if scale != "auto":
-        raise TableError(
-            f"{table.source} is sparse, and would take {size / 2**30:.1f} GiB as a dense table "
-            "for scaling. Give scale='none'."
-        )
-    notes.append(
-        f"the sparse table was not scaled, because this would take {size / 2**30:.1f} GiB"
-    )
+        raise TableError(f"{table.source} is sparse. Scaling {needs}. Give scale='none'.")
+    notes.append(f"the sparse table was not scaled, because this {needs}")
     return False
 
 
@@ -910,16 +875,14 @@ def note_dropped(source: str, kept: NDArray[np.bool_], notes: list[str]) -> None
 # ---------------------------------------------------------------------- notes
 
 ONE_VALUE = "one value only"
+_SAME = "column {} duplicates {} and was left out"
 USES_ONE = "kinds={'NAME': 'numeric'} or kinds={'NAME': 'categorical'} uses such a column"
 
 
 def missing_refused(
     source: str, names: list[str], counts: Any, n_rows: int | None, *, fitted: bool
 ) -> str:
-    """Return the message for missing values that are not allowed.
-
-    The remedy differs for new rows of a `fitted` preparation, which cannot choose another option.
-    """
+    """Return the message for missing values that are not allowed."""
     which = [f"{shown(name)} {count}" for name, count in zip(names, counts, strict=True) if count]
     rows = "their rows" if n_rows is None else "1 row" if n_rows == 1 else f"{n_rows} rows"
     total = sum(int(count) for count in counts)
@@ -947,11 +910,6 @@ def note_left_out(
     return dict.fromkeys(names, why)
 
 
-def note_same(notes: list[str], name: str, first: str) -> None:
-    """Note that a column is left out because it duplicates another one."""
-    notes.append(f"column {shown(name)} duplicates {shown(first)} and was left out")
-
-
 def note_missing(
     notes: list[str], warnings: list[str], names: list[str], counts: Any, n_rows: int
 ) -> None:
@@ -963,9 +921,8 @@ def note_missing(
         f"{total:,} missing value{'s were' if total > 1 else ' was'} filled in from similar rows, "
         f"by column: {which}"
     )
-    many = [(name, count / n_rows) for name, count in gone if count > 0.2 * n_rows]
-    if many:
-        worst = listed(f"{shown(name)} {100 * share:.0f} %" for name, share in many)
+    if many := [(name, count) for name, count in gone if count > 0.2 * n_rows]:
+        worst = listed(f"{shown(name)} {100 * count / n_rows:.0f} %" for name, count in many)
         warnings.append(
             f"many values are missing ({worst}), and clusters may depend on the values filled in; "
             "name these columns in drop=, or compare with missing='drop'"
@@ -977,12 +934,8 @@ def note_huge(notes: list[str], table: Columns, places: list[int], X: NDArray[An
     if not table.is_frame:
         return
     dtypes = list(table.data.dtypes)
-    huge = [
-        table.names[j]
-        for k, j in enumerate(places)
-        if dtypes[j].kind in "iu" and np.abs(X[:, k]).max() > 2.0**53
-    ]
-    if huge:
+    whole = [(k, j) for k, j in enumerate(places) if dtypes[j].kind in "iu"]
+    if huge := [table.names[j] for k, j in whole if np.abs(X[:, k]).max() > 2.0**53]:
         notes.append(
             f"integers above 2^53 lose their last digits: {quoted_names(huge)}; "
             "if they are ids, name them in id_column= or drop="
@@ -1004,22 +957,15 @@ def note_kinds(notes: list[str], preparation: Preparation) -> None:
                 f"were read with the {kind.layout} ({kind.reason}); if this is wrong, write them "
                 "as 2024-12-31"
             )
-    if ordinal := by_kind.get("ordinal"):
-        notes.append(
-            f"ordinal columns were replaced by the rank of their values: {quoted_names(ordinal)}"
-        )
-    if dates := by_kind.get("date"):
-        notes.append(f"dates were converted to decimal years: {quoted_names(dates)}")
+    done = {"ordinal": "ordinal columns were replaced by the rank of their values"}
+    done["date"] = "dates were converted to decimal years"
+    notes += [f"{done[k]}: {quoted_names(by_kind[k])}" for k in done if k in by_kind]
     left_out = preparation.left_out_
-    guessed = [
-        f"{shown(name)} ({reason})"
-        for name, reason in left_out.items()
-        if preparation.kinds_.get(name) in ("id", "text", "ignore")
-        and name not in (preparation.kinds or {})
-        and reason not in ("not chosen", "names the rows")
-    ]
-    if guessed:
-        notes.append(f"columns of ids or text were left out: {listed(guessed)} ({USES_ONE})")
+    asked = ("not chosen", "names the rows")
+    guessed = [n for n in left_out if preparation.kinds_.get(n) in ("id", "text", "ignore")]
+    guessed = [n for n in guessed if n not in (preparation.kinds or {})]
+    if said := [f"{shown(n)} ({left_out[n]})" for n in guessed if left_out[n] not in asked]:
+        notes.append(f"columns of ids or text were left out: {listed(said)} ({USES_ONE})")
     if described := [name for name, why in left_out.items() if why.startswith("a category that")]:
         notes.append(
             f"categories describe the clusters but are not features: {quoted_names(described)}"
@@ -1041,10 +987,10 @@ def source_columns(
 ) -> tuple[Any, list[str]]:
     """Return the original columns that a fitted preparation uses, and their names.
 
-    Only the rows in the mask `kept` are returned. Numeric columns come first, then categorical
-    columns, in the units of the table and with their missing values. In a DataFrame, ordinal
-    columns are ordered categoricals, and dates are timestamps. With `every`, columns that are not
-    used as features follow: all except ids and text, and the weekday and month of dates.
+    Of the `kept` rows, numeric columns come first, then categorical ones, in units of the table
+    and with missing values. In a DataFrame, ordinal columns are ordered categoricals, dates are
+    timestamps. With `every`, the other columns except ids and text, and the weekday and month of
+    dates follow.
     """
     table = as_columns(data)
     names = [name for name in preparation.used_ if name in preparation.kinds_]
@@ -1063,15 +1009,10 @@ def source_columns(
         kind = used.get(name, ColumnKind("categorical"))
         found[name] = _shown_column(table.data.iloc[rows, j], kind)
     if every:
-        place = {name: j for j, name in enumerate(table.names)}
-        more = [
-            place[name]
-            for name, kind_name in preparation.kinds_.items()
-            if name in place
-            and name not in found
-            and kind_name not in ("id", "text")
-            and preparation.left_out_.get(name) not in ("not chosen", ONE_VALUE)
-        ]
+        place, gone = {name: j for j, name in enumerate(table.names)}, preparation.left_out_
+        others = [name for name, kind in preparation.kinds_.items() if kind not in ("id", "text")]
+        others = [name for name in others if gone.get(name) not in ("not chosen", ONE_VALUE)]
+        more = [place[name] for name in others if name in place and name not in found]
         for j, kind in zip(more, table.kinds(more, preparation.kinds or {}), strict=True):
             if kind.kind != "ignore":
                 found[table.names[j]] = _shown_column(table.data.iloc[rows, j], kind)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import io
 import json
 import re
 import zipfile
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -33,6 +31,7 @@ from volmar.tables.errors import (
     one_line,
     open_bytes,
     quoted_names,
+    reading,
     refuse_bomb,
     refuse_duplicates,
     refuse_empty,
@@ -49,8 +48,6 @@ _JSON = (".json", ".jsonl", ".ndjson")
 _PACKED = (*_TEXT, *_LIBSVM, *_JSON)
 _SUFFIXES = {*_PACKED, *_PARQUET, *_FEATHER, *_EXCEL, ".npy", ".npz", ".gz"} - {""}
 _FORMATS = "CSV, TSV, TXT, Parquet, Feather, Excel, JSON, JSON lines, NPY, NPZ and libsvm (.svm)"
-# Errors of pandas and gzip about the content of a file.
-_DAMAGED = (ValueError, OverflowError, OSError, EOFError, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -125,34 +122,25 @@ def read_table(source: str | Path) -> LoadedTable:
     (357, 64)
     """
     if not str(source).strip():
-        raise TableError(
-            "'' is not the path of a file. Give the path of a table, or the name of a built-in "
-            "data set."
-        )
+        raise TableError("'' is not the path of a file. Give that of a table, or a data set.")
     sheet = None
     try:
         path = expanded_path(source)
     except ValueError as error:
         raise TableError(f"{one_line(error)}.") from error
     try:
-        if not path.exists():
-            if not (found := _sheet_of(path)):
-                return _read_built_in(str(source))
-            path, sheet = found
-        return replace(_read_file(path, sheet), path=path)
-    except TableError:
-        raise
+        with reading(path, remedy="Check the path and its content."):
+            if not path.exists():
+                if not (found := _sheet_of(path)):
+                    return _read_built_in(str(source))
+                path, sheet = found
+            return replace(_read_file(path, sheet), path=path)
     except MemoryError as error:
         reason = one_line(error) if error.args else "it does not fit into memory"
         raise TableError(
             f"{path.name} cannot be read: {reason}. Split it into a folder of Parquet or CSV "
             "files, and give the folder."
         ) from error
-    except (ValueError, OSError) as error:
-        reason, remedy = one_line(error), "Save the table again."
-        if cause := getattr(error, "strerror", None):
-            reason, remedy = cause, "Check the path and its permissions."
-        raise TableError(f"{shown(source)} cannot be read: {reason}. {remedy}") from error
 
 
 def read_fields(path: Path) -> Any:
@@ -174,10 +162,7 @@ def _sheet_of(path: Path) -> tuple[Path, str] | None:
     if not sign or not sheet or not file.is_file():
         return None
     if file.suffix.lower() not in _EXCEL:
-        raise TableError(
-            f"{name} is not an Excel file and has no sheet {shown(sheet)}. Leave out the # and "
-            "the name after it."
-        )
+        raise TableError(f"{name} is no Excel file and has no sheet {shown(sheet)}. Omit the #.")
     return file, sheet
 
 
@@ -189,10 +174,7 @@ def _read_file(path: Path, sheet: str | None) -> LoadedTable:
             "such files."
         )
     if suffix not in _PACKED and path.suffix.lower() == ".gz":
-        raise TableError(
-            f"{path.name} is compressed, and only text files are read compressed (.csv.gz, "
-            ".tsv.gz, .jsonl.gz, .svm.gz). Decompress it with gunzip."
-        )
+        raise TableError(f"{path.name} is compressed and no text file. Decompress it by gunzip.")
     if not path.is_file():
         raise TableError(f"{path} is not a regular file. Save the table in a file.")
     if path.stat().st_size == 0:
@@ -246,6 +228,7 @@ _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*")
 _DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+([eE][-+]?\d+)?\s*")
 _CONTROL = bytes(sorted({*range(9), *range(14, 27), *range(28, 32)}))
 _NOT_UTF8 = "the file is not UTF-8 and was read as Latin-1"
+_NO_HEADER = "the first {} holds only numbers and was read as a row; columns are named x0, x1, ..."
 
 
 @dataclass(frozen=True)
@@ -274,10 +257,9 @@ class Layout:
 
 
 def _read_text(path: Path, kind: str, **more: Any) -> tuple[Any, list[str]]:
-    """Return the DataFrame of a text file, and notes.
+    """Return the DataFrame of a text file, read with `more` arguments of pandas, and notes.
 
-    `kind` is "csv", "tsv" or "text". It gives the order in which separators are tried; "text" may
-    also be separated by spaces. `more` are arguments of `pandas.read_csv`.
+    `kind` ("csv", "tsv", "text") orders the separators; "text" may also be separated by spaces.
     """
     pd = import_pandas()
     layout = find_layout(path, kind)
@@ -288,16 +270,12 @@ def _read_text(path: Path, kind: str, **more: Any) -> tuple[Any, list[str]]:
         with open_bytes(path, growth=layout.growth) as file:
             return pd.read_csv(file, low_memory=False, **(options | {"encoding": encoding}))
 
-    try:
+    with reading(path):
         try:
             frame = read(layout.encoding)
         except UnicodeDecodeError:
             frame = read("latin-1")
             notes = [*notes, _NOT_UTF8]
-    except TableError:
-        raise
-    except _DAMAGED as error:
-        raise TableError(f"{path.name}: {_reason(error)}") from error
     if not len(frame):
         raise TableError(f"{path.name} has a header and no rows. Give a file with rows.")
     return frame, notes
@@ -343,20 +321,15 @@ def find_layout(path: Path, kind: str) -> Layout:
     names: list[str] | None = [name.strip() for name in first]
     if _is_row(first, decimal):
         names = None
-        notes.append(
-            "the first line holds only numbers and was read as a row; the columns are named "
-            "x0, x1, ..."
-        )
+        notes.append(_NO_HEADER.format("line"))
     else:
         refuse_duplicates(
             path.name, [one.strip() or f"Unnamed: {j}" for j, one in enumerate(first)]
         )
         if nameless := [j for j, one in enumerate(first) if not one.strip()]:
             if len(nameless) > 1000:  # the time of pandas is quadratic in their number
-                raise TableError(
-                    f"{path.name}: {len(nameless):,} fields of the first line are empty. Give "
-                    "every column a name."
-                )
+                where = f"{path.name}: {len(nameless):,} fields of the first line are empty"
+                raise TableError(f"{where}. Give every column a name.")
             calls = listed(f"'Unnamed: {j}'" for j in nameless)
             notes.append(
                 f"columns without a name were named {calls}; if one holds row numbers, "
@@ -367,15 +340,12 @@ def find_layout(path: Path, kind: str) -> Layout:
 
 
 def _head(path: Path) -> bytes:
-    try:
-        with open_bytes(path) as file:
-            head: bytes = file.read(_HEAD)
-            if head.count(b"\n") > 2:
-                return head
-            head += file.read(16 * _HEAD)  # enough for a header of 100,000 names
-            is_all = not file.read(1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise TableError(f"{path.name} cannot be read: {_reason(error)}") from error
+    with reading(path), open_bytes(path) as file:
+        head: bytes = file.read(_HEAD)
+        if head.count(b"\n") > 2:
+            return head
+        head += file.read(16 * _HEAD)  # enough for a header of 100,000 names
+        is_all = not file.read(1)
     if not is_all and b"\n" not in head and b"\r" not in head:
         raise TableError(
             f"{path.name}: the first line is longer than {len(head):,} bytes. Save the table with "
@@ -448,15 +418,6 @@ def _is_row(fields: list[str], decimal: str) -> bool:
     return True
 
 
-def _reason(error: BaseException) -> str:
-    """Return the reason and a remedy, without the preamble of the parser."""
-    if isinstance(error, PermissionError):
-        return "permission denied. Change the permissions of the file."
-    text = getattr(error, "strerror", None) or one_line(error)
-    remedy = "Correct that line." if "fields in line" in text else "Save the table again."
-    return f"{text}. {remedy}"
-
-
 # ---------------------------------------------------------------------- Excel
 
 _ROW = re.compile(rb"<(?:\w+:)?row\b(?:[^>]*?\br=[\"']0*(\d+))?")
@@ -474,35 +435,23 @@ def _read_excel(path: Path, sheet: str | None) -> tuple[Any, list[str]]:
             raise need("openpyxl") from error
         # Not an `ImportError`: no extra of volmar installs xlrd.
         raise TableError(
-            f"{path.name}: the old format .xls needs xlrd, which is not installed. Save the "
-            "table as .xlsx or CSV, or run pip install xlrd."
+            f"{path.name} needs xlrd. Save the table as .xlsx, or run pip install xlrd."
         ) from error
-    try:
+    with reading(path, " as Excel", "Remove a password, or save the table as CSV."):
         if not is_old:
             _refuse_large(path)
         with pd.ExcelFile(path) as book:
             names = [str(name) for name in book.sheet_names]
             if sheet is not None and sheet not in names:
-                raise TableError(  # noqa: TRY301
+                raise TableError(
                     f"{path.name} has no sheet {shown(sheet)}. {nearest(sheet, names)}"
                 )
             cells = pd.read_excel(book, sheet_name=sheet or names[0], header=None)
         return _sheet_table(path, sheet, names, cells)
-    except (TableError, MemoryError):
-        raise
-    except Exception as error:  # a damaged zip or XML file may raise any exception
-        reason = one_line(error, {str(path): path.name})
-        raise TableError(
-            f"{path.name} cannot be read as Excel: {reason}. Remove the password if it has one, "
-            "or save the table as CSV."
-        ) from error
 
 
 def _refuse_large(path: Path) -> None:
-    """Raise `TableError` for a workbook that is small as a file and large in memory.
-
-    Reading creates all cells up to the last row and column, including empty ones.
-    """
+    """Refuse a small workbook that is large in memory, where empty cells count, too."""
     with zipfile.ZipFile(path) as members:
         infos = members.infolist()
         n_bytes = sum(info.file_size for info in infos)
@@ -543,7 +492,6 @@ def _letters(place: int) -> str:
 def _sheet_table(
     path: Path, asked: str | None, sheets: list[str], cells: Any
 ) -> tuple[Any, list[str]]:
-    """Return a sheet with its first row as the header, without empty rows and columns."""
     sheet, notes = asked or sheets[0], []
     where = f"{path.name}#{sheet}" if len(sheets) > 1 else path.name
     if asked is None and len(sheets) > 1:
@@ -553,25 +501,18 @@ def _sheet_table(
         )
     cells = cells.dropna(axis=1, how="all").dropna(axis=0, how="all")
     if not cells.size:
-        remedy = "Give a file with a header and rows."
-        if len(sheets) > 1:
-            remedy = f"Give '{path.name}#NAME' for another sheet."
-        raise TableError(f"{where} is empty. {remedy}")
+        other = f", or '{path.name}#NAME' for another sheet" if len(sheets) > 1 else ""
+        raise TableError(f"{where} is empty. Give a file with a header and rows{other}.")
     header, rows = cells.iloc[0], cells.iloc[1:]
     is_named = header.notna().to_numpy()
     places = [_letters(int(j)) for j in cells.columns]
     if not is_named.all():
         _refuse_merged(path, sheet, where)
         if 2 * is_named.sum() < len(header):
-            raise TableError(
-                f"{where}: the first row has {int(is_named.sum())} names for {len(header)} "
-                "columns. Delete the rows above the header, and give every column a name."
-            )
+            n_names = f"the first row has {int(is_named.sum())} names for {len(header)} columns"
+            raise TableError(f"{where}: {n_names}. Delete the rows above the header.")
     if is_named.all() and all(isinstance(value, int | float) for value in header):
-        notes.append(
-            "the first row holds only numbers and was read as a row; the columns are named "
-            "x0, x1, ..."
-        )
+        notes.append(_NO_HEADER.format("row"))
         names, rows = [f"x{j}" for j in range(len(header))], cells
     else:
         names = [
@@ -631,19 +572,10 @@ _RECORDS = 'Save it with pandas by to_json(file, orient="records").'
 
 
 def _read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
-    """Return the DataFrame of a JSON file, and notes.
-
-    A ".json" file holds a list of records or one record per line, ".jsonl" and ".ndjson" files
-    hold one record per line.
-    """
+    """Return the DataFrame of a list of records (only .json) or of one record per line."""
     pd = import_pandas()
-    try:
-        with open_bytes(path) as file:
-            text = file.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise TableError(f"{path.name} is not UTF-8. Save it again as UTF-8.") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TableError(f"{path.name} cannot be decompressed: {error}. Save it again.") from error
+    with reading(path, remedy="Save it again as UTF-8."), open_bytes(path) as file:
+        text = file.read().decode("utf-8-sig")
     if not text.strip():
         raise TableError(f"{path.name} is empty. Give a file with records.")
     # Python objects need much more memory than their text: an empty record of 3 bytes needs 72.
@@ -659,13 +591,8 @@ def _read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
         refuse_empty(path.name, len(records), len(names), sum(map(len, records)))
         needed = 16.0 * len(records) * len(names)
         require_memory(needed, f"the table of {path.name}", "Save it as Parquet.")
-    try:
+    with reading(path, remedy="Save it again as UTF-8."):  # text may hold half a surrogate pair
         frame = pd.DataFrame(records)
-    except UnicodeEncodeError as error:
-        raise TableError(
-            f"{path.name} holds text with half of a surrogate pair ({one_line(error)}). Save it "
-            "again as UTF-8."
-        ) from error
     if not frame.size:
         raise TableError(f"{path.name} has no values. Give a file with records.")
     return _without_nested(path, frame)
@@ -680,15 +607,11 @@ def _json_lines(path: Path, text: str) -> list[dict[str, Any]]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise TableError(
-                f"{path.name}: line {number} is not valid JSON ({one_line(error)}). Write one "
-                "record per line."
-            ) from error
+            where = f"{path.name}: line {number} is not valid JSON ({one_line(error)})"
+            raise TableError(f"{where}. Write one record per line.") from error
         if not isinstance(record, dict):
-            raise TableError(
-                f"{path.name}: line {number} holds {_json_kind(record)}, not a record. Write "
-                'every line as {"column": value, ...}.'
-            )
+            where = f"{path.name}: line {number} holds {_json_kind(record)}, not a record"
+            raise TableError(where + '. Write every line as {"column": value, ...}.')
         records.append(record)
     return records
 
@@ -700,17 +623,14 @@ def _json_document(path: Path, text: str) -> Any:
     except (ValueError, RecursionError) as error:
         if str(error).startswith("Extra data") and len(text.splitlines()) > 1:
             return None
-        raise TableError(
-            f"{path.name} is not valid JSON ({one_line(error)}). Save the table again."
-        ) from error
+        where = f"{path.name} is not valid JSON ({one_line(error)})"
+        raise TableError(f"{where}. Save the table again.") from error
     if isinstance(content, list):
         odd = next((i for i, one in enumerate(content) if not isinstance(one, dict)), None)
         if odd is None:
             return content
-        raise TableError(
-            f"{path.name}: entry {odd} of the list is {_json_kind(content[odd])}, not a record. "
-            + _RECORDS
-        )
+        what = f"entry {odd} of the list is {_json_kind(content[odd])}, not a record"
+        raise TableError(f"{path.name}: {what}. {_RECORDS}")
     if isinstance(content, dict) and content:
         columns = list(content.values())
         # The default of pandas.DataFrame.to_json: columns, each with its values by row name.
@@ -738,18 +658,11 @@ def _without_nested(path: Path, frame: Any) -> tuple[Any, list[str]]:
             nested.append(name)
         elif (column == "").any():
             frame = frame.assign(**{name: column.where(column != "", None)})
+    note = f"columns of lists or objects were left out: {quoted_names(nested)}; "
+    note += "pandas.json_normalize flattens them"
     if len(nested) == len(frame.columns):
-        raise TableError(
-            f"{path.name}: all columns hold lists or objects ({quoted_names(nested)}). "
-            "Flatten the records with pandas.json_normalize."
-        )
-    notes = []
-    if nested:
-        notes.append(
-            f"columns of lists or objects were left out: {quoted_names(nested)}; "
-            "pandas.json_normalize flattens them"
-        )
-    return frame.drop(columns=nested).infer_objects(), notes
+        raise TableError(f"{path.name} has no others: {note}.")
+    return frame.drop(columns=nested).infer_objects(), [note] if nested else []
 
 
 # ---------------------------------------------------------------------- Parquet and Feather
@@ -759,28 +672,20 @@ def _read_arrow(path: Path, *, is_parquet: bool) -> Any:
     """Read a Parquet or Feather file into a DataFrame, after checks of its size and content."""
     try:
         import pandas  # noqa: F401
-        import pyarrow as pa  # type: ignore[import-untyped]
-        from pyarrow import feather, parquet
+        from pyarrow import feather, parquet  # type: ignore[import-untyped]
     except ImportError as error:
         raise need("pandas and pyarrow") from error
-    try:
-        # Opened here, because errors of pyarrow would show the whole path.
-        with path.open("rb") as file:
-            if is_parquet:
-                with parquet.ParquetFile(file) as opened:
-                    require_groups(opened, range(opened.num_row_groups), path.name)
-                    table = opened.read()
-            else:
-                table = feather.read_table(file)
+    # Opened here, because errors of pyarrow would show the whole path.
+    kind = " as Parquet" if is_parquet else " as Feather"
+    with reading(path, kind), path.open("rb") as file:
+        if is_parquet:
+            with parquet.ParquetFile(file) as opened:
+                require_groups(opened, range(opened.num_row_groups), path.name)
+                table = opened.read()
+        else:
+            table = feather.read_table(file)
         refuse_wide(path.name, table.num_columns, MAX_FRAME_COLUMNS)
         table.validate(full=True)  # otherwise text that is not UTF-8 raises an error later
-    except TableError:
-        raise
-    except (OSError, ValueError, pa.ArrowException) as error:
-        kind = "Parquet" if is_parquet else "Feather"
-        raise TableError(
-            f"{path.name} cannot be read as {kind}: {one_line(error)}. Save it again."
-        ) from error
     frame = arrow_frame(path.name, table)
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
@@ -790,10 +695,7 @@ def _read_arrow(path: Path, *, is_parquet: bool) -> Any:
 
 
 def require_groups(opened: Any, groups: Iterable[int], name: str) -> None:
-    """Raise `MemoryError` if row groups of a Parquet file do not fit into memory.
-
-    The file may be much smaller, because repeated values are compressed.
-    """
+    """Raise `MemoryError` if row groups do not fit into memory. The file may be much smaller."""
     about, schema = opened.metadata, opened.schema
     n_rows = sum(max(about.row_group(group).num_rows, 0) for group in groups)
     widths = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}  # bytes per value in memory
@@ -802,10 +704,7 @@ def require_groups(opened: Any, groups: Iterable[int], name: str) -> None:
 
 
 def arrow_frame(source: str, table: Any) -> Any:
-    """Return a pyarrow table as a DataFrame.
-
-    Its pandas metadata (an index, dtypes) is ignored if it does not fit the columns.
-    """
+    """Return a pyarrow table as a DataFrame, without pandas metadata that does not fit."""
     import pyarrow as pa
 
     try:
@@ -843,25 +742,14 @@ _SPARSE_PARTS = {
 
 def _read_numpy(path: Path) -> Any:
     """Return the array of an NPY file, or the table of an NPZ file as an array or CSR array."""
-    try:
-        with path.open("rb") as file:  # NumPy would not close a damaged file
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return _checked_array(path.name, loaded)
-            with loaded:
-                return _npz_table(path.name, loaded)
-    except TableError:
-        raise
-    except Exception as error:  # NumPy parses the header as Python, which may raise anything
-        if "pickle" in str(error):
-            raise TableError(
-                f"{path.name} holds Python objects or is not a NumPy file. Objects are not read, "
-                "because that could execute code. Save only numbers, with "
-                "numpy.save(file, array.astype(float))."
-            ) from error
-        raise TableError(
-            f"{path.name} cannot be read as a NumPy file: {one_line(error)}. Save it again."
-        ) from error
+    remedy = "Save only numbers, with numpy.save(file, array.astype(float))."
+    # NumPy would not close a damaged file.
+    with reading(path, " as a NumPy file", remedy), path.open("rb") as file:
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return _checked_array(path.name, loaded)
+        with loaded:
+            return _npz_table(path.name, loaded)
 
 
 def _npz_table(name: str, archive: Any) -> Any:
@@ -903,9 +791,7 @@ def _checked_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
             "Reshape it with array.reshape(len(array), -1)."
         )
     if 0 in array.shape:
-        raise TableError(
-            f"{name} holds an empty array of shape {array.shape}. Give a file with rows."
-        )
+        raise TableError(f"{name} is an empty array of shape {array.shape}. Give rows.")
     refuse_wide(name, array.shape[1])
     if array.dtype.itemsize > 8:
         with np.errstate(over="ignore", invalid="ignore"):  # infinite values count as missing
@@ -946,7 +832,7 @@ def _sparse_table(name: str, arrays: dict[str, NDArray[Any]]) -> Any:
 
 
 def _refuse_size(name: str, shape: tuple[int, ...], n_values: int) -> None:
-    """Raise an error for a matrix that is empty, too wide, or too large for the memory."""
+    """Refuse a matrix that is empty, too wide, or too large for the memory."""
     if min(shape) < 1:
         raise TableError(f"{name} holds an empty matrix of shape {shape}. Give a file with rows.")
     refuse_wide(name, shape[1])
@@ -956,10 +842,7 @@ def _refuse_size(name: str, shape: tuple[int, ...], n_values: int) -> None:
 
 
 def _checked_csr(name: str, X: Any) -> Any:
-    """Return a CSR array without duplicate entries.
-
-    Indices have 32 bits if they fit, because many estimators of scikit-learn need that.
-    """
+    """Return a CSR array without duplicate entries, with indices of 32 bits if they fit."""
     _refuse_size(name, X.shape, X.nnz)
     X.check_format(full_check=True)
     X.sum_duplicates()
@@ -970,16 +853,9 @@ def _read_libsvm(path: Path) -> tuple[Any, NDArray[Any] | None]:
     """Return the CSR array of a libsvm file, and its labels. None if all labels are equal."""
     from sklearn.datasets import load_svmlight_file
 
-    try:
-        with open_bytes(path) as file:
-            X, truth = load_svmlight_file(file)
-    except TableError:
-        raise
-    except _DAMAGED as error:
-        raise TableError(
-            f"{path.name} cannot be read as libsvm: {one_line(error)}. Write every line as "
-            "'label column:value column:value ...'."
-        ) from error
+    remedy = "Write every line as 'label column:value column:value ...'."
+    with reading(path, " as libsvm", remedy), open_bytes(path) as file:
+        X, truth = load_svmlight_file(file)
     if 0 in X.shape:
         raise TableError(f"{path.name} has no rows with values. Give a file with rows.")
     # Files without labels have 0 in their place.

@@ -166,9 +166,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=2
-        Number of clusters. If larger than 2, the rows are split recursively: the cluster whose
-        split separates best is split next (see `tree_`).
+    {recursive:n_clusters}
     affinity : str, callable or Similarity, default="gaussian"
         Similarity of rows, as in `SoftLabelMVC`. The Gaussian similarity is positive
         semi-definite. To others, such as most k-NN graphs, a multiple of the identity is added,
@@ -176,9 +174,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         graphs of neighbours.
     sigma : float or str, optional
         Width of the Gaussian similarity. If None, "mean/10" as in the paper.
-    n_neighbors : int, optional
-        Number of neighbours, for affinities that use neighbours. If None, log2(n) + 3 for
-        "density_scaling" and 7 for the others.
+    {n_neighbors}
     reg : float, optional
         :math:`\gamma`. If it is so large that eta would not be negative, the relaxation carries
         little information about clusters: `fit` raises an error, or with ``mode="paper"`` solves
@@ -222,19 +218,14 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. Clusters are numbered by size, 0 is the largest.
-    tree_ : SplitTree
-        The splits, for more than two clusters. The attributes of a single split are then those of
-        ``tree_.splits()[i].model``.
+    {labels_}
+    {recursive:tree_}
     alpha_ : ndarray of shape (n_samples,)
         Inner maximiser, the weight of each training row in the decision function.
     reg_ : float
         :math:`\gamma`.
-    sigma_ : float or None
-        Width of the Gaussian similarity; None for other affinities.
-    n_neighbors_ : int or None
-        Number of neighbours of the similarity graph; None for affinities without neighbours.
+    {sigma_}
+    {n_neighbors_}
     objective_ : float
         Objective of the relaxation.
     result_ : HardLabelResult
@@ -243,8 +234,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         single cluster, and `factor` is V with M = VV'.
     n_iter_ : int
         Number of iterations of the outer descent.
-    n_features_in_ : int
-        Number of features (of training rows, with affinity="precomputed").
+    {graph:n_features_in_}
 
     See Also
     --------

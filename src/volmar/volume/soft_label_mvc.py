@@ -342,11 +342,8 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         ``GaussianSimilarity(sigma="mean/4")`` (see `volmar.graphs`). Affinities given by name have
         no self-loops in the default mode; the paper modes use the paper's versions (dense, with
         :math:`W_{ii} = 1`, except the k-NN graphs). Recipes and matrices are used as given.
-    sigma : float or str, optional
-        Width of the Gaussian similarity, a number or a rule such as "mean/4".
-    n_neighbors : int, optional
-        Number of neighbours, for affinities that use neighbours. If None, log2(n) + 3 for
-        "density_scaling" and 7 for the others.
+    {sigma}
+    {n_neighbors}
     reg : float, default=0.01
         :math:`\gamma`, the weight of smoothness. It has no influence on the labels from 1e-6 up to
         about sqrt(n). Far above that, h approaches the eigenvector of Q.
@@ -390,12 +387,8 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
     max_iter : int, optional
         Maximum number of steps. If None, 100 in the paper modes and 20 in the default mode. In
         the default mode, 1 gives the paper's labels.
-    alpha : float, default=0.05
-        Significance level of the tests with n_clusters="auto", from 0.001 to 0.5: the probability
-        of one or more false splits. Small values make the tests slower. Not used otherwise.
-    max_clusters : int, optional
-        Maximum number of clusters with n_clusters="auto". If None, there is no limit. The
-        strongest splits are made first, and a warning is issued if further splits are left out.
+    {alpha}
+    {max_clusters}
     min_cluster_size, max_cluster_size : int, float or array of shape (n_clusters,), optional
         Minimum and maximum cluster size: a number of rows, a fraction of them, or one value per
         cluster (in the order of `classes_` if `y` is passed to `fit`). Only with mode="default".
@@ -409,10 +402,8 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         Cluster of each training row. Clusters are numbered by size, 0 is the largest; h is
         positive in cluster 1. If `y` is passed to `fit`, labels are the classes in `classes_`, and
         h is positive in ``classes_[1]``.
-    classes_ : ndarray of shape (n_clusters,)
-        Names of the clusters, as used in `labels_`; only if `y` is passed to `fit`.
-    broken_links_ : ndarray of shape (n_pairs, 2)
-        Pairs of `cannot_link` that are in one cluster; only if `cannot_link` is passed to `fit`.
+    {classes_}
+    {broken_links_}
     h_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
         Soft responses, of norm 1. With a small `reg` they are nearly constant in each cluster. For
         more than two clusters, the columns of `field_` scaled to norm 1.
@@ -420,14 +411,12 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         Smooth field that defines the clusters. Its magnitude measures how deep inside its cluster
         a row is. More than two clusters have one column each, scaled to :math:`x'Qx = 1`; the
         largest value of a row is in the column of its cluster, unless the start is kept.
-    n_neighbors_ : int or None
-        Number of neighbours of the similarity graph; None for affinities without neighbours.
+    {n_neighbors_}
     neighbor_recall_ : float or None
         Fraction of the true nearest neighbours in the graph. It is measured on a sample if the
         search is approximate (more than 20,000 rows and more than 8 features). None if there was
         no search.
-    sigma_ : float or None
-        Width of the Gaussian similarity as a number; None for other affinities.
+    {sigma_}
     eigenvalues_ : ndarray
         Smallest eigenvalues of Q that were computed.
     n_candidates_ : int
@@ -460,8 +449,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         of its nodes.
     n_iter_ : int
         Number of steps taken.
-    n_features_in_ : int
-        Number of features (of training rows, with affinity="precomputed").
+    {graph:n_features_in_}
 
     See Also
     --------

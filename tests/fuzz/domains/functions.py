@@ -172,13 +172,11 @@ FUNCTIONS = {
     "metrics.imbalance": "labels",
     "metrics.label_free_scores": "X labels seed",
     "metrics.matched_labels": "labels_true labels_pred",
-    "metrics.msp_from_margin": "margin share",
     "metrics.msp_score": "X labels reg cross_fit random_state",
     "metrics.normalized_cut": "W labels",
     "metrics.normalized_margin": "X labels coef",
     "metrics.pair_f_measure": "labels_true labels_pred beta",
     "metrics.relative_margin": "scores labels",
-    "metrics.relative_margin_share": "msp rho threshold",
     "metrics.separation_along": "scores sides weights",
     "metrics.separation_score": "X labels reg cross_fit random_state",
     "metrics.volume": "h Q",
@@ -211,7 +209,6 @@ FUNCTIONS = {
 SHARES = {
     *("metrics.balanced_clustering_error", "metrics.clustering_error", "metrics.pair_f_measure"),
     *("metrics.msp_score", "metrics.separation_along", "evidence.combine_p_values"),
-    *("metrics.msp_from_margin", "metrics.relative_margin_share"),
 }
 #: Functions that need enough rows for halves and resamples.
 NEED_ROWS = ("evidence.split_test", "evidence.label_test", "diagnostics.describe_clusters")

@@ -185,6 +185,11 @@ class Iterate:
     violated: Violated
     J: float
 
+    @property
+    def plane(self) -> Plane:
+        """The hyperplane alone."""
+        return Plane(self.normal, self.rho, self.t)
+
 
 def maximise_margin(
     problem: MarginProblem,
@@ -238,7 +243,7 @@ class _Descent:
         few.begin(sample.labels)
         if few.follow(C, path) not in (Status.CONVERGED, Status.CYCLE) or few.best is None:
             return False
-        own = Plane(few.best.normal, few.best.rho, few.best.t)
+        own = few.best.plane
         others = [one for one in few.cuts.active_planes() if one.normal is not own.normal]
         problem, space = self.problem, self.problem.space
 
@@ -289,8 +294,7 @@ class _Descent:
         f = self.problem.zero_scores() if self.best is None else self.best.f
         cuts.add(self.problem.cut(self.y, self.problem.loss.first(self.y, f)))
         if self.best is not None and not self.problem.is_first(self.best.violated):
-            plane = Plane(self.best.normal, self.best.rho, self.best.t)
-            cuts.add(self.problem.cut(self.y, self.best.violated), plane)
+            cuts.add(self.problem.cut(self.y, self.best.violated), self.best.plane)
         return cuts
 
     def _carry(self, old: CutPool, before: NDArray) -> None:
@@ -348,8 +352,7 @@ class _Descent:
             self.history.append(J)
             if own is not None and not is_serious:
                 self.cuts.drop_idle()
-                plane = Plane(point.normal, point.rho, point.t)
-                self.cuts.add(self.problem.cut(own.labels, own.violated), plane)
+                self.cuts.add(self.problem.cut(own.labels, own.violated), point.plane)
 
     def _rescale(self, C: float) -> None:
         """Rescale the best hyperplane to its optimal length at another C.

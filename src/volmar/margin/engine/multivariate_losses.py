@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,6 @@ from volmar.margin.engine.problem import Violated
 
 # Losses lie between 0 and 1. If they differ by less they count as equal, and the scores decide.
 ROUNDING = 1e-12
-
-# Number of diagonals searched to bound the others, in units of sqrt(n). It has little effect on
-# the time; more of them prune better if many diagonals are about equally good.
-KNOTS = 2.0
 
 
 @dataclass(frozen=True)
@@ -114,25 +110,8 @@ class _ContingencyLoss(ABC):
     with :math:`s^\pm` the margins :math:`y_i f_i` of a class in ascending order. Tables with the
     same r form a diagonal: each has one more flip in both classes than the one before. Sums of
     sorted margins are convex and the W are concave, so the gain of a step decreases along the
-    diagonal. Its change of sign is found by bisection, for many values of r at once. Only few of
-    the n + 1 values of r need it. Split the maximum over a diagonal :math:`d = q - p` into
-    :math:`\rho \, \text{offset}(r) + g(\text{slope}(r), d)`,
-
-    .. math:: g(s, d) = \max_{q - p = d} \rho s (W_+(p) + W_-(q))
-              - \frac2n \Big( \sum_{i \le p} s^+_i + \sum_{i \le q} s^-_i \Big).
-
-    As a maximum of linear functions g is convex in s, and as a supremal convolution of two concave
-    functions it is concave in d. Between two searched diagonals a and b, with
-    :math:`s = (1 - t) s_a + t s_b`, a chord and two tangents bound the other diagonals,
-
-    .. math:: g(s, d) \le (1 - t) \big(g(s_a, d_a) + g'_a (d - d_a)\big)
-              + t \big(g(s_b, d_b) + g'_b (d - d_b)\big),
-
-    up to terms of second order in :math:`b - a`. With :math:`O(\sqrt n)` such knots about as many
-    other diagonals must be searched. The search is exact, and usually takes little more time than
-    sorting the margins. If the best cuts of all r are about equally good (NMI, all scores 0), no
-    diagonal can be skipped, and the search takes :math:`O(n \log n)` time and O(n) memory. The
-    paper scans all :math:`(n_+ + 1) (n_- + 1)` tables.
+    diagonal. Its change of sign is found by bisection, for all values of r at once, in
+    :math:`O(n \log n)` time. The paper scans all :math:`(n_+ + 1) (n_- + 1)` tables.
     """
 
     scale: ClassVar[float] = 2.0
@@ -140,7 +119,7 @@ class _ContingencyLoss(ABC):
     def violated(self, y: NDArray, f: NDArray, rho: float) -> Violated:
         """Compare the best cuts for all cluster sizes of the flipped labels."""
         rows = _SortedRows(y, f)
-        best = _contenders(_tables(self, rows.n_plus, rows.n_minus), rows.costs, rho)
+        best = _Contenders.best(_tables(self, rows.n_plus, rows.n_minus), rows.costs, rho)
         i = np.argmax(best.values)
         chosen = rows.flipped(int(best.p[i]), int(best.q[i]))
         return _cut(chosen, float(best.losses[i]), rho, float(best.sums[i]))
@@ -251,19 +230,6 @@ class _Tables:
         return _padded(np.diff(self.broken_plus), 0.0), _padded(np.diff(self.broken_minus), 0.0)
 
     @cached_property
-    def knots(self) -> NDArray:
-        """The r searched first, denser near the ends, where the NMI has the largest curvature.
-
-        Slope and offset are monotone between knots: they turn at n/2, and those of the NMI jump at
-        the ends.
-        """
-        n = self.n_plus + self.n_minus
-        angles = np.linspace(0, np.pi, 2 + math.ceil(KNOTS * math.sqrt(n)))
-        spread = np.rint(0.5 * n * (1 - np.cos(angles))).astype(np.intp)
-        turns = [0, min(1, n), n // 2, n - n // 2, self.n_plus, max(n - 1, 0), n]
-        return np.unique(np.append(spread, turns))
-
-    @cached_property
     def largest(self) -> _Contenders:
         """The tables with the largest loss.
 
@@ -273,9 +239,8 @@ class _Tables:
         larger loss.
         """
         free = _Costs(np.zeros(self.n_plus), np.zeros(self.n_minus), 1)
-        best = _contenders(self, free, 1.0)
-        r = best.r[best.losses >= best.losses.max() - ROUNDING]
-        return _Contenders.best(self, free, 1.0, r)
+        losses = _Contenders.best(self, free, 1.0).losses
+        return _Contenders.best(self, free, 1.0, np.flatnonzero(losses >= losses.max() - ROUNDING))
 
     def losses(self, r: NDArray | int, p: NDArray | int, q: NDArray | int) -> NDArray:
         """Return the losses of p and q flips, r = n_plus - p + q."""
@@ -316,18 +281,14 @@ class _Costs:
         # No flip comes before the first or after the last.
         self.single = _padded(plus, np.inf, 2.0 / n), _padded(minus, np.inf, 2.0 / n)
 
-    @property
-    def scale(self) -> float:
-        return max(float(np.abs(sums).max()) for sums in self._sums)
-
     def sums(self, p: NDArray, q: NDArray) -> NDArray:
         """Return the total cost of the p and q cheapest flips."""
         return self._sums[0][p] + self._sums[1][q]
 
 
-@dataclass(frozen=True)
-class _Contenders:
-    r: NDArray
+class _Contenders(NamedTuple):
+    """The best tables of some r."""
+
     p: NDArray
     q: NDArray
     losses: NDArray
@@ -335,64 +296,13 @@ class _Contenders:
     values: NDArray
 
     @classmethod
-    def best(cls, tables: _Tables, costs: _Costs, rho: float, r: NDArray) -> _Contenders:
+    def best(
+        cls, tables: _Tables, costs: _Costs, rho: float, r: NDArray | None = None
+    ) -> _Contenders:
+        r = np.arange(tables.offset.size) if r is None else r
         p, q = tables.best_flips(r, rho, costs)
         losses, sums = tables.losses(r, p, q), costs.sums(p, q)
-        return cls(r, p, q, losses, sums, rho * losses - sums)
-
-
-def _contenders(tables: _Tables, costs: _Costs, rho: float) -> _Contenders:
-    """Return the best table of each r, without those proved to be worse than another."""
-    knots = _Contenders.best(tables, costs, rho, tables.knots)
-    enough = knots.values.max() - ROUNDING * (rho + costs.scale)
-    r = _promising(tables, costs, rho, knots, enough)
-    return _Contenders.best(tables, costs, rho, r)
-
-
-def _promising(
-    tables: _Tables, costs: _Costs, rho: float, knots: _Contenders, enough: float
-) -> NDArray:
-    """Return the r whose upper bounds reach `enough`; see the notes of `_ContingencyLoss`."""
-    right, left = _tangents(tables, costs, rho, knots)
-    offset, slope = tables.offset[knots.r], tables.slope[knots.r]
-    g, width = knots.values - rho * offset, np.diff(knots.r)
-    # Offsets are monotone between knots, and lines are largest at an end: exclude whole blocks.
-    lines = np.maximum(np.maximum(g[:-1], g[:-1] + right * width), g[1:])
-    lines = np.maximum(lines, g[1:] - left * width)
-    kept = np.flatnonzero(rho * np.maximum(offset[:-1], offset[1:]) + lines >= enough)
-    # Bound all r of the remaining blocks k one by one, but the last, which begins the next block.
-    k, ends = np.repeat(kept, width[kept]), np.cumsum(width[kept])
-    ahead = np.repeat(ends, width[kept]) - np.arange(k.size)
-    r = knots.r[k + 1] - ahead
-    gap = np.diff(slope)
-    gap[gap == 0] = np.inf
-    t = np.clip((tables.slope[r] - slope[k]) / gap[k], 0.0, 1.0)
-    bounds = (1 - t) * (g[k] + right[k] * (width[k] - ahead))
-    bounds += t * (g[k + 1] - left[k] * ahead)
-    bounds += rho * tables.offset[r]
-    return np.append(r[bounds >= enough], knots.r[-1])
-
-
-def _tangents(
-    tables: _Tables, costs: _Costs, rho: float, knots: _Contenders
-) -> tuple[NDArray, NDArray]:
-    """Return the derivatives of g by d: right of all knots but the last, left of the others.
-
-    Let a(p) and b(q) be the terms of the classes. d grows by one more negative flip or one less
-    positive flip: to the right the derivative is the larger of b(q + 1) - b(q) and
-    a(p - 1) - a(p), to the left the smaller of b(q) - b(q - 1) and a(p) - a(p + 1).
-    """
-    (plus, minus), (cost_plus, cost_minus) = tables.steps, costs.single
-    weight, p, q = rho * tables.slope[knots.r], knots.p, knots.q
-    right = np.maximum(
-        (weight * minus[q + 1] - cost_minus[q + 1])[:-1],
-        (cost_plus[p] - weight * plus[p])[:-1],
-    )
-    left = np.minimum(
-        (weight * minus[q] - cost_minus[q])[1:],
-        (cost_plus[p + 1] - weight * plus[p + 1])[1:],
-    )
-    return right, left
+        return cls(p, q, losses, sums, rho * losses - sums)
 
 
 def _padded(inner: NDArray, end: float, unit: float = 1.0) -> NDArray:

@@ -81,8 +81,6 @@ class HingeLoss:
 
 # ------------------------------------------------------------------ labels of guided fits
 
-__all__ = ["clusters_allowed", "has_limits", "sides_allowed"]
-
 
 def has_limits(guide: Guide) -> bool:
     """Return whether a guide limits the sizes of clusters."""

@@ -422,10 +422,8 @@ class Projection:
     coefficients: Any = None
 
     def __neg__(self) -> Projection:
-
-        return Projection(
-            -self.coordinates, None if self.coefficients is None else -self.coefficients
-        )
+        v = self.coefficients
+        return Projection(-self.coordinates, None if v is None else -v)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator
 from volmar._eigen import eigsh
 from volmar._memory import require_memory
 from volmar.base.kernel import KernelExpansion, KernelMixin
-from volmar.margin.feature_space.linear import LinearSpace
+from volmar.margin.feature_space.linear import LinearSpace, linear_space
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, solve_definite
 
 # An inner product, and a difference of squared lengths, below these shares of the largest kernel
@@ -238,6 +238,15 @@ class KernelSpace(FeatureSpace):
 # ------------------------------------------------------------------ the parameters of estimators
 
 
+def not_a_kernel(kernel: Any) -> ValueError:
+    """Return the error for a kernel with negative eigenvalues."""
+    return ValueError(
+        f"kernel={kernel!r} is not positive semi-definite on these rows, so there is no margin. "
+        "Use another kernel such as 'rbf' or other kernel parameters, or clip the negative "
+        "eigenvalues of a precomputed kernel."
+    )
+
+
 class KernelRepresentation(KernelMixin):
     """Mixin that represents rows by their whole kernel matrix, or as they are if it is linear."""
 
@@ -253,8 +262,37 @@ class KernelRepresentation(KernelMixin):
     def _feature_space(self, X: Any, weights: Any) -> KernelSpace | LinearSpace:
         """Return the rows in the feature space of the kernel."""
         if self._is_linear():
-            return LinearSpace(X, weights, center=self._centers())
+            if self._centers():
+                return linear_space(X, weights)
+            return LinearSpace(X, weights, center=False)
         n = X.shape[0]
         require_memory(3.0 * 8 * n**2, f"the kernel matrix of {n} rows", self._memory_remedy)
         K, expansion = self._kernel_matrix(X.astype(np.float64, copy=False), weights)
         return KernelSpace(K, weights, expansion, center=self._centers())
+
+    def _spread(self, space: KernelSpace | LinearSpace) -> float:
+        """Return the mean square of the rows, or raise an error if it is not positive."""
+        square = space.mean_square()
+        if square < 0.0:
+            raise not_a_kernel(self.kernel)
+        if square == 0.0:
+            raise ValueError(
+                f"all {space.n_rows} rows of X are identical under the kernel, so there is "
+                "nothing to separate. Check that the rows of X differ, or use another kernel or "
+                "gamma."
+            )
+        return square
+
+    def _publish_hyperplane(self, hyperplane: Any) -> None:
+        """Store a hyperplane with its coefficients, those of the features if it is linear."""
+        self._hyperplane = hyperplane
+        if self._is_linear():
+            self.gamma_ = None
+            self.coef_ = hyperplane.coef[None, :]
+        else:
+            self.gamma_ = hyperplane.expansion.gamma
+            self.dual_coef_ = hyperplane.coef
+        self.intercept_ = np.atleast_1d(hyperplane.intercept)
+
+    def _scores(self, X: Any) -> NDArray:
+        return self._hyperplane(X)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator, cg
 
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, solve_definite
 from volmar.rows import (
@@ -27,10 +26,6 @@ EQUAL_LENGTHS = ("rbf", "laplacian", "cosine")
 # A combination of rows, and their spread, below these multiples of the rounding error of the mean
 # are rounding.
 ROUNDINGS, SPREAD_ROUNDINGS = 8.0, 64.0
-# For more features, second moments take more time than conjugate gradients.
-DIRECT_UP_TO = 1500
-CG_STEPS = 50
-CG_TOL = 0.05
 # Up to this many rows, with this ratio of columns to rows, the Gram matrix takes less time than
 # the passes of a fit.
 SPANNED_ROWS, SPANNED_RATIO = 500, 4
@@ -174,14 +169,11 @@ class LinearSpace(FeatureSpace):
     def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
         """Return an approximate x with (I + stiffness sum_A (z_i - m)(z_i - m)') x = g.
 
-        m is the mean of the active rows A. The system is solved with second moments, or
-        by conjugate gradients if there are many features. If very many rows are active, evenly
-        spaced ones represent them: any positive definite matrix gives a direction of descent, and
-        the certificate does not depend on it.
+        m is the mean of the active rows A. If very many rows are active, evenly spaced ones
+        represent them: any positive definite matrix gives a direction of descent, and the
+        certificate does not depend on it.
         """
         d = self.rows.n_features
-        if d > DIRECT_UP_TO:
-            return self._by_conjugate_gradients(g, active, stiffness)
         index = np.flatnonzero(active)
         step = max(1, index.size // max(MIN_ROWS, ROWS_PER_FEATURE * d))
         if step > 1:
@@ -196,19 +188,6 @@ class LinearSpace(FeatureSpace):
         H *= stiffness
         H.flat[:: d + 1] += 1.0
         return solve_definite(H, g, self.dtype)
-
-    def _by_conjugate_gradients(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
-        s = active.astype(np.float64)
-        total = s.sum()
-        if total <= 0:
-            return g.copy()
-
-        def product(x: NDArray) -> NDArray:
-            f = self.scores(x)
-            return x + stiffness * self.vector(s * (f - s @ f / total))
-
-        H: Any = LinearOperator((g.size, g.size), matvec=product, dtype=np.float64)
-        return cg(H, g, rtol=CG_TOL, maxiter=CG_STEPS)[0]
 
 
 class SpannedSpace(LinearSpace):
