@@ -358,11 +358,11 @@ class ElliptopeResult(Result):
     """Solution of the elliptope saddle problem; `gap` is certified.
 
     M = VV' with `factor` V; `a` is the maximiser of the inner problem and `eta` the multiplier of
-    |a| = 1 (zero without it). `lower_bound`, the dual value, is below that of every feasible M,
-    and of VV' itself, which may violate the balance by ``residuals["balance"]``. Its dual point
-    consists of `balance_multipliers`, the multipliers s of |M1| <= balance (all equal if the mean
-    is bounded), of `bound_a` in the box, of `bound_y` with Diag(y) above G, and of `bound_rest`,
-    Z - aa' if eta may be positive (see `solve_elliptope_barrier`).
+    ``|a| = 1`` (zero without it). `lower_bound`, the dual value, is below that of every feasible
+    M, and of VV' itself, which may violate the balance by ``residuals["balance"]``. Its dual point
+    consists of `balance_multipliers`, the multipliers s of ``|M1| <= balance`` (all equal if the
+    mean is bounded), of `bound_a` in the box, of `bound_y` with Diag(y) above G, and of
+    `bound_rest`, Z - aa' if eta may be positive (see `solve_elliptope_barrier`).
 
     `residuals` contains "relative gap", the gap divided by the smaller of ``|objective|`` and
     ``a'|Q|a`` (the part of it that depends on M); "inner", the possible error of the inner
