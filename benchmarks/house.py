@@ -1,8 +1,9 @@
 """``python -m benchmarks.house [CHECKOUT]``: the size of the code, compared with its budget.
 
 The budget is in ``benchmarks/house.toml``. A quantity above it is an error, here and in ``make
-lint``: whoever adds something removes something else, and lowers the budget where the code became
-smaller. Give the folder of another checkout to measure that one, for example an earlier version.
+lint``. A change that adds something removes something else, and lowers the budget if the code
+became smaller. Give the folder of another checkout to measure that one, for example an earlier
+version.
 """
 
 import argparse

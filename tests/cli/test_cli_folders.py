@@ -337,7 +337,6 @@ class TestCompare:
     def test_superlinear_methods_are_fitted_to_a_sample(self, groups, monkeypatch, capsys):
         X, y = groups[0][["a", "b", "c"]].to_numpy(), groups[1]
         monkeypatch.setitem(comparison.MOST_FITTED, "SoftLabelMVC", 200)
-        monkeypatch.setattr(comparison, "_PIECE", 250)
         found = compare_methods(X, ["KMeans", "SoftLabelMVC"], n_clusters=3)
         kmeans, soft = found.runs
         assert (kmeans.n_fitted, soft.n_fitted) == (600, 200)

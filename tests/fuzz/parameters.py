@@ -83,7 +83,6 @@ GOOD = {
     "max_clusters": ("None", *FEW),
     "max_cluster_size": ("None", "n", "n // 2 + 1", "0.6", "1.0", "[n] * k"),
     "max_iter": FEW,
-    "max_offset": ("0.9", "0", "3.0", "10"),
     "method": ("'auto'", "'exact'", "'nystroem'"),
     "min_cluster_size": ("None", "1", "2", "0.1", "0.5"),
     "mode": ("'default'", "'paper'", "'aistats'"),

@@ -117,11 +117,11 @@ ARGUMENTS = {
     "sample_weight": "weights",
     "weights": "weights",
     **dict.fromkeys(
-        ("reg", "beta", "eta", "mu", "rho", "tol", "max_work", "separation", "margin"), "numbers"
+        ("reg", "beta", "eta", "mu", "rho", "tol", "max_work", "separation"), "numbers"
     ),
     **dict.fromkeys(("W", "Q"), MATRICES),
     **dict.fromkeys(("h", "x", "scores"), VECTORS),
-    **dict.fromkeys(("alpha", "share", "q", "delta", "factor", "msp"), FRACTIONS),
+    **dict.fromkeys(("alpha", "share", "q", "delta", "factor"), FRACTIONS),
     **dict.fromkeys(("n_splits", "n_levels", "n_halvings", "n_revealed"), COUNTS),
     **dict.fromkeys(("n_features", "centers"), COUNTS),
     "estimator": ESTIMATORS,
@@ -136,7 +136,6 @@ ARGUMENTS = {
         "np.ones(p)",
         *VECTORS,
     ),
-    "threshold": ("'best'", "'midpoint'", "'bogus'"),
     "p_values": ("rng.uniform(size=n)", "[0.0, 0.1]", "[1.0]", "np.ones(n)", *VECTORS),
     "rng": ("np.random.default_rng(0)",),
     "n_draws": ("20", "50", "0"),
@@ -148,7 +147,6 @@ ARGUMENTS = {
     "used": ("None", "[True] * p", "[False]"),
     "numbers": ("[2, 3]", "[2]", "range(3)", "[]"),
     "n_resamples": ("0", "1", "2"),
-    "probe": ("'neighbors'", "'linear'", "'bogus'"),
     "rule": ("'auto'", "'mirror'", "'sign_flips'"),
     "n_subsets": ("2", "5", "17"),
     "n_typical": ("0", "1", "3", "100"),
@@ -187,7 +185,7 @@ FUNCTIONS = {
     "evidence.label_test": (
         "X labels alpha n_splits min_cluster_size noise_label progress random_state"
     ),
-    "evidence.split_test": "X estimator alpha n_splits test progress random_state",
+    "evidence.split_test": "X estimator alpha n_splits progress random_state",
     "diagnostics.column_profiles": "X labels used n_levels max_rows feature_names random_state",
     "diagnostics.compare_numbers": (
         "X estimator numbers max_rows n_resamples progress random_state"
