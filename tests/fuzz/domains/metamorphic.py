@@ -63,6 +63,12 @@ EXEMPT = {
         if name != "MSPC" and "gamma" in inspect.signature(getattr(volmar, name)).parameters
         for change in ("a constant column", "columns reflected")
     },
+    **{
+        (name, change): "the method takes dense rows only"
+        for name in clusterer_names()
+        if not getattr(volmar, name)._accepts_sparse
+        for change in ("CSR", "CSC")
+    },
 }
 #: Maximum number of rows of methods whose time grows with the cube of it; 400 for the others.
 MOST = {"SDPMMC": 60, "HardLabelMVC": 60, "GMMC": 120, "SKMMC": 120, "MultivariateMMC": 120}
