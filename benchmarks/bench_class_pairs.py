@@ -15,10 +15,9 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.rivals import kmeans, minimum_density
 from benchmarks.table import Table
+from volmar import CPMMC, MSPC
 from volmar.datasets import data_folder, load
-from volmar.margin import CPMMC
 from volmar.metrics import clustering_error
-from volmar.separation import MSPC
 
 MULTI_CLASS = ("letter", "satellite", "usps", "mnist", "isolet", "digits")
 TWO_CLASS = (

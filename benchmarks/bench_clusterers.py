@@ -14,7 +14,7 @@ from benchmarks.table import Table
 from benchmarks.timing import in_turns
 from volmar.datasets import load, make_two_circles, make_two_gaussians, make_two_moons
 from volmar.metrics import clustering_error
-from volmar.table_clusterer import clusterer_names
+from volmar.table_clusterer.estimator import clusterer_names
 
 # Too slow here; bench_elliptope and bench_gmmc measure them.
 SEMI_DEFINITE = frozenset({"GMMC", "HardLabelMVC", "SDPMMC"})

@@ -16,7 +16,7 @@ from sklearn.cluster import KMeans
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
 from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
-from volmar.diagnostics import split_test
+from volmar.evidence import split_test
 
 ALPHA = 0.05
 NOISES = {

@@ -19,7 +19,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
-from volmar.margin import GMMCProblem
+from volmar.margin.gmmc import GMMCProblem
 from volmar.solvers import solve_packing_sdp
 
 PAPER_WEIGHT = 1e4

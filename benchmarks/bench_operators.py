@@ -14,8 +14,9 @@ from sklearn.manifold import spectral_embedding
 
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
-from volmar.graphs import degrees, laplacian, local_scaling_similarity
-from volmar.operators import SparseOperator
+from volmar.graphs import laplacian, local_scaling_similarity
+from volmar.graphs.laplacian import degrees
+from volmar.operators.sparse import SparseOperator
 
 SOLVERS = ("arpack", "lobpcg", "amg")
 

@@ -5,7 +5,7 @@ from scipy import sparse
 
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
-from volmar.rows import DenseRows, SparseRows
+from volmar.rows.tiled import DenseRows, SparseRows
 
 
 def run(*, full: bool) -> Table:

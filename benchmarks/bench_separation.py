@@ -12,10 +12,10 @@ from sklearn.cluster import KMeans
 
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
+from volmar import MSPC
 from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
-from volmar.rows import as_rows
-from volmar.separation import MSPC
+from volmar.rows.anywhere import as_rows
 
 # Rows, features, and maximum time of MSPC relative to k-means (None: no target).
 SIZES = ((100_000, 50, None), (1_000_000, 50, 0.25), (20_000, 200, 0.7))

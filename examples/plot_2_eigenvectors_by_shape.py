@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.datasets import make_blobs, make_moons
 
 from volmar.graphs import laplacian, local_scaling_similarity
-from volmar.operators import SparseOperator
+from volmar.operators.sparse import SparseOperator
 
 n = 4000
 graphs = {

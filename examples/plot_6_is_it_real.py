@@ -21,7 +21,7 @@ from sklearn.cluster import KMeans
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from volmar import MSPC
-from volmar.diagnostics import split_test
+from volmar.evidence import split_test
 
 rng = np.random.default_rng(0)
 noise = rng.normal(size=(600, 100))

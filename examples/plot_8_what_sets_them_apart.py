@@ -20,7 +20,7 @@ import pandas as pd
 from scipy.stats import ttest_ind
 from sklearn.cluster import KMeans
 
-from volmar.diagnostics import describe_clusters
+from volmar import describe_clusters
 
 noise = [f"noise {j}" for j in range(1, 9)]
 

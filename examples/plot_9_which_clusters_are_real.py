@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.cluster import HDBSCAN, KMeans
 from sklearn.datasets import make_moons
 
-from volmar.diagnostics import label_test
+from volmar.evidence import label_test
 from volmar.plots import ClusterDisplay, LabelTestDisplay
 
 rng = np.random.default_rng(0)

@@ -27,8 +27,9 @@ import volmar
 from reproduction.experiment import Cell
 from reproduction.measures import take_measures
 from reproduction.store import NO_DATA, CellResult, Store
-from volmar import datasets, graphs, metrics
+from volmar import datasets, metrics
 from volmar.cli.signals import without_interrupts
+from volmar.graphs.graph import make_similarity
 
 # Number of queued cells per worker, sufficient to keep it busy.
 QUEUE = 4
@@ -61,7 +62,7 @@ def run_cell(cell: Cell) -> CellResult:
             parameters = resolved(cell.parameters, X.shape[0])
             model = find_estimator(cell.estimator)(**parameters, random_state=cell.seed)
             if cell.similarity is not None:
-                X = graphs.make_similarity(**cell.similarity).build(X)[0]
+                X = make_similarity(**cell.similarity).build(X)[0]
             labels = model.fit(X).labels_
             seconds = time.process_time() - start
             metric = partial(find_metric(cell.metric), **cell.metric_params)

@@ -15,11 +15,11 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import volmar
-from volmar.table_clusterer import clusterer_names
+from volmar.table_clusterer.estimator import clusterer_names
 
 SOURCE = ROOT / "src" / "volmar"
 
-ESTIMATORS = [name for name in volmar.__all__ if name != "__version__"]
+ESTIMATORS = [name for name in volmar.__all__ if name[0].isupper()]
 CLUSTERERS = clusterer_names()
 
 

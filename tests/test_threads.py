@@ -20,9 +20,9 @@ import volmar
 from volmar import _threads
 from volmar._threads import in_jobs, one_thread, user_openmp
 from volmar._warn import collecting, warn_user
-from volmar.base import Clusterer
-from volmar.diagnostics import compare_numbers, describe_clusters, label_test, stability
-from volmar.evidence import split_test
+from volmar.base.clusterer import Clusterer
+from volmar.diagnostics import compare_numbers, describe_clusters, stability
+from volmar.evidence import label_test, split_test
 from volmar.metrics import msp_score
 from volmar.report import save_report
 

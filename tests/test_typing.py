@@ -10,7 +10,7 @@ import pytest
 
 import volmar
 
-ESTIMATORS = [name for name in volmar.__all__ if name != "__version__"]
+ESTIMATORS = [name for name in volmar.__all__ if name[0].isupper()]
 
 SNIPPET = """\
 from typing import Any, assert_type

@@ -19,7 +19,7 @@ from reproduction import (
 from reproduction import runner as runner_module
 from volmar.datasets import list_datasets
 from volmar.datasets.registry import find_task
-from volmar.graphs import make_similarity
+from volmar.graphs.graph import make_similarity
 
 # ------------------------------------------------------------------------- the declared files
 

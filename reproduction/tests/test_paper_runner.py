@@ -35,7 +35,7 @@ from reproduction.expected import read_expected, write_expected
 from reproduction.store import NO_DATA
 from volmar import NormalizedSpectralClustering
 from volmar.datasets import load
-from volmar.graphs import make_similarity
+from volmar.graphs.graph import make_similarity
 from volmar.metrics import clustering_error, pair_f_measure
 
 

@@ -5,18 +5,13 @@ import pytest
 from scipy import sparse
 
 import volmar
+from volmar._checks import check_choice, check_count, check_number
 from volmar._input import check_matrix
 from volmar._weights import check_sample_weight
-from volmar.base import Clusterer, Result, Status
-from volmar.base.clusterer import two_column_scores
+from volmar.base.clusterer import Clusterer, two_column_scores
 from volmar.base.outcome import fit_steps
-from volmar.base.validation import (
-    check_choice,
-    check_count,
-    check_n_clusters,
-    check_number,
-    check_start_labels,
-)
+from volmar.base.validation import check_n_clusters, check_start_labels
+from volmar.solvers import Result, Status
 
 
 class Halves(Clusterer):
@@ -282,7 +277,7 @@ def test_a_result_without_a_problem_cannot_be_checked():
 
 
 def test_result_is_short_on_screen():
-    from volmar.baselines import KernelKMeansResult
+    from volmar.baselines.kernel_kmeans import KernelKMeansResult
 
     result = KernelKMeansResult(
         objective=1.0, residuals={"moves": 0.0}, history=(4.0, 3.0, 2.0, 1.0), labels=np.zeros(9)

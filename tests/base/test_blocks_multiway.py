@@ -22,9 +22,8 @@ import volmar.rows.parts
 from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC
 from volmar.base.recursion import CellSplit, side_of
 from volmar.distributed import LostBlocksError
-from volmar.evidence import LinearCells
-from volmar.rows import is_dask
-from volmar.rows.blocks import passes
+from volmar.evidence.pairs import LinearCells
+from volmar.rows.blocks import is_dask, passes
 
 N, K = 1500, 5
 CHUNKINGS = [(N,), (400,), (0, 37, 900, 1, 562)]

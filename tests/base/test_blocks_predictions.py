@@ -23,9 +23,11 @@ from sklearn.exceptions import NotFittedError
 
 import volmar
 from volmar import CPMMC, MSPC, KernelCPMMC
-from volmar.base import Clusterer
+from volmar.base.clusterer import Clusterer
 from volmar.distributed import report_passes
-from volmar.rows import as_beside, as_rows, as_table, constant_vector, standardized
+from volmar.rows.anywhere import as_rows, constant_vector
+from volmar.rows.blocks import as_beside, as_table
+from volmar.rows.standardized import standardized
 from volmar.separation.gep import exact_scan, histogram_scan, mean_difference
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -36,9 +36,14 @@ from volmar import (  # noqa: E402
     MSPC,
     KernelCPMMC,
 )
-from volmar.distributed import LostBlocksError, report_passes  # noqa: E402
-from volmar.rows import as_table  # noqa: E402
-from volmar.rows.blocks import passes  # noqa: E402
+from volmar.distributed import (  # noqa: E402
+    LostBlocksError,
+    report_passes,
+)
+from volmar.rows.blocks import (  # noqa: E402
+    as_table,
+    passes,
+)
 from volmar.rows.blocks.recipes import RowNumbers  # noqa: E402
 from volmar.rows.blocks.sums import Picked, Sum  # noqa: E402
 

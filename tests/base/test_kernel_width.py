@@ -13,7 +13,7 @@ from volmar import SKMMC, KernelCPMMC
 from volmar.base.kernel import MAX_HALVINGS, TIE, Fitted, first_good
 from volmar.metrics import clustering_error
 from volmar.models import load_model, save_model
-from volmar.rows import scale_gamma
+from volmar.rows.anywhere import scale_gamma
 
 METHODS = [KernelCPMMC, SKMMC]
 

@@ -8,7 +8,8 @@ import pytest
 from volmar import MSPC
 from volmar._notebook import MOST_ROWS, html_card
 from volmar.datasets import make_blobs
-from volmar.diagnostics import label_test, split_test, stability
+from volmar.diagnostics import stability
+from volmar.evidence import label_test, split_test
 
 VOID = {"br", "img", "meta", "link", "input", "hr"}
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.utils.validation import has_fit_parameter
 
 import volmar
-from volmar.base import Clusterer
+from volmar.base.clusterer import Clusterer
 from volmar.base.numbering import cluster_order
 from volmar.models import load_model, save_model
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import has_fit_parameter
 import volmar
 from volmar._input import check_matrix
 from volmar._weights import rescaled_sample_weight
-from volmar.rows import Kernel
+from volmar.rows.kernel import Kernel
 from volmar.solvers import Status
 
 CLUSTERERS = [getattr(volmar, name) for name in volmar.CLUSTERERS]

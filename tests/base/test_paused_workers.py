@@ -15,8 +15,10 @@ dask = pytest.importorskip("dask")
 from helpers.dask_clusters import bounded, cluster_of, persisted, stored, until  # noqa: E402
 
 from volmar.distributed import LostBlocksError  # noqa: E402
-from volmar.rows import as_table  # noqa: E402
-from volmar.rows.blocks import passes  # noqa: E402
+from volmar.rows.blocks import (  # noqa: E402
+    as_table,
+    passes,
+)
 
 X = np.arange(600.0)[:, None]
 CHUNKS = (50,) * 12

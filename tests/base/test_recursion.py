@@ -11,9 +11,10 @@ from sklearn.metrics import adjusted_rand_score
 
 import volmar
 from volmar import CPMMC, MSPC
-from volmar.base import Clusterer
+from volmar.base.clusterer import Clusterer
 from volmar.base.recursion import RecursiveResult
 from volmar.datasets import make_blobs
+from volmar.graphs.graph import make_similarity
 
 BINARY = ["GMMC", "HardLabelMVC", "IterSVR", "LGMMC", "MultivariateMMC", "NormalizedCut"]
 BINARY += ["SDPMMC", "SKMMC"]
@@ -88,7 +89,7 @@ def test_precomputed_matrices_are_cut_with_their_rows(blobs):
     model = volmar.LGMMC(3, kernel="precomputed", random_state=0).fit(K)
     assert adjusted_rand_score(y, model.labels_) == 1.0
     np.testing.assert_array_equal(model.predict(K[:7]), model.labels_[:7])
-    W = sparse.csr_array(volmar.graphs.make_similarity("local_scaling").build(X)[0])
+    W = sparse.csr_array(make_similarity("local_scaling").build(X)[0])
     cut = volmar.NormalizedCut(3, affinity="precomputed", random_state=0).fit(W)
     assert adjusted_rand_score(y, cut.labels_) == 1.0
 

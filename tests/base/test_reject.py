@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 import volmar
 from volmar import CPMMC, MSPC, KernelKMeans, SoftLabelMVC
 from volmar.models import load_model, save_model
-from volmar.table_clusterer import clusterer_names
+from volmar.table_clusterer.estimator import clusterer_names
 
 
 def draw(rng, n=150):

@@ -9,7 +9,8 @@ from volmar import DiscriminativeKMeans, KernelKMeans, LDAKMeans
 from volmar.baselines.projected_kmeans import whitening
 from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
-from volmar.rows import as_rows, standardized
+from volmar.rows.anywhere import as_rows
+from volmar.rows.standardized import standardized
 
 
 def paper_kernel(X, lam):

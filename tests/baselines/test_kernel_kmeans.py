@@ -15,7 +15,7 @@ from volmar import KernelKMeans, _memory
 from volmar.baselines.kernel_kmeans import KernelProblem, kernel_kmeans, start_labels
 from volmar.datasets import load, make_two_circles
 from volmar.metrics import clustering_error
-from volmar.rows import scale_gamma
+from volmar.rows.anywhere import scale_gamma
 from volmar.solvers import Status
 
 

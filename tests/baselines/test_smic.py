@@ -16,13 +16,9 @@ from volmar import SMIC
 from volmar.base.numbering import cluster_order
 from volmar.baselines.smic import KernelSpectrum, information_maximization, positive_shares
 from volmar.datasets import load, make_two_gaussians
-from volmar.graphs import (
-    GaussianSimilarity,
-    gaussian_similarity,
-    local_scaling_similarity,
-    make_similarity,
-)
-from volmar.graphs.graph import Graph
+from volmar.graphs import gaussian_similarity, local_scaling_similarity
+from volmar.graphs.graph import Graph, make_similarity
+from volmar.graphs.similarities import GaussianSimilarity
 from volmar.metrics import clustering_error
 from volmar.solvers import Status
 

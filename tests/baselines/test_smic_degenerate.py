@@ -11,11 +11,9 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import SMIC
 from volmar.baselines.smic import KernelSpectrum
-from volmar.graphs import (
-    GaussianSimilarity,
-    local_scaling_similarity,
-)
+from volmar.graphs import local_scaling_similarity
 from volmar.graphs.graph import Graph
+from volmar.graphs.similarities import GaussianSimilarity
 from volmar.metrics import clustering_error
 from volmar.solvers import Status
 

@@ -10,7 +10,7 @@ from volmar import MSPC, TableClusterer
 from volmar.cli.cluster import command_for_two, make_method, parse_settings
 from volmar.datasets import make_blobs, make_two_moons
 from volmar.report import evidence_of
-from volmar.table_clusterer import clusterer_names
+from volmar.table_clusterer.estimator import clusterer_names
 
 pandas = pytest.importorskip("pandas")
 

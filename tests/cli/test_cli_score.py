@@ -18,14 +18,9 @@ from volmar.cli.compare import compare_file
 from volmar.cli.console import UsageError
 from volmar.cli.score import score_file
 from volmar.datasets import make_blobs
-from volmar.diagnostics import label_test
-from volmar.metrics import (
-    agreement_scores,
-    label_free_scores,
-    msp_score,
-    scores,
-    separation_score,
-)
+from volmar.evidence import label_test
+from volmar.metrics import label_free_scores, msp_score, scores, separation_score
+from volmar.metrics.scores import agreement_scores
 from volmar.report.drivers import sampled
 from volmar.table_clusterer import compare_methods, comparison
 from volmar.tables import TableError, match_labels

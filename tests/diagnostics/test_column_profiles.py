@@ -8,7 +8,8 @@ import pytest
 from helpers.conversions import CONVERSIONS
 from scipy import sparse, stats
 
-from volmar.diagnostics import column_profiles, describe_clusters, suggested_names
+from volmar.diagnostics import column_profiles, describe_clusters
+from volmar.diagnostics.cluster_description import suggested_names
 from volmar.diagnostics.column_profiles import day_text
 from volmar.metrics.contingency import sampled_rows
 from volmar.report.outcome import Outcome

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from volmar import MSPC
-from volmar.diagnostics import describe_clusters, label_test, split_test, stability
-from volmar.rows import anywhere, count_labels, draw_from_collection
+from volmar.diagnostics import describe_clusters, stability
+from volmar.evidence import label_test, split_test
+from volmar.rows import anywhere
+from volmar.rows.anywhere import count_labels, draw_from_collection
 
 pd = pytest.importorskip("pandas")
 dd = pytest.importorskip("dask.dataframe")

@@ -16,8 +16,8 @@ from volmar.diagnostics import error_bound, stability_report
 from volmar.diagnostics.bound import C0, direct_limit
 from volmar.graphs import gaussian_similarity, laplacian
 from volmar.operators import as_operator
-from volmar.volume import VolumeProblem
 from volmar.volume.descent import minimise_given_labels
+from volmar.volume.problem import VolumeProblem
 
 
 def partitions(n):

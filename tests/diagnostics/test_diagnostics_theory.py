@@ -15,8 +15,8 @@ from scipy import sparse
 from volmar.diagnostics import stability_report
 from volmar.operators import as_operator
 from volmar.solvers import Status
-from volmar.volume import VolumeProblem
 from volmar.volume.descent import alternate, minimise_given_labels
+from volmar.volume.problem import VolumeProblem
 
 # JMLR section 5.1 and figure 2; X5' of AISTATS section 3.4 with the scale of X4' there.
 X4 = np.array([[0, 0], [1, 0], [1, 1], [0, 1]], dtype=float)

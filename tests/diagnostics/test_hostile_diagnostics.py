@@ -13,18 +13,14 @@ from volmar.diagnostics import (
     compare_numbers,
     describe_clusters,
     error_bound,
-    label_test,
-    split_test,
     stability,
     stability_report,
 )
-from volmar.evidence import (
-    column_resolutions,
-    combine_p_values,
-    dithered,
-    has_way_around,
-    hump_test,
-)
+from volmar.evidence import label_test, split_test
+from volmar.evidence.dither import column_resolutions, dithered
+from volmar.evidence.held_out import combine_p_values
+from volmar.evidence.humps import hump_test
+from volmar.evidence.way_around import has_way_around
 
 LABELS = np.arange(90) % 2
 X = np.random.default_rng(0).normal(size=(90, 3)) + 6 * LABELS[:, None]

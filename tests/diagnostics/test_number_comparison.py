@@ -14,8 +14,8 @@ from sklearn.preprocessing import StandardScaler
 
 from volmar import MSPC
 from volmar.datasets import make_blobs
-from volmar.diagnostics import NumberOfClusters, compare_numbers
-from volmar.diagnostics.compare_numbers import alluvium
+from volmar.diagnostics import compare_numbers
+from volmar.diagnostics.compare_numbers import NumberOfClusters, alluvium
 from volmar.metrics import separation_score
 
 

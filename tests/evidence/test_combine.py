@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from volmar.evidence import combine_p_values
+from volmar.evidence.held_out import combine_p_values
 
 P_VALUES = st.lists(st.integers(0, 20).map(lambda i: i / 20), min_size=1, max_size=12)
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from volmar import MSPC
-from volmar.diagnostics import split_test
-from volmar.evidence import column_resolutions, dithered, dithered_scores, hump_test
+from volmar.evidence import split_test
+from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
+from volmar.evidence.humps import hump_test
 from volmar.metrics import clustering_error
 
 

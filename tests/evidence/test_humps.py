@@ -9,8 +9,9 @@ from helpers.samples import NULLS, binned, has_one_hump, known_samples, two_norm
 from scipy.optimize import isotonic_regression
 from scipy.stats import ks_2samp, norm
 
-from volmar.evidence import densities, hump_test, humps
+from volmar.evidence import densities, humps
 from volmar.evidence.densities import GRID, folded_sample
+from volmar.evidence.humps import hump_test
 
 
 def smoothed(x):

@@ -14,7 +14,7 @@ from sklearn.datasets import make_circles, make_moons
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
-from volmar.diagnostics import label_test
+from volmar.evidence import label_test
 
 # The function has replaced its module as an attribute of the package.
 MODULE = importlib.import_module("volmar.evidence.label_test")

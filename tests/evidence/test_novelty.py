@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 from sklearn.covariance import oas
 
-from volmar.diagnostics import ClusterNovelty, calibrate_novelty
+from volmar.evidence import ClusterNovelty, calibrate_novelty
 from volmar.evidence import novelty as module
 from volmar.evidence.novelty import ClusterScatter, Sketch
 

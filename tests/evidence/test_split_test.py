@@ -18,10 +18,10 @@ from sklearn.utils import check_random_state
 
 from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
 from volmar.datasets import make_two_circles
-from volmar.diagnostics import split_test, stability
-from volmar.evidence import DIRECTION, HumpTest, held_out
-from volmar.evidence.held_out import PAIR
-from volmar.evidence.humps import deepest_valley
+from volmar.diagnostics import stability
+from volmar.evidence import held_out, split_test
+from volmar.evidence.held_out import DIRECTION, PAIR
+from volmar.evidence.humps import HumpTest, deepest_valley
 
 # The function has replaced its module as an attribute of the package.
 MODULE = importlib.import_module("volmar.evidence.split_test")

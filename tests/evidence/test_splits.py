@@ -4,12 +4,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from volmar.evidence import (
-    LinearCells,
-    n_searched,
-    searched_rows,
-    two_group_direction,
-)
 from volmar.evidence import two_groups as direction_module
 from volmar.evidence.densities import (
     N_BINS,
@@ -18,7 +12,9 @@ from volmar.evidence.densities import (
     folded_sample,
     two_group_index,
 )
-from volmar.metrics import separation_along
+from volmar.evidence.pairs import LinearCells
+from volmar.evidence.two_groups import n_searched, searched_rows, two_group_direction
+from volmar.metrics.separation_bound import separation_along
 
 
 def groups(n=600, distance=6.0, share=0.5, d=4, seed=0):

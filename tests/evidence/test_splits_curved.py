@@ -9,14 +9,8 @@ from sklearn.datasets import make_moons
 from sklearn.metrics import adjusted_rand_score
 
 from volmar import SoftLabelMVC
-from volmar.evidence import (
-    LINEAR,
-    Border,
-    fitted_border,
-    held_out_test,
-    walk_candidate,
-)
-from volmar.evidence.borders import MAX_WALKS
+from volmar.evidence.borders import MAX_WALKS, Border, fitted_border, walk_candidate
+from volmar.evidence.held_out import LINEAR, held_out_test
 
 
 def two_rings(seed=0):

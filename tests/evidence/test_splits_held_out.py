@@ -8,13 +8,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.stats import combine_pvalues
 
-from volmar.evidence import (
-    DIRECTION,
-    Candidate,
-    combine_p_values,
-)
 from volmar.evidence import held_out as module
-from volmar.evidence.held_out import PAIR, fisher_p_value
+from volmar.evidence.held_out import DIRECTION, PAIR, Candidate, combine_p_values, fisher_p_value
 from volmar.evidence.humps import HumpTest
 
 

@@ -9,11 +9,20 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.cluster import KMeans
 
-from volmar.evidence import clearest_pairs, hump_test, make_split, merged_labels, searched_rows
 from volmar.evidence import held_out as made
 from volmar.evidence import two_groups as searched_module
 from volmar.evidence.densities import Valley, deepest_valleys
-from volmar.evidence.pairs import _bottleneck, _disjoint, in_region, pairwise_valleys
+from volmar.evidence.held_out import make_split
+from volmar.evidence.humps import hump_test
+from volmar.evidence.pairs import (
+    _bottleneck,
+    _disjoint,
+    clearest_pairs,
+    in_region,
+    merged_labels,
+    pairwise_valleys,
+)
+from volmar.evidence.two_groups import searched_rows
 
 
 def equidistant(k, distance, *, n=1000, d=8, seed=0):

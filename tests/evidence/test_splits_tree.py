@@ -12,7 +12,8 @@ from sklearn.metrics import adjusted_rand_score
 from volmar import CPMMC, MSPC
 from volmar.base.recursion import CellSplit
 from volmar.base.tree import SplitNode, SplitTree
-from volmar.evidence import LinearCells, make_split
+from volmar.evidence.held_out import make_split
+from volmar.evidence.pairs import LinearCells
 from volmar.models import load_model, save_model
 
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from volmar.evidence import has_way_around, hump_test, way_around
+from volmar.evidence import way_around
+from volmar.evidence.humps import hump_test
+from volmar.evidence.way_around import has_way_around
 
 
 def ring(n=600, noise=0.1, turn=2 * np.pi, seed=0):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from volmar.diagnostics import split_test
-from volmar.evidence import LINEAR, held_out_test
+from volmar.evidence import split_test
+from volmar.evidence.held_out import LINEAR, held_out_test
 from volmar.evidence.wording import p_value_text
 
 

@@ -6,13 +6,8 @@ import scipy.sparse as sp
 from helpers.points import points
 from scipy.spatial.distance import cdist, pdist
 
-from volmar.graphs import (
-    distance_range,
-    make_similarity,
-    mean_distance,
-    resolve_sigma,
-    rms_distance,
-)
+from volmar.graphs.distances import distance_range, mean_distance, resolve_sigma, rms_distance
+from volmar.graphs.graph import make_similarity
 
 
 @pytest.mark.parametrize("n", [2, 17, 1500])

@@ -9,13 +9,9 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import NormalizedCut
 from volmar.datasets import make_two_moons
-from volmar.graphs import (
-    CallableSimilarity,
-    GaussianSimilarity,
-    make_similarity,
-    nearest_neighbors_similarity,
-)
-from volmar.graphs.graph import build_graph
+from volmar.graphs import nearest_neighbors_similarity
+from volmar.graphs.graph import build_graph, make_similarity
+from volmar.graphs.similarities import CallableSimilarity, GaussianSimilarity
 from volmar.metrics import clustering_error
 
 

@@ -12,11 +12,8 @@ from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
 from volmar import NormalizedCut
 from volmar.datasets import make_two_moons
-from volmar.graphs import (
-    CallableSimilarity,
-    GaussianSimilarity,
-    make_similarity,
-)
+from volmar.graphs.graph import make_similarity
+from volmar.graphs.similarities import CallableSimilarity, GaussianSimilarity
 
 
 def sparse_rbf(X, Y):

@@ -8,8 +8,8 @@ from scipy.spatial.distance import cdist
 from sklearn.datasets import make_blobs
 
 from volmar import SoftLabelMVC
-from volmar.graphs import NeighborSearch, neighbor_graph, neighbors
-from volmar.graphs.neighbors import CellIndex
+from volmar.graphs import neighbors
+from volmar.graphs.neighbors import CellIndex, NeighborSearch, neighbor_graph
 
 
 def rows_of(kind, n=6000, d=16, seed=0):

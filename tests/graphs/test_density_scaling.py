@@ -12,14 +12,15 @@ from sklearn.neighbors import KNeighborsTransformer
 
 import volmar
 from volmar import HardLabelMVC, NormalizedCut, NormalizedSpectralClustering, SoftLabelMVC
-from volmar.graphs import (
-    DensityScalingSimilarity,
-    connected_components,
-    density_scaling_similarity,
-    make_similarity,
-)
+from volmar.graphs import density_scaling_similarity
 from volmar.graphs.copies import Copies, distinct_rows
-from volmar.graphs.density_scaling import default_n_neighbors, joining_edges
+from volmar.graphs.density_scaling import (
+    DensityScalingSimilarity,
+    default_n_neighbors,
+    joining_edges,
+)
+from volmar.graphs.graph import make_similarity
+from volmar.graphs.laplacian import connected_components
 from volmar.metrics import clustering_error
 
 

@@ -8,13 +8,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csgraph
 
 from volmar import _memory
-from volmar.graphs import (
-    component_message,
-    connected_components,
-    degrees,
-    laplacian,
-    local_scaling_similarity,
-)
+from volmar.graphs import laplacian, local_scaling_similarity
+from volmar.graphs.laplacian import component_message, connected_components, degrees
 
 KINDS = ["unnormalized", "symmetric", "random_walk"]
 quick = settings(deadline=None, max_examples=30)

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import KNeighborsTransformer
 
-from volmar.graphs import (
-    NearestNeighborsSimilarity,
-    make_similarity,
-    nearest_neighbors_similarity,
-)
+from volmar.graphs import nearest_neighbors_similarity
+from volmar.graphs.graph import make_similarity
+from volmar.graphs.similarities import NearestNeighborsSimilarity
 
 
 @quick

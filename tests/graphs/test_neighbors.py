@@ -14,7 +14,8 @@ from scipy.spatial.distance import cdist
 from sklearn.datasets import make_blobs
 from sklearn.neighbors import KNeighborsTransformer, NearestNeighbors
 
-from volmar.graphs import NeighborSearch, neighbor_graph, neighbors, symmetrize
+from volmar.graphs import neighbors
+from volmar.graphs.neighbors import NeighborSearch, neighbor_graph, symmetrize
 
 quick = settings(deadline=None, max_examples=25)
 

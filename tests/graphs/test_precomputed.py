@@ -5,10 +5,8 @@ import pytest
 import scipy.sparse as sp
 from helpers.points import dense, points
 
-from volmar.graphs import (
-    check_similarity,
-    gaussian_similarity,
-)
+from volmar.graphs import gaussian_similarity
+from volmar.graphs.validation import check_similarity
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, sp.csr_matrix, sp.csr_array])

@@ -16,9 +16,9 @@ from volmar.graphs import (
     cosine_knn_similarity,
     gaussian_similarity,
     local_scaling_similarity,
-    make_similarity,
     similarities,
 )
+from volmar.graphs.graph import make_similarity
 
 RECIPES = [
     ("gaussian", {"sigma": "mean/2"}),

@@ -8,7 +8,7 @@ import numpy as np
 import volmar
 from helpers.blocks import cut_up
 from volmar import CPMMC, MSPC, KernelCPMMC
-from volmar.table_clusterer import clusterer_names
+from volmar.table_clusterer.estimator import clusterer_names
 
 CHUNKINGS = [(1100,), (400,), (0, 537, 1, 562)]
 

@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from volmar.distributed import report_passes
-from volmar.rows import (
-    RowVector,
-    as_beside,
-    as_table,
-    bin_sums,
-    centered_with_moments,
-)
+from volmar.rows.anywhere import bin_sums, centered_with_moments
+from volmar.rows.blocks import RowVector, as_beside, as_table
 
 quick = settings(max_examples=15, deadline=None)
 

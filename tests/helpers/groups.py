@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.cluster import KMeans
 
-from volmar.evidence import LINEAR, held_out_test
+from volmar.evidence.held_out import LINEAR, held_out_test
 
 
 def blobs(n=240, distance=6.0, share=0.5, d=4, seed=0):

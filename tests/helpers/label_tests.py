@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from volmar.diagnostics import LabelTestResult
+from volmar.evidence import LabelTestResult
 from volmar.evidence.label_test import LabelJoin
 
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])

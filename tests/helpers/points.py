@@ -6,9 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from volmar import NormalizedCut, NormalizedSpectralClustering
-from volmar.graphs import (
-    make_similarity,
-)
+from volmar.graphs.graph import make_similarity
 
 quick = settings(deadline=None, max_examples=25)
 seeds = st.integers(0, 2**32 - 1)

@@ -15,8 +15,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import GMMC
 from volmar.datasets import make_two_circles
-from volmar.margin import GMMCProblem
-from volmar.margin.gmmc import solve_gmmc
+from volmar.margin.gmmc import GMMCProblem, solve_gmmc
 from volmar.metrics import clustering_error
 from volmar.solvers import Status
 

@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import GMMC, LGMMC, SDPMMC
 from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
-from volmar.graphs import mean_distance
+from volmar.graphs.distances import mean_distance
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.metrics import clustering_error
 

@@ -10,7 +10,8 @@ from volmar import CPMMC, KernelCPMMC
 from volmar.distributed import report_passes
 from volmar.margin import multiway
 from volmar.margin.multiway import shares_of_clusters, sized_labels
-from volmar.rows import as_rows, as_table
+from volmar.rows.anywhere import as_rows
+from volmar.rows.blocks import as_table
 
 N, K = 2600, 4
 CHUNKINGS = [(N,), (900,), (0, 1237, 1, 1362)]

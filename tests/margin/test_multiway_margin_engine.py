@@ -29,7 +29,8 @@ from volmar.margin.multiway import (
     shares_of_clusters,
     sized_labels,
 )
-from volmar.solvers import CuttingPlaneResult, Status
+from volmar.solvers import Status
+from volmar.solvers.cutting_plane_qp import CuttingPlaneResult
 
 BOTH = [CPMMC, KernelCPMMC]
 

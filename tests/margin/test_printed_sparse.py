@@ -10,12 +10,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import SKMMC
-from volmar.base import Status
 from volmar.margin.engine.nested import PrintedCuts, printed_sparse_loop
 from volmar.margin.engine.problem import HingeLoss, MarginProblem
 from volmar.margin.feature_space import basis as printed_basis
 from volmar.margin.feature_space.basis import PrintedBasisSpace
 from volmar.models import load_model, save_model
+from volmar.solvers import Status
 
 
 def groups(n=80, seed=0, apart=3.0, d=3):

@@ -14,8 +14,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import GMMC, SDPMMC
 from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
-from volmar.graphs import mean_distance
-from volmar.margin import SDPMMCProblem
+from volmar.graphs.distances import mean_distance
+from volmar.margin.sdp_mmc import SDPMMCProblem
 from volmar.metrics import clustering_error
 from volmar.solvers import Status, solve_elliptope_saddle
 

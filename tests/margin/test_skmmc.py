@@ -14,9 +14,9 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import CPMMC, SKMMC, KernelCPMMC, MultivariateMMC
-from volmar.base import Status
 from volmar.datasets import data_folder, load, make_two_circles
 from volmar.metrics import clustering_error
+from volmar.solvers import Status
 
 LOSSES = ("error", "rand", "fbeta", "nmi")
 

@@ -11,13 +11,12 @@ from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import SKMMC
-from volmar.distributed import report_passes
 from volmar.margin.engine.descent import maximise_margin
 from volmar.margin.engine.problem import HingeLoss, MarginProblem
 from volmar.margin.feature_space import basis
 from volmar.margin.feature_space.basis import GROUP, BasisSpace, BlockImages
-from volmar.rows import as_table
-from volmar.rows.blocks.table import HeldRows
+from volmar.rows.blocks import as_table
+from volmar.rows.blocks.table import HeldRows, report_passes
 
 N = 3000
 CHUNKS = [1300, (37, 2500, 0, 463), N]

@@ -33,7 +33,7 @@ from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LandmarkSpace, LinearSpace
 from volmar.metrics import clustering_error
 from volmar.models import load_model, save_model
-from volmar.rows import NystroemMap
+from volmar.rows.kernel import NystroemMap
 
 # Every method, with the parameter that requests halves, the former default.
 HALVED = {

@@ -7,19 +7,18 @@ import numpy as np
 import pytest
 
 from volmar.metrics import (
-    agreement_scores,
     balanced_clustering_error,
-    calinski_harabasz,
     clustering_error,
-    imbalance,
     label_free_scores,
     matched_labels,
     msp_score,
     normalized_cut,
     pair_f_measure,
-    separation_along,
     separation_score,
 )
+from volmar.metrics.label_free import calinski_harabasz, imbalance
+from volmar.metrics.scores import agreement_scores
+from volmar.metrics.separation_bound import separation_along
 
 X = np.random.default_rng(0).normal(size=(12, 2)) + 5 * (np.arange(12) % 2)[:, None]
 CODES = np.arange(12) % 2

@@ -18,19 +18,17 @@ from sklearn.metrics import (
 )
 
 from volmar.metrics import (
-    agreement_scores,
     balanced_clustering_error,
-    calinski_harabasz,
     clustering_error,
-    imbalance,
     label_free_scores,
     matched_labels,
     normalized_cut,
     pair_f_measure,
     scores,
     separation_score,
-    volume,
 )
+from volmar.metrics.label_free import calinski_harabasz, imbalance, volume
+from volmar.metrics.scores import agreement_scores
 
 MATCHED = [clustering_error, balanced_clustering_error]
 PAIRED = [pair_f_measure]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.datasets import load_iris
 
-from volmar.metrics import msp_score, separation_along, separation_score
+from volmar.metrics import msp_score, separation_score
+from volmar.metrics.separation_bound import separation_along
 
 BOTH = pytest.mark.parametrize("score", [msp_score, separation_score])
 EITHER_WAY = pytest.mark.parametrize("cross_fit", [False, True])

@@ -15,14 +15,15 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.neighbors import KNeighborsTransformer
 
 import volmar
-from volmar import graphs
-from volmar.graphs import LocalScalingSimilarity
+from volmar.graphs import similarities as kinds
+from volmar.graphs.density_scaling import DensityScalingSimilarity
+from volmar.graphs.similarities import LocalScalingSimilarity
 from volmar.models import ModelError, load_model, save_model, store
 from volmar.tables import Preparation
 
 NEW_4 = np.random.default_rng(1).normal(size=(9, 4))
 # `TableClusterer` is tested separately below, with tables.
-ESTIMATORS = [n for n in volmar.__all__ if n not in ("__version__", "TableClusterer")]
+ESTIMATORS = [*volmar.CLUSTERERS, "MinimaxProbabilityMachine", "VolumeRegularizedClassifier"]
 
 
 def cases():
@@ -67,11 +68,11 @@ def cases():
     ):
         yield f"{name}-{'-'.join(map(str, settings.values()))}", name, settings, X, NEW
     for similarity in (
-        graphs.CosineKNNSimilarity(n_neighbors=5),
-        graphs.DensityScalingSimilarity(),
-        graphs.GaussianSimilarity(),
-        graphs.LocalScalingSimilarity(),
-        graphs.NearestNeighborsSimilarity(n_neighbors=5),
+        kinds.CosineKNNSimilarity(n_neighbors=5),
+        DensityScalingSimilarity(),
+        kinds.GaussianSimilarity(),
+        kinds.LocalScalingSimilarity(),
+        kinds.NearestNeighborsSimilarity(n_neighbors=5),
     ):
         case = f"SMIC-{type(similarity).__name__}"
         yield case, "SMIC", {"affinity": similarity}, X, NEW

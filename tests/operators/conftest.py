@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from helpers.laplacians import moons, random_spd
 
-from volmar.operators import DenseOperator, SparseOperator
+from volmar.operators.dense import DenseOperator
+from volmar.operators.sparse import SparseOperator
 
 
 @pytest.fixture(params=["dense", "sparse"])

@@ -11,10 +11,12 @@ from sklearn.exceptions import ConvergenceWarning
 from volmar import _memory
 from volmar._checks import fix_signs
 from volmar.graphs import laplacian
-from volmar.operators import DenseOperator, SparseOperator, as_operator
+from volmar.operators import as_operator
 from volmar.operators import dense as dense_module
 from volmar.operators import sparse as sparse_module
+from volmar.operators.dense import DenseOperator
 from volmar.operators.protocol import largest_eigenpairs
+from volmar.operators.sparse import SparseOperator
 
 
 def test_backend_eigenpairs(backend):

@@ -8,10 +8,12 @@ from helpers.laplacians import blobs, moons, moons_laplacian, random_spd
 from scipy import linalg, sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar.operators import DenseOperator, SparseOperator, as_operator
+from volmar.operators import as_operator
 from volmar.operators import dense as dense_module
 from volmar.operators import sparse as sparse_module
+from volmar.operators.dense import DenseOperator
 from volmar.operators.protocol import conjugate_gradients
+from volmar.operators.sparse import SparseOperator
 
 
 def test_backend_agrees_with_the_matrix(backend, rng):

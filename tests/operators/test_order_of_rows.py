@@ -10,8 +10,8 @@ from scipy import sparse
 from volmar import SoftLabelMVC
 from volmar.datasets import make_two_moons
 from volmar.graphs import density_scaling, density_scaling_similarity
-from volmar.operators import SparseOperator
 from volmar.operators import sparse as sparse_module
+from volmar.operators.sparse import SparseOperator
 
 
 @pytest.mark.parametrize("rtol", [1e-3, 1e-8])

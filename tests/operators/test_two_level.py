@@ -5,10 +5,9 @@ import pytest
 from helpers.laplacians import blobs, moons, random_graph
 from scipy import linalg, sparse
 
-from volmar.operators import SparseOperator
 from volmar.operators import sparse as sparse_module
 from volmar.operators.protocol import conjugate_gradients
-from volmar.operators.sparse import TwoLevel, factorise, predicted_fill
+from volmar.operators.sparse import SparseOperator, TwoLevel, factorise, predicted_fill
 
 
 def test_solve_by_condition_fill_and_size(monkeypatch, rng):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.label_tests import chain, three
 
-from volmar.diagnostics import label_test
+from volmar.evidence import label_test
 from volmar.plots import LabelTestDisplay
 from volmar.plots.label_joins import MERGED, SEPARATED
 

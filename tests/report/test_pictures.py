@@ -17,8 +17,10 @@ import pandas as pd
 
 from volmar import MSPC
 from volmar.datasets import make_blobs
-from volmar.diagnostics import compare_numbers, label_test
-from volmar.report import Outcome, save_pictures, write_report
+from volmar.diagnostics import compare_numbers
+from volmar.evidence import label_test
+from volmar.report import Outcome, save_pictures
+from volmar.report.cluster_page import write_report
 from volmar.report.sections import numbers_side_by_side, silhouette_blocks
 
 EVERY = ["clusters", "scores", "tree", "silhouettes", "columns", "effects", "borders", "numbers"]

@@ -19,11 +19,12 @@ from helpers.outcomes import THREE, TWO, groups
 import volmar
 from volmar import MSPC
 from volmar.datasets import make_two_moons
-from volmar.diagnostics import LabelJoin, LabelTestResult, split_test
+from volmar.evidence import LabelTestResult, split_test
+from volmar.evidence.label_test import LabelJoin
 from volmar.evidence.wording import p_value_text
-from volmar.report import Evidence, evidence_of, sentences_of
+from volmar.report import Evidence, evidence_of
 from volmar.report import evidence as module
-from volmar.report.verdict import join_sentence
+from volmar.report.verdict import join_sentence, sentences_of
 
 
 def by_kind(found):

@@ -10,7 +10,7 @@ from scipy import sparse
 
 pytest.importorskip("jinja2")
 
-from volmar.metrics import LabelScore
+from volmar.metrics.scores import LabelScore
 from volmar.report.cluster_page import write_report
 from volmar.report.outcome import Evidence
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers.outcomes import Hyperplane, outcome_of
 
-from volmar.diagnostics import calibrate_novelty
+from volmar.evidence import calibrate_novelty
 from volmar.report.cluster_page import write_report
 from volmar.report.sections import strangers
 

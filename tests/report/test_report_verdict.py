@@ -22,7 +22,8 @@ from helpers.outcomes import (
 )
 
 from volmar import MSPC
-from volmar.report import Evidence, evidence_of, write_report
+from volmar.report import Evidence, evidence_of
+from volmar.report.cluster_page import write_report
 from volmar.solvers import Result
 
 

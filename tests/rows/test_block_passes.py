@@ -23,13 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from volmar.distributed import report_passes
-from volmar.rows import (
-    BlockTable,
-    DenseRows,
-    RowVector,
-    as_beside,
+from volmar.rows.anywhere import (
     as_rows,
-    as_table,
     bin_sums,
     centered_with_moments,
     constant_vector,
@@ -38,8 +33,10 @@ from volmar.rows import (
     mask_key,
     prefetch,
 )
+from volmar.rows.blocks import BlockTable, RowVector, as_beside, as_table
 from volmar.rows.blocks.recipes import Apply, RowView
 from volmar.rows.blocks.sums import Squares
+from volmar.rows.tiled import DenseRows
 
 
 def test_one_pass_brings_everything_together():

@@ -20,21 +20,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from volmar.rows import (
-    BlockRows,
-    DenseRows,
-    SparseRows,
-    as_beside,
+from volmar.rows.anywhere import (
     as_rows,
-    as_table,
     bin_sums,
     centered_with_moments,
     constant_vector,
-    is_dask,
     mask_key,
 )
+from volmar.rows.blocks import BlockRows, as_beside, as_table, is_dask
 from volmar.rows.blocks.recipes import tiles
 from volmar.rows.blocks.sums import MomentSum, Sum
+from volmar.rows.tiled import DenseRows, SparseRows
 from volmar.separation.gep import edge_split
 
 

@@ -19,14 +19,10 @@ from helpers.blocks import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volmar.rows import (
-    BlockRows,
-    DenseRows,
-    as_beside,
-    as_rows,
-    as_table,
-)
+from volmar.rows.anywhere import as_rows
+from volmar.rows.blocks import BlockRows, as_beside, as_table
 from volmar.rows.blocks.recipes import digest
+from volmar.rows.tiled import DenseRows
 
 
 @quick

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from volmar.distributed import report_passes
-from volmar.rows import (
+from volmar.rows.anywhere import (
     as_rows,
-    as_table,
     cluster_sizes,
     column_products,
     every,
@@ -18,7 +17,7 @@ from volmar.rows import (
     sums_by_label,
     weighted_quantile,
 )
-from volmar.rows.blocks import ranks
+from volmar.rows.blocks import as_table, ranks
 from volmar.rows.blocks.ranks import number_of, ordered_bits
 
 

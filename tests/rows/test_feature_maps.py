@@ -13,7 +13,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics.pairwise import kernel_metrics, pairwise_kernels, rbf_kernel
 
 from volmar import _memory
-from volmar.rows import Kernel, KernelPCAMap, MappedRows, NystroemMap
+from volmar.rows.kernel import Kernel, KernelPCAMap, NystroemMap
+from volmar.rows.tiled import MappedRows
 
 KERNELS = [
     ("rbf", {"gamma": 0.3}),

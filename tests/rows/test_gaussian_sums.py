@@ -7,8 +7,9 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import MSPC, SKMMC, KernelCPMMC
-from volmar.rows import Kernel, KernelPCAMap, NystroemMap, mapped_scores
 from volmar.rows import kernel as gaussian
+from volmar.rows.anywhere import mapped_scores
+from volmar.rows.kernel import Kernel, KernelPCAMap, NystroemMap
 
 MANY = gaussian.FLOAT64_UP_TO + 904  # so that the last tile is not full
 

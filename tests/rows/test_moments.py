@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from volmar.rows import DenseRows, Moments
+from volmar.rows.protocol import Moments
+from volmar.rows.tiled import DenseRows
 
 
 def brute(X, center, weights=None):

@@ -11,20 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from volmar.rows import (
-    BlockRows,
-    Parts,
-    Split,
-    as_beside,
-    as_rows,
-    as_table,
-    cluster_sums,
-    discriminant_labels,
-    of_rows,
-    parts,
-    sums_by_discriminants,
-)
-from volmar.rows.parts import Cells, row_ranks
+from volmar.rows import parts
+from volmar.rows.anywhere import as_rows, of_rows
+from volmar.rows.blocks import BlockRows, as_beside, as_table
+from volmar.rows.cluster_sums import cluster_sums, discriminant_labels, sums_by_discriminants
+from volmar.rows.parts import Cells, Parts, Split, row_ranks
 
 
 class Above:

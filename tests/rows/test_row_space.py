@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from volmar.rows import as_rows, row_space, standardized
-from volmar.rows.standardized import standardized_columns
+from volmar.rows.anywhere import as_rows
+from volmar.rows.standardized import row_space, standardized, standardized_columns
 
 
 def wide(n=20, d=70, seed=0):

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.kernel_approximation import Nystroem
 
-from volmar.rows import DenseRows, MappedRows, RowSource, SparseRows, as_rows, tiled
+from volmar.rows import tiled
 from volmar.rows import tiled as sparse_module
+from volmar.rows.anywhere import as_rows
+from volmar.rows.protocol import RowSource
+from volmar.rows.tiled import DenseRows, MappedRows, SparseRows
 
 
 class Scaling:

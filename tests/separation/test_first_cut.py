@@ -5,7 +5,8 @@ import pytest
 
 from volmar import MSPC
 from volmar.metrics import clustering_error, msp_score
-from volmar.rows import as_rows, standardized
+from volmar.rows.anywhere import as_rows
+from volmar.rows.standardized import standardized
 from volmar.separation import two_way
 from volmar.separation.gep import bound, coarse_splits
 from volmar.separation.problem import SeparatingPlanes, SeparationRows

@@ -14,7 +14,8 @@ from volmar import MSPC
 from volmar.datasets import data_folder, load, make_two_circles
 from volmar.metrics import clustering_error
 from volmar.metrics.separation_bound import probability
-from volmar.rows import as_rows, standardized
+from volmar.rows.anywhere import as_rows
+from volmar.rows.standardized import standardized
 from volmar.separation import gep as bound_module
 from volmar.separation.gep import (
     RegularizedCorrelation,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from volmar import MSPC
-from volmar.rows import as_rows, standardized
+from volmar.rows.anywhere import as_rows
+from volmar.rows.standardized import standardized
 from volmar.separation.gep import mean_difference
 from volmar.separation.two_way import separation_mpm
 

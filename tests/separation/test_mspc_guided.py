@@ -10,7 +10,8 @@ from sklearn.datasets import make_blobs
 from volmar import MSPC
 from volmar.guidance.guide import EmptyClusterError, Guide
 from volmar.models import load_model, save_model
-from volmar.rows import as_rows, standardized
+from volmar.rows.anywhere import as_rows
+from volmar.rows.standardized import standardized
 from volmar.separation.gep import RegularizedCorrelation, bound
 from volmar.separation.guided import GuidedScan
 

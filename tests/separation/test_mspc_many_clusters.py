@@ -9,8 +9,10 @@ from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
 from volmar import MSPC
-from volmar.rows import as_rows, as_table, cluster_sums, own_scores, standardized
-from volmar.rows.cluster_sums import sums_by_discriminants
+from volmar.rows.anywhere import as_rows
+from volmar.rows.blocks import as_table
+from volmar.rows.cluster_sums import cluster_sums, own_scores, sums_by_discriminants
+from volmar.rows.standardized import standardized
 from volmar.separation.discriminants import (
     exchange_clusters,
     has_own_units,

@@ -11,7 +11,8 @@ from sklearn.metrics import adjusted_rand_score
 from volmar import MSPC
 from volmar.base.recursion import PostponedSplitError, RecursiveResult
 from volmar.datasets import make_blobs
-from volmar.rows import as_rows, standardized
+from volmar.rows.anywhere import as_rows
+from volmar.rows.standardized import standardized
 from volmar.separation import race
 from volmar.separation.discriminants import MultiwaySeparationResult, refine_clusters
 from volmar.separation.gep import RegularizedCorrelation

@@ -7,7 +7,8 @@ from sklearn.datasets import make_blobs
 from volmar import MSPC
 from volmar.base.blocks import RefusedBlocksError
 from volmar.guidance.guide import Guide
-from volmar.rows import as_rows, reweighted, standardized
+from volmar.rows.anywhere import as_rows, reweighted
+from volmar.rows.standardized import standardized
 from volmar.separation import guided as seeded_blocks
 from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.guided import GuidedScan, SeededScan

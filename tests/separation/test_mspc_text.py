@@ -11,7 +11,8 @@ from sklearn.decomposition import TruncatedSVD
 
 from volmar import MSPC
 from volmar.metrics import clustering_error
-from volmar.rows import as_rows, row_space
+from volmar.rows.anywhere import as_rows
+from volmar.rows.standardized import row_space
 
 MODULE = sys.modules["volmar.rows.standardized"]
 leading_space = MODULE.leading_space

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from volmar import MSPC
 from volmar.metrics import clustering_error
 from volmar.models import load_model, save_model
-from volmar.rows import as_rows
+from volmar.rows.anywhere import as_rows
 from volmar.separation.batch_moments import BatchMoments, hyperplane_from_moments
 
 

@@ -10,7 +10,8 @@ from sklearn.mixture import GaussianMixture
 from volmar import MSPC
 from volmar.evidence.densities import valleys_at
 from volmar.metrics import clustering_error, separation_score
-from volmar.rows import as_rows, standardized
+from volmar.rows.anywhere import as_rows
+from volmar.rows.standardized import standardized
 from volmar.separation.discriminants import pooled_separation
 from volmar.separation.gep import RegularizedCorrelation, best_split, best_splits
 from volmar.separation.race import (

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from volmar.solvers import CuttingPlaneResult, Status, cutting_plane_qp, solve_cutting_plane_qp
-from volmar.solvers.cutting_plane_qp import WorkingSet
+from volmar.solvers import Status, cutting_plane_qp, solve_cutting_plane_qp
+from volmar.solvers.cutting_plane_qp import CuttingPlaneResult, WorkingSet
 
 FORMS = [("adaptive", "absolute"), ("adaptive", "relative"), ("fixed", "absolute")]
 KINDS = ["plain", "duplicated", "near-duplicated", "low rank", "blind to t", "zero"]

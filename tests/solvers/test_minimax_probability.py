@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import linalg
 
-from volmar.rows import as_rows, standardized
+from volmar.rows.anywhere import as_rows
+from volmar.rows.standardized import standardized
 from volmar.solvers import Status, solve_minimax_probability
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import volmar
-from volmar.base import RecursiveResult
+from volmar.base.recursion import RecursiveResult
 from volmar.solvers import Result, Status
 
 

@@ -14,7 +14,7 @@ import volmar
 from volmar import CPMMC, MSPC, TableClusterer
 from volmar.datasets import make_blobs
 from volmar.models import load_model
-from volmar.table_clusterer import clusterer_names
+from volmar.table_clusterer.estimator import clusterer_names
 
 pd = pytest.importorskip("pandas")
 

@@ -16,7 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from volmar import MSPC, TableClusterer
 from volmar.datasets import make_blobs
 from volmar.models import ModelError, save_model
-from volmar.report import Outcome, judging, save_report, write_report
+from volmar.report import Outcome, judging, save_report
+from volmar.report.cluster_page import write_report
 
 pd = pytest.importorskip("pandas")
 

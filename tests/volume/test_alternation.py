@@ -14,9 +14,8 @@ from volmar.datasets import make_two_moons
 from volmar.graphs import gaussian_similarity, laplacian
 from volmar.operators import as_operator
 from volmar.solvers import Status
-from volmar.volume import VolumeProblem
 from volmar.volume.descent import alternate, minimise_given_labels, sqp
-from volmar.volume.problem import signs
+from volmar.volume.problem import VolumeProblem, signs
 
 
 @given(

@@ -12,8 +12,7 @@ from scipy.optimize import minimize
 from volmar.graphs import local_scaling_similarity
 from volmar.operators import as_operator
 from volmar.solvers import Status
-from volmar.volume import AVRProblem
-from volmar.volume.volume_regularized_classifier import solve_avr
+from volmar.volume.volume_regularized_classifier import AVRProblem, solve_avr
 
 
 def lowest_by_restarts(problem, Q, n_starts=15):

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from volmar.datasets import make_two_moons
 from volmar.graphs import laplacian, local_scaling_similarity
-from volmar.operators import SparseOperator, as_operator
+from volmar.operators import as_operator
 from volmar.operators import sparse as sparse_module
-from volmar.volume import VolumeProblem, descent
+from volmar.operators.sparse import SparseOperator
+from volmar.volume import descent
 from volmar.volume.descent import FirstStep, refine, solve_qp
-from volmar.volume.problem import signs
+from volmar.volume.problem import VolumeProblem, signs
 
 
 @pytest.mark.parametrize("case", CASES)

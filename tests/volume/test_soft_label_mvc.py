@@ -15,13 +15,12 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from volmar import NormalizedSpectralClustering, SoftLabelMVC
 from volmar.datasets import data_folder, load, make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import (
-    CosineKNNSimilarity,
-    GaussianSimilarity,
     cosine_knn_similarity,
     gaussian_similarity,
     laplacian,
     local_scaling_similarity,
 )
+from volmar.graphs.similarities import CosineKNNSimilarity, GaussianSimilarity
 from volmar.metrics import clustering_error
 from volmar.operators import as_operator
 from volmar.solvers import Status

@@ -9,13 +9,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from volmar import SMIC, NormalizedCut, NormalizedSpectralClustering, SoftLabelMVC
 from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
-from volmar.graphs import GaussianSimilarity, gaussian_similarity, laplacian, mean_distance
+from volmar.graphs import gaussian_similarity, laplacian
+from volmar.graphs.distances import mean_distance
+from volmar.graphs.similarities import GaussianSimilarity
 from volmar.metrics import clustering_error
 from volmar.operators import as_operator
 from volmar.solvers import Status
-from volmar.volume import VolumeProblem
 from volmar.volume.descent import sqp
-from volmar.volume.problem import signs
+from volmar.volume.problem import VolumeProblem, signs
 
 SETS = {"gaussians": make_two_gaussians, "moons": make_two_moons, "circles": make_two_circles}
 

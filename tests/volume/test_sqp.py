@@ -18,9 +18,8 @@ from scipy import linalg
 
 from volmar.operators import as_operator
 from volmar.solvers import Status
-from volmar.volume import VolumeProblem
 from volmar.volume.descent import solve_qp, sqp
-from volmar.volume.problem import signs
+from volmar.volume.problem import VolumeProblem, signs
 
 
 def reference_qp(Q, reg, balance, h, eta):

@@ -22,7 +22,9 @@ from volmar.graphs import (
 )
 from volmar.graphs.graph import Graph
 from volmar.metrics import clustering_error, normalized_cut
-from volmar.operators import DenseOperator, EigenPairs, Solution, as_operator
+from volmar.operators import as_operator
+from volmar.operators.dense import DenseOperator
+from volmar.operators.protocol import EigenPairs, Solution
 from volmar.solvers import Status
 from volmar.volume.multiway import (
     MultiwayProblem,

@@ -16,11 +16,16 @@ from sklearn.semi_supervised import LabelSpreading
 
 from volmar import VolumeRegularizedClassifier
 from volmar.datasets import make_two_moons
-from volmar.graphs import GaussianSimilarity, local_scaling_similarity
+from volmar.graphs import local_scaling_similarity
+from volmar.graphs.similarities import GaussianSimilarity
 from volmar.operators import as_operator
 from volmar.solvers import Status
-from volmar.volume import AVRProblem, descent
-from volmar.volume.volume_regularized_classifier import solve_avr, solve_one_against_rest
+from volmar.volume import descent
+from volmar.volume.volume_regularized_classifier import (
+    AVRProblem,
+    solve_avr,
+    solve_one_against_rest,
+)
 
 DIGITS = load_digits()
 

@@ -8,9 +8,8 @@ from volmar.datasets import make_two_moons
 from volmar.graphs import laplacian, local_scaling_similarity
 from volmar.operators import as_operator
 from volmar.solvers import Status
-from volmar.volume import VolumeProblem
 from volmar.volume.descent import FirstStep, sqp
-from volmar.volume.problem import signs
+from volmar.volume.problem import VolumeProblem, signs
 from volmar.volume.two_way import candidates, is_tied, n_pairs_needed
 
 

@@ -17,20 +17,10 @@ from volmar._weights import (
     rescaled_sample_weight,
 )
 from volmar.base.validation import check_start_labels
-from volmar.rows import (
-    BlockRows,
-    BlockTable,
-    RowSource,
-    RowVector,
-    as_beside,
-    as_rows,
-    as_table,
-    is_dask,
-    is_in_memory,
-    lazy_vector,
-    row_wise,
-)
+from volmar.rows.anywhere import as_rows, is_in_memory, lazy_vector, row_wise
+from volmar.rows.blocks import BlockRows, BlockTable, RowVector, as_beside, as_table, is_dask
 from volmar.rows.blocks.sums import Squares
+from volmar.rows.protocol import RowSource
 
 # Estimators that support dask collections. The others need all rows, or all pairs, in memory.
 CAN = "MSPC, CPMMC, SKMMC, KernelCPMMC(method='nystroem') and MinimaxProbabilityMachine"

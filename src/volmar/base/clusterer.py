@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from volmar._checks import check_random_state, shown
+from volmar._checks import check_count, check_number, check_random_state, shown
 from volmar._clones import silent_clone
 from volmar._input import check_rows
 from volmar._memory import explain_memory
@@ -60,21 +60,16 @@ from volmar.base.recursion import (
 )
 from volmar.base.shared_texts import with_shared_texts
 from volmar.base.tree import SplitTree, scores_in_graph
-from volmar.base.validation import check_auto, check_count, check_n_clusters, check_number
-from volmar.evidence import ClusterNovelty, HeldOutTest, calibrate_novelty
+from volmar.base.validation import check_auto, check_n_clusters
+from volmar.evidence import ClusterNovelty, calibrate_novelty
+from volmar.evidence.held_out import HeldOutTest
 from volmar.guidance.guide import Guide
 from volmar.guidance.knowledge import Knowledge, Seeds
-from volmar.metrics import separation_along
-from volmar.rows import (
-    Parts,
-    RowSource,
-    as_rows,
-    constant_vector,
-    draw_from_collection,
-    is_dask,
-    is_in_memory,
-)
-from volmar.rows.parts import pool_rows
+from volmar.metrics.separation_bound import separation_along
+from volmar.rows.anywhere import as_rows, constant_vector, draw_from_collection, is_in_memory
+from volmar.rows.blocks import is_dask
+from volmar.rows.parts import Parts, pool_rows
+from volmar.rows.protocol import RowSource
 from volmar.solvers import Status
 
 # Maximum number of rows used to split a part. Tests use at least as many as one draw returns.
@@ -550,7 +545,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         -------
         ndarray of shape (n_samples,)
             p-values between 1 / (1 + number of rows of the cluster) and 1, see
-            `volmar.diagnostics.ClusterNovelty`. The result is lazy if X is a dask collection.
+            `volmar.evidence.ClusterNovelty`. The result is lazy if X is a dask collection.
         """
         novelty = self._novelty()
         if is_dask(X):
@@ -574,14 +569,14 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         Returns
         -------
         self
-            The estimator with the attribute `novelty_`, a `volmar.diagnostics.ClusterNovelty`. The
+            The estimator with the attribute `novelty_`, a `volmar.evidence.ClusterNovelty`. The
             next `fit` deletes it.
         """
         check_is_fitted(self, "result_")
         if self._is_pairwise():
             raise ValueError(
                 f"fit_novelty needs rows, but {type(self).__name__} was given values for pairs of "
-                "rows ('precomputed'). Use volmar.diagnostics.calibrate_novelty(rows, labels_), "
+                "rows ('precomputed'). Use volmar.evidence.calibrate_novelty(rows, labels_), "
                 "or give the kernel or affinity by name."
             )
         rng = copy.deepcopy(check_random_state(self.random_state))

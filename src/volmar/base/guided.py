@@ -43,7 +43,7 @@ from volmar.guidance.starts import (
     leaf_labels,
     seeded_start,
 )
-from volmar.rows import is_in_memory
+from volmar.rows.anywhere import is_in_memory
 
 # Maximum number of pairs of rows listed in a warning.
 NAMED = 5

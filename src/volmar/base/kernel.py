@@ -13,15 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from volmar._checks import check_random_state, check_symmetric, shown
+from volmar._checks import check_count, check_number, check_random_state, check_symmetric, shown
 from volmar._clones import silent_clone
 from volmar._warn import UserMessage, collecting, warn_user
 from volmar.base.outcome import fit_steps, status_message
-from volmar.base.validation import check_count, check_number
 from volmar.graphs.copies import distinct_rows
 from volmar.graphs.density_scaling import CutGraph
-from volmar.rows import Kernel, as_rows, counted_rows, drawn_rows, scale_gamma, take_rows
-from volmar.rows.kernel import shifted
+from volmar.rows.anywhere import as_rows, counted_rows, drawn_rows, scale_gamma, take_rows
+from volmar.rows.kernel import Kernel, shifted
 
 # Maximum number of rows for which feature maps are exact, in O(n^3) time.
 EXACT_KERNEL_UP_TO = 1000
@@ -127,7 +126,7 @@ class KernelMixin:
         components of a precomputed kernel. If None, the map is exact for up to 1000 rows and for a
         precomputed kernel, and uses 100 landmarks otherwise.
         """
-        from volmar.rows import KernelPCAMap, NystroemMap
+        from volmar.rows.kernel import KernelPCAMap, NystroemMap
 
         arguments = self._kernel_arguments(X, weights)
         is_precomputed = self.kernel == "precomputed"

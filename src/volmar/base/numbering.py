@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.rows import cluster_sizes, in_one_pass
+from volmar.rows.anywhere import cluster_sizes, in_one_pass
 
 
 def cluster_order(labels: Any, weights: Any, k: int) -> NDArray[np.intp]:

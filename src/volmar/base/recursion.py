@@ -18,18 +18,11 @@ from volmar._warn import collecting, warn_user
 from volmar.base.blocks import without_vectors
 from volmar.base.numbering import cluster_order, order_by_size
 from volmar.base.tree import N_LEADING, SplitNode, SplitTree
-from volmar.evidence import (
-    LINEAR,
-    HeldOutTest,
-    LinearCells,
-    held_out_test,
-    hump_test,
-    make_split,
-)
 from volmar.evidence.dither import column_resolutions, dithered_scores
-from volmar.evidence.pairs import merged_labels
-from volmar.rows import Part, Parts, Plane, Split
-from volmar.rows.parts import Side
+from volmar.evidence.held_out import LINEAR, HeldOutTest, held_out_test, make_split
+from volmar.evidence.humps import hump_test
+from volmar.evidence.pairs import LinearCells, merged_labels
+from volmar.rows.parts import Part, Parts, Plane, Side, Split
 from volmar.solvers import Result, Status
 
 ENDED_EARLY = (Status.MAX_ITER, Status.STOPPED, Status.FAILED)
@@ -413,7 +406,7 @@ NEAR = 0.1
 
 
 class CellSplit:
-    """A node of a tree that was split by `volmar.evidence.LinearCells`.
+    """A node of a tree that was split by `volmar.evidence.pairs.LinearCells`.
 
     `labels_` are the sides of the rows of the node, 0 or 1, and `result_` has an objective of 0.
     With exactly two cells, `coef_` (1, d) and `intercept_` hold the separating hyperplane.
@@ -479,7 +472,7 @@ def groups_test(model: Any, part: PartRows, level: float) -> HeldOutTest:
         X = X[np.flatnonzero(part.weights > 0)]
     candidates = LINEAR
     if not model._splits_by_hyperplanes():
-        from volmar.evidence import walk_candidate
+        from volmar.evidence.borders import walk_candidate
 
         candidates = (walk_candidate(lambda rows, s: model._fit_part(PartRows(rows, None, s))),)
     return held_out_test(X, candidates, level=level, rng=np.random.default_rng(part.seed))

@@ -7,8 +7,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from volmar._checks import check_choice, check_count, check_flag, check_number
 from volmar._warn import warn_user
-from volmar.base.validation import check_choice, check_count, check_flag, check_number
 from volmar.solvers import Status
 from volmar.solvers.elliptope import (
     SPREAD,

@@ -75,7 +75,7 @@ gamma_ : float or None
 
 affinity : str, callable or Similarity, default="density_scaling"
     Similarity of rows: "density_scaling" (locally scaled and weighted by the density, see
-    `volmar.graphs.DensityScalingSimilarity`), "local_scaling" (both on the graph of nearest
+    `volmar.graphs.density_scaling_similarity`), "local_scaling" (both on the graph of nearest
     neighbours), "gaussian", "cosine_knn", "nearest_neighbors" or "precomputed". Affinities given
     by name have no self-loops. A recipe such as ``GaussianSimilarity(sigma="mean/4")``, a function
     f(X, Y) of similarities or a matrix is used as given.

@@ -9,25 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volmar._checks import (
-    check_choice,
     check_count,
-    check_flag,
-    check_magnitude,
     check_number,
     shown,
 )
-
-__all__ = [
-    "check_auto",
-    "check_choice",
-    "check_cluster_size",
-    "check_count",
-    "check_flag",
-    "check_magnitude",
-    "check_n_clusters",
-    "check_number",
-    "check_start_labels",
-]
 
 
 def check_n_clusters(n_clusters: Any, n_samples: int) -> int:

@@ -10,12 +10,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._checks import check_choice, check_count
 from volmar._memory import require_memory
-from volmar.base import Clusterer, Result, Status
-from volmar.base.clusterer import two_column_scores
+from volmar.base.clusterer import Clusterer, two_column_scores
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.numbering import nearest_by_size
-from volmar.base.validation import check_choice, check_count, check_start_labels
+from volmar.base.validation import check_start_labels
+from volmar.solvers import Result, Status
 from volmar.solvers.result import Certificate
 
 

@@ -11,15 +11,16 @@ from scipy import linalg
 from scipy.spatial.distance import pdist
 from sklearn.cluster import KMeans
 
-from volmar._checks import fix_signs
+from volmar._checks import check_choice, check_count, check_number, fix_signs
 from volmar._eigen import eigenpairs
 from volmar._memory import require_memory
 from volmar._warn import quiet_fit
-from volmar.base import Clusterer, Result, Status
-from volmar.base.clusterer import two_column_scores
+from volmar.base.clusterer import Clusterer, two_column_scores
 from volmar.base.numbering import nearest_by_size
-from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
-from volmar.rows import RowSpace, Standardized, as_rows, row_space, standardized
+from volmar.base.validation import check_start_labels
+from volmar.rows.anywhere import as_rows
+from volmar.rows.standardized import RowSpace, Standardized, row_space, standardized
+from volmar.solvers import Result, Status
 from volmar.solvers.result import Certificate
 
 # Maximum number of iterations of k-means, on the features for a start or in the subspace.

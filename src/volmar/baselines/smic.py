@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from volmar._checks import check_choice, shown
 from volmar._warn import warn_user
-from volmar.base import Clusterer, Result, Status
-from volmar.base.clusterer import two_column_scores
+from volmar.base.clusterer import Clusterer, two_column_scores
 from volmar.graphs.copies import distinct_rows
 from volmar.graphs.graph import Graph, build_graph
 from volmar.operators import as_operator
+from volmar.solvers import Result, Status
 
 # Smaller eigenvalues, as a fraction of the largest, are not used as divisors, because the Lanczos
 # method does not compute them accurately enough. An eigenvector whose average over identical rows

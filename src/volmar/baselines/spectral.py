@@ -12,11 +12,12 @@ from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
 
-from volmar.base import Clusterer, Result, Status
-from volmar.base.clusterer import two_column_scores
-from volmar.base.validation import check_cluster_size, check_count
+from volmar._checks import check_count
+from volmar.base.clusterer import Clusterer, two_column_scores
+from volmar.base.validation import check_cluster_size
 from volmar.graphs.graph import SpectralGraph, build_graph, spectral_graph
 from volmar.metrics import normalized_cut
+from volmar.solvers import Result, Status
 
 
 class SpectralBaseline(Clusterer):

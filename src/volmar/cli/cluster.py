@@ -184,7 +184,8 @@ class ClusterFiles:
 
     def explain(self, outcome: Outcome, stages: Stages) -> None:
         """Write the report and the pictures that were requested."""
-        from volmar.report import save_pictures, write_report
+        from volmar.report import save_pictures
+        from volmar.report.cluster_page import write_report
         from volmar.report.judging import with_joins
         from volmar.report.outcome import StageTimes
 
@@ -311,7 +312,7 @@ def print_found(
     source: str, clusterer: TableClusterer, heading: str, sizes: NDArray, files: ClusterFiles
 ) -> None:
     """Print the evidence, the sizes of the clusters, and warnings."""
-    from volmar.report import sentences_of
+    from volmar.report.verdict import sentences_of
 
     console = screen()
     console.print(heading, markup=False)
@@ -403,7 +404,8 @@ def cluster_blocks(
     command: str,
 ) -> None:
     """Fit to all rows in passes, test on a sample, and write labels block by block."""
-    from volmar.distributed import LostBlocksError, report_passes
+    from volmar.rows.blocks.passes import LostBlocksError
+    from volmar.rows.blocks.table import report_passes
     from volmar.tables import (
         LoadedTable,
         is_folder_of_tables,

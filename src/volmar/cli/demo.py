@@ -33,7 +33,8 @@ from volmar.datasets import make_two_circles, make_two_moons
 from volmar.metrics import clustering_error, matched_labels
 from volmar.plots import ClusterDisplay
 from volmar.plots.display import COLOURS
-from volmar.report import sentences_of, write_report
+from volmar.report.cluster_page import write_report
+from volmar.report.verdict import sentences_of
 from volmar.table_clusterer import TableClusterer
 from volmar.tables import read_table
 

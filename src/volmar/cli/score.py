@@ -28,7 +28,7 @@ from volmar.cli.rows import read_rows
 if TYPE_CHECKING:
     from volmar.diagnostics import DriftReport
     from volmar.evidence import LabelTestResult
-    from volmar.metrics import LabelScore
+    from volmar.metrics.scores import LabelScore
 
 
 MAX_PRINTED = 10  # separated borders that are printed; borders to merge are all printed
@@ -87,7 +87,8 @@ def score_file(
 
     By default, the truth is taken from a built-in data set or svmlight file with true classes.
     """
-    from volmar.metrics import agreement_scores, label_free_scores
+    from volmar.metrics import label_free_scores
+    from volmar.metrics.scores import agreement_scores
     from volmar.tables import Preparation, match_labels
 
     with counted("reading"):

@@ -18,9 +18,10 @@ from volmar._threads import one_thread
 from volmar._vectors import check_vector
 from volmar.diagnostics.conditions import dense_symmetric
 from volmar.metrics.contingency import as_array, distinct_labels, has_missing
-from volmar.operators import SPDOperator
-from volmar.volume import SoftLabelMVC, VolumeResult
+from volmar.operators.protocol import SPDOperator
 from volmar.volume.problem import signs
+from volmar.volume.soft_label_mvc import SoftLabelMVC
+from volmar.volume.two_way import VolumeResult
 
 # Constant for sampling without replacement, about 5.05 (El-Yaniv and Pechyony 2009).
 C0 = float(np.sqrt(32 * np.log(4 * np.e) / 3))

@@ -117,7 +117,7 @@ class ClusterDescription:
 
     @property
     def names(self) -> dict[Any, str]:
-        """Suggested name of each cluster, by `volmar.diagnostics.suggested_names`."""
+        """Suggested name of each cluster: what most of its columns have in common."""
         return suggested_names(self)
 
     @property
@@ -275,7 +275,7 @@ def suggested_names(description: ClusterDescription) -> dict[Any, str]:
     Parameters
     ----------
     description : ClusterDescription
-        Result of `volmar.diagnostics.describe_clusters`.
+        Result of `volmar.describe_clusters`.
 
     Returns
     -------

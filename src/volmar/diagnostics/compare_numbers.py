@@ -192,7 +192,7 @@ def compare_numbers(
     rows: Any = check_matrix(X, min_rows=4)
     rng = check_random_state(random_state)
     if estimator is None:
-        from volmar.separation import MSPC
+        from volmar.separation.mspc import MSPC
 
         estimator = MSPC()
     refuse_pairwise(estimator)

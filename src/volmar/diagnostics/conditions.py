@@ -16,7 +16,7 @@ from volmar._checks import check_count, check_number, check_symmetric
 from volmar._input import check_matrix
 from volmar._memory import require_memory
 from volmar._threads import one_thread
-from volmar.operators import SPDOperator
+from volmar.operators.protocol import SPDOperator
 
 # Upper limit of `max_rows_for_si`. Sorting 2^23 values takes about 300 MB and ten seconds.
 MAX_ROWS_FOR_SI = 24

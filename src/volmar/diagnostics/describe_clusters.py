@@ -18,7 +18,8 @@ from volmar._warn import collecting
 from volmar.diagnostics.cluster_description import FOUND_AGAIN, ClusterDescription
 from volmar.diagnostics.column_profiles import Features, as_features, n_rows_of, take_rows
 from volmar.metrics.contingency import as_array, distinct_labels
-from volmar.rows import count_labels, draw_from_collection, is_dask
+from volmar.rows.anywhere import count_labels, draw_from_collection
+from volmar.rows.blocks import is_dask
 
 # Number of rows of a dense table that are processed at a time.
 CHUNK = 50_000

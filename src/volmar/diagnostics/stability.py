@@ -17,7 +17,8 @@ from volmar._notebook import html_card
 from volmar._threads import in_jobs
 from volmar._warn import collecting
 from volmar.metrics import matched_labels
-from volmar.rows import draw_from_collection, is_dask
+from volmar.rows.anywhere import draw_from_collection
+from volmar.rows.blocks import is_dask
 
 
 @dataclass(frozen=True, repr=False)

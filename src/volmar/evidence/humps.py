@@ -157,7 +157,7 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     a small group is detected at any distance.
 
     The bandwidth falls with the size of the sample. A sample with ties is dithered first: noise of
-    the width of its resolution (`volmar.evidence.column_resolutions`) closes the gaps that are due
+    the width of its resolution closes the gaps that are due
     to rounding.
 
     References

@@ -24,7 +24,8 @@ from volmar.evidence.humps import N_DRAWS, deepest_valley, hump_test
 from volmar.evidence.way_around import MAX_ENTRIES, MAX_ROWS, has_way_around
 from volmar.evidence.wording import p_value_text
 from volmar.metrics.contingency import encode_labels, is_missing, labels_of_rows, sampled_rows
-from volmar.rows import draw_from_collection, is_dask
+from volmar.rows.anywhere import draw_from_collection
+from volmar.rows.blocks import is_dask
 from volmar.rows.standardized import CONSTANT
 
 # ------------- the outcome of `label_test`: a tree over given clusters, and the clusters to merge
@@ -688,7 +689,7 @@ def label_test(
     Clusters are joined in a tree, starting with the closest two. Each join tests the border
     between its two sides. Discriminants of the clusters are learnt on a random share of the rows.
     The held-out rows that lie between the two closest groups of the sides are then tested for one
-    mode against more (`volmar.evidence.hump_test`). If one mode is not rejected, the two groups
+    mode against more. If one mode is not rejected, the two groups
     should be merged.
 
     Parameters
@@ -826,7 +827,7 @@ class _Clusters:
             raise ValueError(
                 f"labels has only one cluster ({names[~is_noise][0]!s}). Pass labels with at "
                 "least two clusters. To test whether rows form more than one group, use "
-                "volmar.evidence.split_test."
+                "volmar.split_test."
             )
         is_tested = ~is_noise & (sizes >= min_size)
         if not is_tested.any():

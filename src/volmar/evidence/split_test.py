@@ -24,7 +24,8 @@ from volmar.evidence.held_out import LARGE, LINEAR, N_SPLITS, Candidate, Scorer,
 from volmar.evidence.humps import deepest_valley
 from volmar.evidence.wording import HINT, p_value_text
 from volmar.metrics import clustering_error
-from volmar.rows import draw_from_collection, is_dask
+from volmar.rows.anywhere import draw_from_collection
+from volmar.rows.blocks import is_dask
 
 # Minimum number of rows.
 FEWEST_ROWS = 80
@@ -138,7 +139,7 @@ def split_test(
     """Test whether rows form more than one group.
 
     The rows are divided at random into halves. A split is learnt on one half, and the scores of
-    the other, held-out half are tested for one mode against more (`volmar.evidence.hump_test`). If
+    the other, held-out half are tested for one mode against more. If
     both halves learn the same split, the held-out scores of all rows are tested together. This is
     repeated, and the p-values are combined by a rule that is valid under any dependence.
 

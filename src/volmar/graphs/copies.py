@@ -13,8 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["Copies", "distinct_rows"]
-
 
 @dataclass(frozen=True, eq=False)
 class Copies:

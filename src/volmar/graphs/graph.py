@@ -27,7 +27,8 @@ from volmar.graphs.validation import (
     check_similarity,
     rows_over_sums,
 )
-from volmar.operators import EigenPairs, SPDOperator, as_operator
+from volmar.operators import as_operator
+from volmar.operators.protocol import EigenPairs, SPDOperator
 
 # ---- similarity
 

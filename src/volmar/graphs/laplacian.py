@@ -12,8 +12,6 @@ from scipy.sparse import csgraph
 from volmar import _memory
 from volmar.graphs.validation import MatrixLike, check_similarity
 
-__all__ = ["component_message", "connected_components", "degrees", "laplacian"]
-
 _KINDS = ("unnormalized", "symmetric", "random_walk")
 _BLOCK_ROWS = 256
 

@@ -11,8 +11,6 @@ import scipy.sparse as sp
 from volmar._checks import check_magnitude, check_symmetric, shown
 from volmar._input import check_matrix
 
-__all__ = ["MatrixLike", "check_similarity"]
-
 #: An array, anything `numpy.asarray` takes, a data frame, or a scipy sparse matrix or array.
 MatrixLike: TypeAlias = Any
 

@@ -13,7 +13,8 @@ from volmar._checks import check_count, check_number, is_number, shown
 from volmar._input import known_values
 from volmar._warn import warn_user
 from volmar.guidance.transport import Limits
-from volmar.rows import as_beside, is_dask, row_wise
+from volmar.rows.anywhere import row_wise
+from volmar.rows.blocks import as_beside, is_dask
 
 # -------------------------------------------------- the optional arguments of `fit` that guide it
 

@@ -13,18 +13,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.neighbors import NearestNeighbors
 
-from volmar.rows import drawn_rows
-
-__all__ = [
-    "SeededStart",
-    "SpreadGraph",
-    "aligned_labels",
-    "beats_chance",
-    "held_out_folds",
-    "leaf_labels",
-    "seeded_start",
-    "spread_labels",
-]
+from volmar.rows.anywhere import drawn_rows
 
 # Label spreading: maximum number of rows in the graph, number of neighbours, and share of a row's
 # label that comes from its neighbours.

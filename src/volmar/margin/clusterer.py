@@ -12,12 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar._checks import shown
-from volmar.base import Clusterer, Status
+from volmar._checks import check_choice, check_count, check_number, shown
 from volmar.base.blocks import given_start, require_in_memory
+from volmar.base.clusterer import Clusterer
 from volmar.base.guided import GuidedMixin, grow_guided_tree
 from volmar.base.recursion import RecursiveResult
-from volmar.base.validation import check_choice, check_count, check_number
 from volmar.guidance.guide import Guide, Placement
 from volmar.guidance.starts import aligned_labels
 from volmar.margin.engine.descent import MarginResult, first_sample, maximise_margin
@@ -38,7 +37,8 @@ from volmar.margin.engine.starts import (
 from volmar.margin.feature_space.kernel import not_a_kernel
 from volmar.margin.feature_space.space import FeatureSpace
 from volmar.margin.multiway import check_joint, cluster_jointly, joint_start
-from volmar.rows import cluster_sizes
+from volmar.rows.anywhere import cluster_sizes
+from volmar.solvers import Status
 from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
 
 # Ratio of successive values of C in the annealing, and its first value for more than two clusters.

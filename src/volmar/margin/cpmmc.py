@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from volmar.base import WeightedClusterer
+from volmar.base.clusterer import WeightedClusterer
 from volmar.margin.clusterer import GuidedMarginMixin, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.feature_space.linear import LinearSpace, linear_space
@@ -41,7 +41,7 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. For more than two see above and `multiway`. With "auto", clusters are
         found by recursive splitting for any value of `multiway`, and a cluster is split only if
-        held-out rows confirm that it holds more than one group (see `volmar.evidence.split_test`
+        held-out rows confirm that it holds more than one group (see `volmar.split_test`
         and `tree_`).
     C : float, optional
         Weight of margin errors. If None, 2 (the paper's 10 with mode="paper"). With the adaptive
@@ -129,7 +129,7 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
     others by 1.
 
     The papers' nested loops need a tolerance for the inner loop. Here a lower bound decides when a
-    relabelling lowers the objective more than another cut (see `volmar.margin.maximise_margin`),
+    relabelling lowers the objective more than another cut,
     and the objective never rises. The objective :math:`J_o` of the paper's stopping test may rise.
 
     *Unequal sizes.* A mean score near 0 puts about half of the weight on each side. With

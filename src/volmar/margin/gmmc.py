@@ -11,15 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from volmar._checks import fix_signs
+from volmar._checks import check_count, check_number, fix_signs
 from volmar._eigen import eigenpairs
 from volmar._memory import require_memory
 from volmar._warn import warn_user
-from volmar.base import Clusterer, Result, Status
+from volmar.base.clusterer import Clusterer
 from volmar.base.kernel import KernelExpansion, KernelMixin
-from volmar.base.validation import check_count, check_number
-from volmar.solvers import PackingResult, solve_packing_sdp
-from volmar.solvers.packing_sdp import best_multiple
+from volmar.solvers import Result, Status, solve_packing_sdp
+from volmar.solvers.packing_sdp import PackingResult, best_multiple
 
 # Eigenvalues below n times this share of the largest are zero up to rounding.
 ROUNDING = float(np.finfo(np.float64).eps)

@@ -10,18 +10,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.base import Clusterer, Status
-from volmar.base.validation import (
-    check_choice,
-    check_cluster_size,
-    check_count,
-    check_number,
-    check_start_labels,
-)
+from volmar._checks import check_choice, check_count, check_number
+from volmar.base.clusterer import Clusterer
+from volmar.base.validation import check_cluster_size, check_start_labels
 from volmar.margin.engine.starts import k_means_start, principal_start, random_start
 from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace, not_a_kernel
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.solvers import Result
+from volmar.solvers import Result, Status
 from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
 from volmar.solvers.l1_regression import L1RegressionResult, solve_l1_regression
 

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from volmar._checks import check_random_state
-from volmar.base import WeightedClusterer
+from volmar._checks import check_choice, check_count, check_random_state
 from volmar.base.blocks import require_in_memory
+from volmar.base.clusterer import WeightedClusterer
 from volmar.base.kernel import N_LANDMARKS, GammaWidth
-from volmar.base.validation import check_choice, check_count
 from volmar.margin.clusterer import GuidedMarginMixin, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
 from volmar.margin.feature_space.linear import LandmarkSpace, LinearSpace
-from volmar.rows import NystroemMap, drawn_rows, features_of, is_in_memory
+from volmar.rows.anywhere import drawn_rows, features_of, is_in_memory
+from volmar.rows.kernel import NystroemMap
 
 # Maximum of rows times clusters for which method="auto" uses the whole kernel matrix.
 EXACT_UP_TO = 5000
@@ -43,7 +43,7 @@ class KernelCPMMC(
     n_clusters : int or "auto", default=2
         Number of clusters. For more than two see above and `multiway`. With "auto", clusters are
         found by recursive splitting, and a cluster is split only if held-out rows confirm the
-        split, by their distances to its border (see `volmar.evidence.split_test` and `tree_`).
+        split, by their distances to its border (see `volmar.split_test` and `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed".
     gamma : float, str or None, default="auto"

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 
+from volmar._checks import check_choice, check_count, check_flag, check_number
 from volmar._eigen import eigsh
-from volmar.base import Clusterer, Status
-from volmar.base.validation import check_choice, check_count, check_flag, check_number
+from volmar.base.clusterer import Clusterer
 from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace, not_a_kernel
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.space import VectorSpace
-from volmar.solvers import Result
+from volmar.solvers import Result, Status
 from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
 from volmar.solvers.label_kernel_svm import LabelKernelResult, solve_label_kernel_svm
 
@@ -670,7 +670,7 @@ class LGMMC(KernelRepresentation, Clusterer):
     ``mode="paper"`` two clusters result only from the balance constraint, and the labels, which
     come from the mixture of labellings, may differ from the signs of `decision_function` on the
     training rows. For Gaussian kernels the paper's section 8.2 sets :math:`\sigma` to a tenth of
-    the mean distance: ``gamma = 50 / mean_distance(X) ** 2`` (see `volmar.graphs.mean_distance`).
+    the mean distance: ``gamma = 50 / mean_distance(X) ** 2`` (see `volmar.graphs.distances`).
 
     The margin has the units of X: scale the features if their units differ.
 

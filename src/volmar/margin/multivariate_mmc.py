@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from volmar.base import Status
+from volmar._checks import check_choice, check_number
 from volmar.base.kernel import used_gamma
-from volmar.base.validation import check_choice, check_number
 from volmar.margin.clusterer import MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
@@ -21,6 +20,7 @@ from volmar.margin.engine.starts import BALANCE
 from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.space import FeatureSpace
+from volmar.solvers import Status
 
 # One over the largest loss of labels in two equal halves: the smallest C for which rho is bounded.
 UNITS = {"error": 0.5, "rand": 2.0, "fbeta": 2.0, "nmi": 1.0}

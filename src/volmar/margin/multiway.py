@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from volmar.base.validation import check_count, check_number
+from volmar._checks import check_count, check_number
 from volmar.guidance.guide import Guide
 from volmar.margin.engine.descent import MarginResult, first_sample, maximise_margin
 from volmar.margin.engine.problem import (
@@ -26,7 +26,7 @@ from volmar.margin.engine.problem import (
 )
 from volmar.margin.engine.starts import START_ROWS, k_way_start, principal_scores
 from volmar.margin.feature_space.space import FeatureSpace, VectorSpace
-from volmar.rows import (
+from volmar.rows.anywhere import (
     column_products,
     every,
     is_in_memory,
@@ -35,7 +35,8 @@ from volmar.rows import (
     sums_by_label,
     weighted_quantile,
 )
-from volmar.solvers import CuttingPlaneResult, Status
+from volmar.solvers import Status
+from volmar.solvers.cutting_plane_qp import CuttingPlaneResult
 
 # ------------------------------------------------------------------ minimum sizes
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._checks import check_flag
 from volmar._eigen import eigenvalues
 from volmar._memory import require_memory
-from volmar.base import Clusterer
+from volmar.base.clusterer import Clusterer
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.relaxation import RelaxationMixin
-from volmar.base.validation import check_flag
 from volmar.solvers import solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxPoint, BoxQP
 from volmar.solvers.elliptope import ElliptopeProblem, RoundedResult

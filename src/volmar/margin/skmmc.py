@@ -9,19 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from volmar._checks import check_random_state
+from volmar._checks import check_choice, check_count, check_random_state
 from volmar._memory import require_memory
 from volmar._warn import warn_user
-from volmar.base import WeightedClusterer
 from volmar.base.blocks import require_in_memory
+from volmar.base.clusterer import WeightedClusterer
 from volmar.base.kernel import GammaWidth, KernelMixin
-from volmar.base.validation import check_choice, check_count
 from volmar.margin.clusterer import GuidedMarginMixin, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.nested import printed_sparse_loop
 from volmar.margin.feature_space.basis import FAR, BasisSpace, PrintedBasisSpace, SpannedBasisSpace
 from volmar.margin.feature_space.linear import span_of
-from volmar.rows import as_rows
+from volmar.rows.anywhere import as_rows
 
 # Number of digits to which a gamma computed from the rows is rounded.
 GAMMA_DIGITS = 12
@@ -47,7 +46,7 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
         separates best is split next (see `tree_`). With "auto", a cluster is split only if
         held-out rows confirm the split, by their distances to its border (see
-        `volmar.evidence.split_test`).
+        `volmar.split_test`).
     gamma : float, str or None, default="auto"
         Kernel coefficient. "scale" is 1 / (n_features * variance of X), "4*scale" and "scale/4"
         are multiples of it; None is 1 / n_features. With "rms" the standard deviation of the

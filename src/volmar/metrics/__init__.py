@@ -20,17 +20,11 @@ if TYPE_CHECKING:
     from volmar.metrics.errors import clustering_error as clustering_error
     from volmar.metrics.errors import matched_labels as matched_labels
     from volmar.metrics.errors import pair_f_measure as pair_f_measure
-    from volmar.metrics.label_free import calinski_harabasz as calinski_harabasz
-    from volmar.metrics.label_free import imbalance as imbalance
     from volmar.metrics.label_free import normalized_cut as normalized_cut
-    from volmar.metrics.label_free import volume as volume
     from volmar.metrics.margins import normalized_margin as normalized_margin
     from volmar.metrics.margins import relative_margin as relative_margin
-    from volmar.metrics.scores import LabelScore as LabelScore
-    from volmar.metrics.scores import agreement_scores as agreement_scores
     from volmar.metrics.scores import label_free_scores as label_free_scores
     from volmar.metrics.separation import msp_score as msp_score
     from volmar.metrics.separation import separation_score as separation_score
-    from volmar.metrics.separation_bound import separation_along as separation_along
 
 attach(__name__)

@@ -13,7 +13,8 @@ from volmar._input import check_matrix
 from volmar._threads import one_thread
 from volmar._vectors import check_vector
 from volmar.metrics.contingency import encode_labels
-from volmar.rows import as_rows, centered_with_moments, is_wide, row_space
+from volmar.rows.anywhere import as_rows, centered_with_moments
+from volmar.rows.standardized import is_wide, row_space
 
 
 @one_thread()

@@ -20,26 +20,20 @@ from volmar._memory import require_memory
 from volmar._threads import one_thread
 from volmar.metrics.contingency import encode_labels
 from volmar.metrics.separation_bound import kappa2_bound, probability
-from volmar.rows import (
-    BlockRows,
-    RowSource,
-    RowVector,
-    as_beside,
+from volmar.rows.anywhere import (
     as_rows,
-    as_table,
     chosen_entries,
     has_sparse_rows,
-    is_dask,
-    is_wide,
     numbers_of_rows,
-    row_space,
     row_wise,
     scramble,
     take_rows,
 )
+from volmar.rows.blocks import BlockRows, RowVector, as_beside, as_table, is_dask
 from volmar.rows.blocks.sums import Distinct, Squares
 from volmar.rows.blocks.table import KEPT_BYTES
-from volmar.rows.standardized import CONSTANT
+from volmar.rows.protocol import RowSource
+from volmar.rows.standardized import CONSTANT, is_wide, row_space
 from volmar.solvers import solve_minimax_probability
 
 # Maps deviations and means of the features of a pair to the features that are not constant.

@@ -7,17 +7,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse
 
 from volmar.operators.dense import DenseOperator
-from volmar.operators.protocol import EigenPairs, Solution, SPDOperator
+from volmar.operators.protocol import SPDOperator
 from volmar.operators.sparse import SparseOperator
 
-__all__ = [
-    "DenseOperator",
-    "EigenPairs",
-    "SPDOperator",
-    "Solution",
-    "SparseOperator",
-    "as_operator",
-]
+__all__ = ["as_operator"]
 
 
 def as_operator(

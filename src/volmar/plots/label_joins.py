@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from volmar._checks import shortened
-from volmar.diagnostics import LabelTestResult, label_test
+from volmar.evidence import LabelTestResult, label_test
 from volmar.plots.display import COLOURS, Display, hide_spines
 
 # Styles of separated and merged joins: blue or vermilion, and as a second cue the line style.
@@ -26,7 +26,7 @@ class LabelTestDisplay(Display):
     Parameters
     ----------
     result : LabelTestResult
-        Result of `volmar.evidence.label_test`.
+        Result of `volmar.label_test`.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class LabelTestDisplay(Display):
         ax : matplotlib Axes, optional
             Axes to draw on. If None, a new figure is created.
         **parameters
-            Parameters of `volmar.evidence.label_test`.
+            Parameters of `volmar.label_test`.
         """
         return cls(label_test(X, labels, **parameters)).plot(ax=ax)
 

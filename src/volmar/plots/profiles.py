@@ -8,14 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from volmar._checks import shortened
-from volmar.diagnostics import (
-    ClusterDescription,
-    ColumnProfile,
-    ColumnProfiles,
-    column_profiles,
-    suggested_names,
-)
-from volmar.diagnostics.column_profiles import OTHER, day_text
+from volmar.diagnostics import ClusterDescription, ColumnProfiles, column_profiles
+from volmar.diagnostics.cluster_description import suggested_names
+from volmar.diagnostics.column_profiles import OTHER, ColumnProfile, day_text
 from volmar.plots.display import COLOURS, Display, hide_spines, new_figure
 
 # Maximum number of letters of a name, and the effect at which the colour scale ends.
@@ -168,7 +163,7 @@ class EffectsDisplay(Display):
     Parameters
     ----------
     description : ClusterDescription
-        Result of `volmar.diagnostics.describe_clusters`, with at least two clusters.
+        Result of `volmar.describe_clusters`, with at least two clusters.
 
     Attributes
     ----------

@@ -5,13 +5,10 @@ from typing import TYPE_CHECKING
 from volmar._lazy import attach
 
 if TYPE_CHECKING:
-    from volmar.report.cluster_page import write_report as write_report
     from volmar.report.evidence import evidence_of as evidence_of
-    from volmar.report.outcome import BestSplit as BestSplit
     from volmar.report.outcome import Evidence as Evidence
     from volmar.report.outcome import Outcome as Outcome
     from volmar.report.pictures import save_pictures as save_pictures
     from volmar.report.save_report import save_report as save_report
-    from volmar.report.verdict import sentences_of as sentences_of
 
 attach(__name__)

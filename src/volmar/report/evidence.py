@@ -25,7 +25,7 @@ from volmar.report.verdict import (
     unsplit_sentence,
     untested_sentence,
 )
-from volmar.rows import drawn_rows
+from volmar.rows.anywhere import drawn_rows
 
 Progress = Callable[[int, int], None]
 # Maximum number of tested rows; more take longer without a better answer.
@@ -47,8 +47,8 @@ def evidence_of(
 
     With ``n_clusters="auto"`` the splits were tested when they were made, and the evidence is read
     from the tree. For a given number of clusters, two tests on held-out rows are made here:
-    whether there is more than one group (`volmar.evidence.split_test`), and which borders between
-    the clusters have a gap (`volmar.evidence.label_test`). Of more than 100,000 rows, a random
+    whether there is more than one group (`volmar.split_test`), and which borders between
+    the clusters have a gap (`volmar.label_test`). Of more than 100,000 rows, a random
     sample is tested.
 
     The list has the test of more than one group, then the number of groups among the clusters,
@@ -147,7 +147,7 @@ def _borders(
     if len(clusters) > MAX_CLUSTERS:
         raise ValueError(
             f"there are {len(clusters)} clusters, and at most {MAX_CLUSTERS} are tested. Use "
-            "volmar.evidence.label_test for more."
+            "volmar.label_test for more."
         )
     return label_test(X, labels, alpha=LEVEL, progress=_after(progress, 0, 1), random_state=seed)
 

@@ -15,10 +15,11 @@ from volmar.diagnostics import (
     NumberComparison,
     compare_numbers,
     describe_clusters,
-    label_test,
     stability,
 )
-from volmar.metrics import LabelScore, label_free_scores
+from volmar.evidence import label_test
+from volmar.metrics import label_free_scores
+from volmar.metrics.scores import LabelScore
 from volmar.report.outcome import BestSplit, Evidence, Outcome, StageTimes
 
 

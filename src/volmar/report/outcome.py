@@ -15,13 +15,9 @@ from numpy.typing import NDArray
 from volmar.evidence.wording import p_value_text
 
 if TYPE_CHECKING:
-    from volmar.diagnostics import (
-        ClusterDescription,
-        ClusterNovelty,
-        LabelTestResult,
-        NumberComparison,
-    )
-    from volmar.metrics import LabelScore
+    from volmar.diagnostics import ClusterDescription, NumberComparison
+    from volmar.evidence import ClusterNovelty, LabelTestResult
+    from volmar.metrics.scores import LabelScore
 
 
 # Level for p-values without a level of their own.

@@ -13,14 +13,12 @@ from volmar._checks import shortened
 from volmar._warn import collecting
 from volmar.diagnostics import (
     ClusterDescription,
-    ColumnProfile,
     ColumnProfiles,
-    Difference,
     column_profiles,
     describe_clusters,
-    suggested_names,
 )
-from volmar.diagnostics.column_profiles import OTHER, day_text
+from volmar.diagnostics.cluster_description import Difference, suggested_names
+from volmar.diagnostics.column_profiles import OTHER, ColumnProfile, day_text
 from volmar.diagnostics.compare_numbers import NumberComparison, alluvium
 from volmar.diagnostics.silhouettes import silhouettes
 from volmar.report.drawings import bars

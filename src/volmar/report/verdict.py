@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from volmar._checks import shortened
 from volmar.base.recursion import RecursiveResult
-from volmar.evidence import LabelJoin, LabelTestResult, SplitTestResult
-from volmar.evidence.label_test import named_pair
+from volmar.evidence import LabelTestResult, SplitTestResult
+from volmar.evidence.label_test import LabelJoin, named_pair
 from volmar.evidence.split_test import UNSETTLED
 from volmar.evidence.wording import HINT, is_minimum, p_value_text, rounded_up
 from volmar.report.drivers import Drivers

@@ -392,7 +392,7 @@ class BinSums(NamedTuple):
 def tiled_bin_sums(
     source: TiledRows, w: np.ndarray, low: float, high: float, n_bins: int, labels: Any = None
 ) -> BinSums:
-    """Return the sums of `volmar.rows.bin_sums` for rows in memory."""
+    """Return the sums of `volmar.rows.anywhere.bin_sums` for rows in memory."""
     p = source.scores(w).astype(np.float64, copy=False)
     bins = np.clip((p - low) * (n_bins / (high - low)), 0, n_bins - 1).astype(np.int32)
     rows: Any = np.bincount(bins, None, n_bins)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.rows import Moments, RowSource, Standardized
-from volmar.rows.standardized import standardized_columns
+from volmar.rows.protocol import Moments, RowSource
+from volmar.rows.standardized import Standardized, standardized_columns
 from volmar.separation.discriminants import MultiwaySeparationResult, discriminants_of
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult, bound
 

@@ -15,17 +15,10 @@ from sklearn.cluster import KMeans
 
 from volmar._warn import quiet_fit
 from volmar.base.recursion import CellSplit
-from volmar.metrics import separation_along
-from volmar.rows import (
-    ClusterSums,
-    RowSpace,
-    Standardized,
-    cluster_sums,
-    drawn_rows,
-    own_scores,
-    sums_by_discriminants,
-)
-from volmar.rows.standardized import relative_scale
+from volmar.metrics.separation_bound import separation_along
+from volmar.rows.anywhere import drawn_rows
+from volmar.rows.cluster_sums import ClusterSums, cluster_sums, own_scores, sums_by_discriminants
+from volmar.rows.standardized import RowSpace, Standardized, relative_scale
 from volmar.separation.gep import LARGEST_REG, RegularizedCorrelation, SeparationResult
 from volmar.separation.problem import SeparatingPlanes, SeparationRows
 from volmar.separation.race import has_one_unit

@@ -12,7 +12,9 @@ from scipy.linalg import lapack
 
 from volmar._checks import check_number
 from volmar.metrics.separation_bound import kappa2_bound, probability
-from volmar.rows import BinSums, Standardized, bin_sums, constant_vector
+from volmar.rows.anywhere import bin_sums, constant_vector
+from volmar.rows.standardized import Standardized
+from volmar.rows.tiled import BinSums
 from volmar.solvers import Result, Status
 
 # ----------- theorem 2's bound on the separation, and the split of a projection that maximises it

@@ -9,15 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.guidance.guide import EmptyClusterError, Guide
-from volmar.rows import (
-    ClusterSums,
-    RowSource,
-    Standardized,
-    bin_sums,
-    cluster_sums,
-    drawn_rows,
-    reweighted,
-)
+from volmar.rows.anywhere import bin_sums, drawn_rows, reweighted
+from volmar.rows.cluster_sums import ClusterSums, cluster_sums
+from volmar.rows.protocol import RowSource
+from volmar.rows.standardized import Standardized
 from volmar.separation.discriminants import MultiwaySeparationResult, refine_from
 from volmar.separation.gep import (
     N_BINS,

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted
 
-from volmar._checks import check_random_state
+from volmar._checks import check_count, check_random_state
 from volmar._eigen import eigenvalues
 from volmar._input import check_labelled_rows, check_rows, kind_of_classes
 from volmar._memory import explain_memory
@@ -27,25 +27,20 @@ from volmar.base.blocks import (
 )
 from volmar.base.kernel import KernelMixin
 from volmar.base.outcome import finite_scores, fresh_fit, quiet
-from volmar.base.validation import check_count
-from volmar.rows import (
-    BlockTable,
-    Kernel,
-    RowSource,
-    RowVector,
-    Standardized,
-    as_beside,
+from volmar.rows.anywhere import (
     as_rows,
     centered_with_moments,
-    evenly_scaled,
     in_one_pass,
-    is_dask,
     mapped_rows,
     mapped_scores,
-    standardized,
 )
+from volmar.rows.blocks import BlockTable, RowVector, as_beside, is_dask
+from volmar.rows.kernel import Kernel
+from volmar.rows.protocol import RowSource
+from volmar.rows.standardized import Standardized, evenly_scaled, standardized
 from volmar.separation.gep import check_reg
-from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
+from volmar.solvers import Status, solve_minimax_probability
+from volmar.solvers.minimax_probability import MinimaxProbabilityResult
 
 
 def class_moments(z: Standardized, positive: Any) -> list[tuple[NDArray, NDArray]]:

@@ -11,40 +11,41 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from volmar._checks import check_random_state, shown
+from volmar._checks import check_choice, check_count, check_number, check_random_state, shown
 from volmar._clones import silent_clone
 from volmar._memory import explain_memory, require_memory
 from volmar._threads import one_thread
 from volmar._warn import warn_user
 from volmar._weights import check_sample_weight
-from volmar.base import WeightedClusterer
 from volmar.base.blocks import refuse_blocks, without_vectors
+from volmar.base.clusterer import WeightedClusterer
 from volmar.base.guided import GuidedMixin
 from volmar.base.kernel import KernelMixin
 from volmar.base.numbering import order_by_size
 from volmar.base.outcome import check_fitted_values, forget, quiet
 from volmar.base.recursion import CellSplit, GrownTree, PartRows
-from volmar.base.validation import check_choice, check_cluster_size, check_count, check_number
-from volmar.evidence import HeldOutTest
+from volmar.base.validation import check_cluster_size
+from volmar.evidence.held_out import HeldOutTest
 from volmar.guidance.guide import Guide
 from volmar.guidance.knowledge import Seeds, check_seeds
-from volmar.rows import (
-    Moments,
-    RowSource,
-    RowSpace,
-    Standardized,
+from volmar.rows.anywhere import (
     as_rows,
     centered_with_moments,
     constant_vector,
     drawn_rows,
-    evenly_scaled,
-    exactly_standardized,
     features_of,
     in_one_pass,
-    is_dask,
     is_in_memory,
     lazy_vector,
     of_rows,
+)
+from volmar.rows.blocks import is_dask
+from volmar.rows.protocol import Moments, RowSource
+from volmar.rows.standardized import (
+    RowSpace,
+    Standardized,
+    evenly_scaled,
+    exactly_standardized,
     standardized,
 )
 from volmar.rows.tiled import TILE_ROWS
@@ -103,7 +104,7 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. With "auto", a part is split only if held-out rows confirm that it has
         more than one group; pure noise stays a single cluster with probability at least 1 -
-        `alpha` (see `volmar.evidence.split_test` and the `p_value` of splits in `tree_`). Parts
+        `alpha` (see `volmar.split_test` and the `p_value` of splits in `tree_`). Parts
         larger than 64 MB (a million rows of 8 columns) are split on a sample of that size.
     solver : {"gep", "mpm", "eig"}, default="gep"
         "gep" maximises the lower bound on p of Theorem 2, which also penalises unequal cluster

@@ -11,18 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from volmar.base.validation import check_magnitude
-from volmar.rows import (
-    DenseRows,
-    Moments,
-    RowSource,
-    RowSpace,
-    SparseRows,
-    Standardized,
-    exactly_standardized,
-    mapped_scores,
-    moments_of_sides,
-)
+from volmar._checks import check_magnitude
+from volmar.rows.anywhere import mapped_scores, moments_of_sides
+from volmar.rows.protocol import Moments, RowSource
+from volmar.rows.standardized import RowSpace, Standardized, exactly_standardized
+from volmar.rows.tiled import DenseRows, SparseRows
 from volmar.separation.gep import RegularizedCorrelation, mean_difference
 
 

@@ -14,11 +14,11 @@ from scipy.special import expit
 
 from volmar._eigen import eigenpairs
 from volmar.base.recursion import PostponedSplitError
-from volmar.evidence import column_resolutions, dithered
 from volmar.evidence.densities import valleys_at
+from volmar.evidence.dither import column_resolutions, dithered
 from volmar.metrics.separation_bound import probability
-from volmar.rows import RowSpace, Standardized, drawn_by_weight, take_rows
-from volmar.rows.standardized import relative_scale
+from volmar.rows.anywhere import drawn_by_weight, take_rows
+from volmar.rows.standardized import RowSpace, Standardized, relative_scale
 from volmar.separation.gep import (
     RegularizedCorrelation,
     SeparationResult,

@@ -13,19 +13,16 @@ from numpy.typing import NDArray
 from volmar._checks import fix_signs
 from volmar._eigen import eigenpairs
 from volmar.base.blocks import given_start, require_in_memory
-from volmar.metrics import separation_along
-from volmar.metrics.separation_bound import probability
-from volmar.rows import (
-    Moments,
-    RowSource,
-    Standardized,
+from volmar.metrics.separation_bound import probability, separation_along
+from volmar.rows.anywhere import (
     drawn_by_weight,
     has_sparse_rows,
     is_in_memory,
-    is_wide,
     mask_key,
     moments_of_sides,
 )
+from volmar.rows.protocol import Moments, RowSource
+from volmar.rows.standardized import Standardized, is_wide
 from volmar.separation.discriminants import k_means_labels
 from volmar.separation.gep import (
     RegularizedCorrelation,
@@ -39,7 +36,8 @@ from volmar.separation.gep import (
 )
 from volmar.separation.problem import SeparatingPlanes, SeparationRows, planes_of
 from volmar.separation.race import REG, sample_size, separation_by_race
-from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
+from volmar.solvers import Status, solve_minimax_probability
+from volmar.solvers.minimax_probability import MinimaxProbabilityResult
 
 # --------- mSPC-MPM: alternate between the minimax probability machine and the labels it predicts
 

@@ -6,9 +6,7 @@ from volmar._lazy import attach
 
 if TYPE_CHECKING:
     from volmar.table_clusterer.comparison import Comparison as Comparison
-    from volmar.table_clusterer.comparison import MethodRun as MethodRun
     from volmar.table_clusterer.comparison import compare_methods as compare_methods
     from volmar.table_clusterer.estimator import TableClusterer as TableClusterer
-    from volmar.table_clusterer.estimator import clusterer_names as clusterer_names
 
 attach(__name__)

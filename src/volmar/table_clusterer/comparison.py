@@ -14,7 +14,8 @@ from scipy.optimize import linear_sum_assignment
 
 from volmar._clones import MOST_FITTED
 from volmar._warn import collecting
-from volmar.metrics import LabelScore, label_free_scores
+from volmar.metrics import label_free_scores
+from volmar.metrics.scores import LabelScore
 from volmar.report.drivers import sampled
 from volmar.report.outcome import Progress
 from volmar.table_clusterer.estimator import clusterer_names, find_name, new_clusterer

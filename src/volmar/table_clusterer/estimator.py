@@ -21,9 +21,8 @@ from volmar._files import refuse_input
 from volmar._input import known_values
 from volmar._version import __version__
 from volmar._warn import collecting, warn_user
-from volmar.base import Clusterer
 from volmar.base.blocks import RefusedBlocksError
-from volmar.base.clusterer import check_reject, rejected, warn_of_few_rows
+from volmar.base.clusterer import Clusterer, check_reject, rejected, warn_of_few_rows
 from volmar.diagnostics.drift_summary import CategoryCounts, DriftSummary
 from volmar.evidence import calibrate_novelty
 from volmar.guidance.knowledge import names_of_clusters
@@ -99,7 +98,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
     confidence_ : ndarray of shape (n,)
         How clearly each row belongs to its cluster rather than to the next best one, from 0.5 (on
         the border) to 1. NaN for rows that were left out. See Notes.
-    novelty_ : volmar.diagnostics.ClusterNovelty
+    novelty_ : volmar.evidence.ClusterNovelty
         Calibrated distances of rows in each cluster, for `novelty_score` and ``predict(reject=)``.
     is_fitted_to_blocks_ : bool
         Whether the clusterer was fitted to the `blocks` of `fit_prepared`. Only defined with them.
@@ -124,8 +123,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
 
     See Also
     --------
-    volmar.report.save_report : Write a report of any fitted clusterer.
-    volmar.models.load_model : Load a model that was written by `save`.
+    volmar.save_report : Write a report of any fitted clusterer.
+    volmar.load_model : Load a model that was written by `save`.
 
     Notes
     -----

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.operators import SPDOperator
+from volmar.operators.protocol import SPDOperator
 from volmar.solvers import Result, Status
 from volmar.volume.problem import SINGULAR, VolumeProblem, signs
 

@@ -11,18 +11,16 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackNoConvergence
 
 from volmar import _memory
-from volmar._checks import shown
+from volmar._checks import check_choice, check_number, shown
 from volmar._eigen import eigenvalues, eigsh
 from volmar._warn import warn_user
-from volmar.base import Clusterer, Status
+from volmar.base.clusterer import Clusterer
 from volmar.base.relaxation import RelaxationMixin
-from volmar.base.validation import check_choice, check_number
-from volmar.graphs import make_similarity
-from volmar.graphs.graph import Graph, build_graph
-from volmar.operators import SPDOperator
-from volmar.solvers import ElliptopeResult, solve_elliptope_barrier, solve_elliptope_saddle
+from volmar.graphs.graph import Graph, build_graph, make_similarity
+from volmar.operators.protocol import SPDOperator
+from volmar.solvers import Status, solve_elliptope_barrier, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
-from volmar.solvers.elliptope import ElliptopeProblem, RoundedResult
+from volmar.solvers.elliptope import ElliptopeProblem, ElliptopeResult, RoundedResult
 from volmar.solvers.elliptope_barrier import MAX_ROWS
 
 # Above this size the extreme eigenvalues of Q are computed by the Lanczos method.

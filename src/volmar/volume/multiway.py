@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans
 from volmar._warn import quiet_fit
 from volmar.graphs.graph import Graph
 from volmar.metrics.label_free import unchecked_cut
-from volmar.operators import EigenPairs, SPDOperator
+from volmar.operators.protocol import EigenPairs, SPDOperator
 from volmar.solvers import Result, Status
 from volmar.volume.descent import Allowed, InverseImages, Refined, repeat_step
 from volmar.volume.problem import SINGULAR

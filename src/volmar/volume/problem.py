@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.operators import SPDOperator
+from volmar.operators.protocol import SPDOperator
 from volmar.solvers.result import Certificate
 
 # A 2 x 2 system counts as singular if its determinant is below this fraction of the product of its

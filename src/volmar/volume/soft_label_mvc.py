@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from volmar._checks import shown
+from volmar._checks import check_choice, check_count, check_number, shown
 from volmar._warn import warn_user
-from volmar.base import Clusterer, Status
+from volmar.base.clusterer import Clusterer
 from volmar.base.guided import GuidedUnweightedMixin
 from volmar.base.outcome import OneCluster
 from volmar.base.recursion import PartRows, RecursiveResult
-from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
-from volmar.graphs import make_similarity
-from volmar.graphs.graph import Graph, build_graph
+from volmar.base.validation import check_start_labels
+from volmar.graphs.graph import Graph, build_graph, make_similarity
 from volmar.guidance.guide import Guide
-from volmar.operators import EigenPairs, SPDOperator
+from volmar.operators.protocol import EigenPairs, SPDOperator
+from volmar.solvers import Status
 from volmar.volume.descent import Allowed
 from volmar.volume.multiway import (
     MultiwayProblem,
@@ -332,7 +332,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. If "auto", the rows are split recursively, and a split is made only if
         held-out rows confirm it by their distances to its border (see
-        `volmar.evidence.split_test` and `tree_`).
+        `volmar.split_test` and `tree_`).
     affinity : str, callable or Similarity, optional
         Similarity of rows: "density_scaling" (default of the default mode: locally scaled and
         weighted by the density, see `volmar.graphs.density_scaling_similarity`), "local_scaling"

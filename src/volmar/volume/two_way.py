@@ -13,7 +13,7 @@ from volmar._vectors import check_vector
 from volmar.base.validation import check_start_labels
 from volmar.graphs.graph import Graph
 from volmar.metrics.label_free import unchecked_cut
-from volmar.operators import EigenPairs, SPDOperator
+from volmar.operators.protocol import EigenPairs, SPDOperator
 from volmar.solvers import Status
 from volmar.volume.descent import (
     Allowed,

@@ -11,15 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from volmar._checks import check_random_state
+from volmar._checks import check_choice, check_number, check_random_state
 from volmar._input import check_labelled_rows, check_rows, kind_of_classes
 from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar._warn import warn_user
 from volmar.base.outcome import finite_scores, fresh_fit, quiet
-from volmar.base.validation import check_choice, check_number
 from volmar.graphs.graph import build_graph
-from volmar.operators import EigenPairs, SPDOperator
+from volmar.operators.protocol import EigenPairs, SPDOperator
 from volmar.solvers import Result, Status
 from volmar.solvers.result import Certificate
 from volmar.volume.descent import _Secular

@@ -163,11 +163,8 @@ ARGUMENTS = {
 #: Public functions on data with the arguments that are drawn. Other public names are classes, and
 #: steps of these functions that take the result of an earlier step.
 FUNCTIONS = {
-    "metrics.agreement_scores": "labels_true labels_pred",
     "metrics.balanced_clustering_error": "labels_true labels_pred sample_weight",
-    "metrics.calinski_harabasz": "X labels",
     "metrics.clustering_error": "labels_true labels_pred sample_weight",
-    "metrics.imbalance": "labels",
     "metrics.label_free_scores": "X labels seed",
     "metrics.matched_labels": "labels_true labels_pred",
     "metrics.msp_score": "X labels reg cross_fit random_state",
@@ -175,13 +172,7 @@ FUNCTIONS = {
     "metrics.normalized_margin": "X labels coef",
     "metrics.pair_f_measure": "labels_true labels_pred beta",
     "metrics.relative_margin": "scores labels",
-    "metrics.separation_along": "scores sides weights",
     "metrics.separation_score": "X labels reg cross_fit random_state",
-    "metrics.volume": "h Q",
-    "evidence.column_resolutions": "X",
-    "evidence.combine_p_values": "p_values share",
-    "evidence.has_way_around": "X scores",
-    "evidence.hump_test": "x rng n_draws",
     "evidence.label_test": (
         "X labels alpha n_splits min_cluster_size noise_label progress random_state"
     ),
@@ -206,7 +197,7 @@ FUNCTIONS = {
 #: Values between 0 and 1.
 SHARES = {
     *("metrics.balanced_clustering_error", "metrics.clustering_error", "metrics.pair_f_measure"),
-    *("metrics.msp_score", "metrics.separation_along", "evidence.combine_p_values"),
+    "metrics.msp_score",
 }
 #: Functions that need enough rows for halves and resamples.
 NEED_ROWS = ("evidence.split_test", "evidence.label_test", "diagnostics.describe_clusters")

@@ -21,7 +21,7 @@ import volmar
 from fuzz.contract import DOCUMENTED, Case, plain_repr, require
 from fuzz.domains.estimators import KEEP_LABELS
 from fuzz.script import Script
-from volmar.table_clusterer import clusterer_names
+from volmar.table_clusterer.estimator import clusterer_names
 
 #: Methods that accept labels and links of rows.
 GUIDED = ("MSPC", "CPMMC", "KernelCPMMC", "SKMMC", "SoftLabelMVC")

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.margin.engine.problem import MarginCut, MarginProblem, Near, Plane, Violated
-from volmar.rows import drawn_rows
-from volmar.solvers import CuttingPlaneResult, Result, Status, solve_cutting_plane_qp
+from volmar.rows.anywhere import drawn_rows
+from volmar.solvers import Result, Status, solve_cutting_plane_qp
+from volmar.solvers.cutting_plane_qp import CuttingPlaneResult
 
 # ------------------------------------------------------------------ the cuts
 

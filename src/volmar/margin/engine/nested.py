@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from volmar.margin.engine.descent import CutPool, MarginResult
 from volmar.margin.engine.problem import MarginProblem, Violated
 from volmar.margin.feature_space.basis import PrintedBasisSpace, SparseVector
-from volmar.solvers import CuttingPlaneResult, Status, solve_cutting_plane_qp
+from volmar.solvers import Status, solve_cutting_plane_qp
+from volmar.solvers.cutting_plane_qp import CuttingPlaneResult
 
 
 class Solution(NamedTuple):

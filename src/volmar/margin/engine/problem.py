@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from volmar.guidance.guide import Guide, Placement
 from volmar.margin.feature_space.space import VectorSpace
-from volmar.solvers import CuttingPlaneResult
+from volmar.solvers.cutting_plane_qp import CuttingPlaneResult
 
 # ------------------------------------------------------------------ the hinge
 

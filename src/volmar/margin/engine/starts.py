@@ -14,7 +14,7 @@ from volmar._warn import quiet_fit
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.engine.problem import HingeLoss, MarginProblem
 from volmar.margin.feature_space.space import FeatureSpace, VectorSpace
-from volmar.rows import as_rows, constant_vector, drawn_rows, is_in_memory, take_rows
+from volmar.rows.anywhere import as_rows, constant_vector, drawn_rows, is_in_memory, take_rows
 from volmar.solvers import Status
 
 # ------------------------------------------------------------------ labels

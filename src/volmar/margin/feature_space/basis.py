@@ -12,24 +12,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import solve_triangular
 
-from volmar._checks import check_random_state
+from volmar._checks import check_choice, check_count, check_number, check_random_state
 from volmar._memory import require_memory
-from volmar.base.validation import check_choice, check_count, check_number
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane
-from volmar.rows import (
-    BlockRows,
-    BlockTable,
-    MappedRows,
-    RowSpace,
-    RowVector,
-    drawn_rows,
-    first_beyond,
-    in_one_pass,
-    is_in_memory,
-    mapped_scores,
-)
+from volmar.rows.anywhere import drawn_rows, first_beyond, in_one_pass, is_in_memory, mapped_scores
+from volmar.rows.blocks import BlockRows, BlockTable, RowVector
 from volmar.rows.blocks.table import HeldRows
 from volmar.rows.kernel import gaussian_sums, shifted
+from volmar.rows.standardized import RowSpace
+from volmar.rows.tiled import MappedRows
 
 # ------------------------------------------------------------------ search for basis vectors
 

@@ -11,15 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, solve_definite
-from volmar.rows import (
-    RowSpace,
-    as_rows,
-    constant_vector,
-    features_of,
-    mapped_scores,
-    row_space,
-    take_rows,
-)
+from volmar.rows.anywhere import as_rows, constant_vector, features_of, mapped_scores, take_rows
+from volmar.rows.standardized import RowSpace, row_space
 
 # Kernels with k(x, x) = 1.
 EQUAL_LENGTHS = ("rbf", "laplacian", "cosine")

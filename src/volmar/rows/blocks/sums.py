@@ -194,7 +194,7 @@ class SquaredNorm(_Number):
 
 
 class Binned(Wanted):
-    """Sums over the rows in each bin of their scores (see `volmar.rows.bin_sums`)."""
+    """Sums over the rows in each bin of their scores (see `volmar.rows.anywhere.bin_sums`)."""
 
     tile_bytes = LARGE_TILE_BYTES
 

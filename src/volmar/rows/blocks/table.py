@@ -187,7 +187,7 @@ class BlockTable:
     """Rows in blocks, as a matrix for sums over all rows and selections of a few rows.
 
     Algorithms use it in place of X: it has a shape and a dtype, ``X[numbers]`` selects rows by
-    number, and `volmar.rows.as_rows` converts it to a row source.
+    number, and `volmar.rows.anywhere.as_rows` converts it to a row source.
     """
 
     ndim = 2
@@ -376,7 +376,7 @@ class BlockRows(RowSource):
         if not isinstance(vector, RowVector) or vector.table.rows_of is not self.table.rows_of:
             raise TypeError(
                 f"{name} must be a vector over these rows, which are in blocks, got "
-                f"{type(vector).__name__}. Use volmar.rows.as_beside to convert an array."
+                f"{type(vector).__name__}. Use volmar.rows.blocks.as_beside to convert an array."
             )
         return vector
 
