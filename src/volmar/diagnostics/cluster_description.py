@@ -272,38 +272,8 @@ def suggested_names(description: ClusterDescription) -> dict[Any, str]:
     the largest effect, real differences first. Clusters that would have the same name get a
     further column or a number.
 
-    Parameters
-    ----------
-    description : ClusterDescription
-        Result of `volmar.describe_clusters`.
-
-    Returns
-    -------
-    dict of label to str
-        A distinct name for each cluster. A cluster between two others is called "middle" of the
-        column that distinguishes the others. If no column has a sufficient effect, the name is
-        "no leading column".
-
-    See Also
-    --------
-    describe_clusters : Differences between clusters, with tests.
-
-    Notes
-    -----
     A name describes the given rows only. `describe_clusters` tests whether the differences would
     be found again in other rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.diagnostics import describe_clusters, suggested_names
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(300, 3))
-    >>> X[:100, 0] += 6.0
-    >>> X[100:200, 1] -= 5.0
-    >>> labels = np.repeat([0, 1, 2], 100)
-    >>> suggested_names(describe_clusters(X, labels, feature_names=["income", "age", "height"]))
-    {0: 'high income', 1: 'low age', 2: 'low income, high age'}
     """
     leading = {label: _leading(description, label) for label in description.clusters}
     words = {label: [_words(one) for one in found] for label, found in leading.items()}

@@ -113,25 +113,6 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     noise around it. Hartigan's dip cannot detect such a mode: its null is the uniform density, the
     hardest case, for every sample.
 
-    Parameters
-    ----------
-    x : array-like of shape (n,)
-        The sample, in any order. With fewer than 20 values, or if 90 % of the values coincide, the
-        p-value is 1.
-    rng : Generator
-        Random generator of the draws from the null.
-    n_draws : int, default=400
-        Maximum number of draws; the minimum p-value is 1 / (1 + n_draws). No draws are made for a
-        sample without a valley, and sampling stops when 20 draws have a valley as deep as the
-        sample.
-
-    Returns
-    -------
-    HumpTest
-        `statistic` and `p_value`.
-
-    Notes
-    -----
     The null is estimated, so that the level is approximate. In simulations with 400 samples of 50
     to 20,000 points each, it is near the nominal level for uniform densities, trapezoids, arcs and
     other flat tops, and far below it for round or pointed tops and heavy tails. For one known
@@ -160,20 +141,7 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     the width of its resolution closes the gaps that are due
     to rounding.
 
-    References
-    ----------
     .. [1] J. Besag and P. Clifford, "Sequential Monte Carlo p-values", Biometrika 78(2), 1991.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from volmar.evidence import hump_test
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=200)
-    >>> hump_test(x, rng).p_value > 0.05
-    True
-    >>> hump_test(np.append(x, 6 + x[:20]), rng).p_value < 0.01
-    True
     """
     sample = check_vector("x", x)
     if not isinstance(n_draws, Integral) or not 1 <= n_draws < 2**31:

@@ -103,24 +103,6 @@ def volume(h: ArrayLike, Q: Any) -> float:
     sign pattern form an equivalence class. V is one over the squared radius of the ellipsoid along
     h. A *small* V(h) means that h points along the long axes, so its class has a *large* volume.
     Neither the length nor the sign of h matters.
-
-    Parameters
-    ----------
-    h : array-like of shape (n,)
-        Soft responses, or hard labels of ±1.
-    Q : array-like, sparse matrix or operator with `matvec`, of shape (n, n)
-        Symmetric positive definite matrix of pairwise information.
-
-    Returns
-    -------
-    float
-        A value between the smallest and the largest eigenvalue of Q.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> volume([1, -1, 0], np.diag([1.0, 3.0, 5.0]))
-    2.0
     """
     soft = check_vector("h", h)
     if not soft.any():
@@ -142,21 +124,6 @@ def imbalance(labels: ArrayLike) -> float:
 
     With more than two clusters, the largest and the smallest are compared. With a single cluster,
     the value is 1.
-
-    Parameters
-    ----------
-    labels : array-like of shape (n,)
-        Labels of any type.
-
-    Returns
-    -------
-    float
-        From 0 (equal sizes) to 1.
-
-    Examples
-    --------
-    >>> imbalance(["spam", "ham", "ham", "ham"])
-    0.5
     """
     codes, n_clusters = encode_labels(labels, "labels")
     sizes = np.bincount(codes)

@@ -124,25 +124,7 @@ def _cut(X: Any, codes: NDArray, of_sample: str) -> LabelScore:
 
 
 def agreement_scores(labels_true: ArrayLike, labels_pred: ArrayLike) -> list[LabelScore]:
-    """Score how well a labelling agrees with true classes.
-
-    Parameters
-    ----------
-    labels_true, labels_pred : array-like of shape (n,)
-        Labels of any type.
-
-    Returns
-    -------
-    list of LabelScore
-        Clustering error, normalised mutual information, adjusted Rand index and F-measure of
-        pairs.
-
-    Examples
-    --------
-    >>> from volmar.metrics import agreement_scores
-    >>> [score.name for score in agreement_scores([0, 0, 1], [1, 1, 0])]
-    ['error', 'NMI', 'ARI', 'F measure']
-    """
+    """Score how well a labelling agrees with true classes."""
     true, _ = encode_labels(labels_true, "labels_true")
     pred, _ = encode_labels(labels_pred, "labels_pred")
     error, f_measure = clustering_error(true, pred), pair_f_measure(true, pred)
