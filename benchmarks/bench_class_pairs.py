@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.rivals import kmeans, minimum_density
 from benchmarks.table import Table
+from reproduction.datasets import data_folder, load
 from volmar import CPMMC, MSPC
-from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
 
 MULTI_CLASS = ("letter", "satellite", "usps", "mnist", "isolet", "digits")

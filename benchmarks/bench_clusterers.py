@@ -12,7 +12,8 @@ import volmar
 from benchmarks.rivals import ALL, kmeans
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
-from volmar.datasets import load, make_two_circles, make_two_gaussians, make_two_moons
+from reproduction.datasets import load
+from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.metrics import clustering_error
 from volmar.table_clusterer.estimator import clusterer_names
 

@@ -24,7 +24,7 @@ from benchmarks.embedding_data import drawn, make_groups, news, sets
 from benchmarks.rivals import EMBEDDINGS, hdbscan, kmeans
 from benchmarks.table import Table
 from benchmarks.timing import time_limit
-from volmar.datasets import data_folder
+from reproduction.datasets import data_folder
 from volmar.metrics import clustering_error
 
 # Methods with their maximum number of rows: KernelCPMMC needs a kernel matrix.

@@ -12,8 +12,8 @@ from sklearn.cluster import KMeans
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
 from reproduction import published
+from reproduction.datasets import data_folder, load
 from volmar import IterSVR
-from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
 
 RIVAL = "KMeans (n_init=10)"

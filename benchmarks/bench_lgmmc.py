@@ -14,8 +14,8 @@ from sklearn.preprocessing import MinMaxScaler
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
 from reproduction import published
+from reproduction.datasets import data_folder, load
 from volmar import LGMMC
-from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
 
 RIVAL = "KMeans (n_init=10)"

@@ -12,8 +12,8 @@ from benchmarks.bench_separation import make_linear_split
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
 from reproduction import published
+from reproduction.datasets import data_folder, load
 from volmar import CPMMC, SKMMC, KernelCPMMC, MultivariateMMC
-from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
 
 RIVAL = "KMeans (n_init=10)"

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import volmar
 from benchmarks.rivals import bisecting_kmeans, gaussian_mixture, kmeans
 from benchmarks.table import Table
-from volmar.datasets import data_folder, load
+from reproduction.datasets import data_folder, load
 from volmar.graphs.graph import build_graph
 
 MOST_ROWS = 5000

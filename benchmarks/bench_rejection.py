@@ -22,7 +22,7 @@ from sklearn.neighbors import LocalOutlierFactor
 
 import volmar
 from benchmarks.table import Table
-from volmar.datasets import data_folder, load
+from reproduction.datasets import data_folder, load
 
 ALPHAS = (0.01, 0.05, 0.1)
 # Indices of the classes that are clustered, and of the left-out class.

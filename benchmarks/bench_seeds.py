@@ -19,7 +19,7 @@ import volmar
 from benchmarks.bench_class_pairs import MULTI_CLASS, WITHOUT_FOLDER, class_pairs, sampled_task
 from benchmarks.rivals import SEEDED
 from benchmarks.table import Table
-from volmar.datasets import data_folder, load
+from reproduction.datasets import data_folder, load
 from volmar.metrics import clustering_error
 
 OURS = ("MSPC", "CPMMC", "KernelCPMMC", "SKMMC", "SoftLabelMVC")

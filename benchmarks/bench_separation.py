@@ -12,8 +12,8 @@ from sklearn.cluster import KMeans
 
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
+from reproduction.datasets import data_folder, load
 from volmar import MSPC
-from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
 from volmar.rows.anywhere import as_rows
 

@@ -21,7 +21,7 @@ from sklearn.preprocessing import Normalizer
 import volmar
 from benchmarks.rivals import kmeans
 from benchmarks.table import Table
-from volmar.datasets import data_folder, load
+from reproduction.datasets import data_folder, load
 
 N_CLUSTERS = 20
 METHODS = (volmar.CPMMC, volmar.MSPC, volmar.SoftLabelMVC)

@@ -24,8 +24,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
 from reproduction import published
+from reproduction.datasets import data_folder, load
 from volmar import SoftLabelMVC
-from volmar.datasets import data_folder, load
 from volmar.graphs import (
     density_scaling_similarity,
     gaussian_similarity,

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfTransformer
 
-from volmar.datasets import data_folder, load
+from reproduction.datasets import data_folder, load
 
 N_TRAINING = 60_000
 

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.bench_evidence import NOISES
 from benchmarks.bench_multiway import BUILT_IN, FROM_FOLDER, GREY, rows_and_classes
 from benchmarks.easy_data import KINDS
-from volmar.datasets import data_folder
+from reproduction.datasets import data_folder
 
 __all__ = ["CASES", "Case"]
 

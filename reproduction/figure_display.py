@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reproduction.datasets import load
 from reproduction.experiment import COLUMN_NAMES, COLUMNS
 from reproduction.measures_display import MeasuresDisplay
-from volmar.datasets import load
 from volmar.plots import ClusterDisplay
 from volmar.plots.display import COLOURS, MARKERS, new_figure
 

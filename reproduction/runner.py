@@ -24,10 +24,11 @@ from sklearn.metrics import normalized_mutual_info_score, rand_score
 from threadpoolctl import threadpool_limits
 
 import volmar
+from reproduction import datasets
 from reproduction.experiment import Cell
 from reproduction.measures import take_measures
 from reproduction.store import NO_DATA, CellResult, Store
-from volmar import datasets, metrics
+from volmar import metrics
 from volmar.cli.signals import without_interrupts
 from volmar.graphs.graph import make_similarity
 

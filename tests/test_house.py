@@ -134,7 +134,6 @@ def test_wheel_and_sdist_install_into_an_empty_environment(tmp_path):
             "from importlib.resources import files;"
             "assert (files('volmar') / 'py.typed').is_file();"
             "assert (files('volmar') / 'report' / 'templates' / 'cluster.html').is_file();"
-            "assert (files('volmar') / 'datasets' / 'sets.toml').is_file();"
             "print(volmar.__version__, m.version('volmar'), volmar.__file__)"
         )
         printed = subprocess.run(

@@ -23,10 +23,10 @@ from reproduction import (
     run_cell,
     run_cells,
 )
+from reproduction.datasets import load
 from reproduction.figure_display import has_picture
 from reproduction.measures import take_measures
 from volmar import NormalizedSpectralClustering, SoftLabelMVC
-from volmar.datasets import load
 from volmar.graphs import gaussian_similarity
 from volmar.metrics import clustering_error
 

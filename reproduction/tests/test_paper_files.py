@@ -17,8 +17,8 @@ from reproduction import (
     published_cells,
 )
 from reproduction import runner as runner_module
-from volmar.datasets import list_datasets
-from volmar.datasets.registry import find_task
+from reproduction.datasets import list_datasets
+from reproduction.datasets.registry import find_task
 from volmar.graphs.graph import make_similarity
 
 # ------------------------------------------------------------------------- the declared files

@@ -31,10 +31,10 @@ from reproduction import (
 )
 from reproduction import expected as expected_module
 from reproduction import runner as runner_module
+from reproduction.datasets import load
 from reproduction.expected import read_expected, write_expected
 from reproduction.store import NO_DATA
 from volmar import NormalizedSpectralClustering
-from volmar.datasets import load
 from volmar.graphs.graph import make_similarity
 from volmar.metrics import clustering_error, pair_f_measure
 

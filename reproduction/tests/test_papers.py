@@ -21,8 +21,8 @@ from reproduction import (
     run_cells,
 )
 from reproduction import runner as runner_module
+from reproduction.datasets import data_folder, load
 from volmar import MSPC
-from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
 
 

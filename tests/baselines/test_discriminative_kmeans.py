@@ -5,9 +5,9 @@ import pytest
 from helpers.scatter import correlated, covariances, every_cluster, labellings
 from sklearn.cluster import KMeans
 
+from reproduction.datasets import data_folder, load
 from volmar import DiscriminativeKMeans, KernelKMeans, LDAKMeans
 from volmar.baselines.projected_kmeans import whitening
-from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
 from volmar.rows.anywhere import as_rows
 from volmar.rows.standardized import standardized

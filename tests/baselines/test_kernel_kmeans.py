@@ -11,9 +11,10 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
+from reproduction.datasets import load
 from volmar import KernelKMeans, _memory
 from volmar.baselines.kernel_kmeans import KernelProblem, kernel_kmeans, start_labels
-from volmar.datasets import load, make_two_circles
+from volmar.datasets import make_two_circles
 from volmar.metrics import clustering_error
 from volmar.rows.anywhere import scale_gamma
 from volmar.solvers import Status

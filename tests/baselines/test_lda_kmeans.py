@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
 
+from reproduction.datasets import load
 from volmar import DiscriminativeKMeans, LDAKMeans
-from volmar.datasets import load
 from volmar.metrics import clustering_error
 from volmar.solvers import Status
 

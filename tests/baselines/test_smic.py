@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from scipy import linalg, sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
+from reproduction.datasets import load
 from volmar import SMIC
 from volmar.base.numbering import cluster_order
 from volmar.baselines.smic import KernelSpectrum, information_maximization, positive_shares
-from volmar.datasets import load, make_two_gaussians
+from volmar.datasets import make_two_gaussians
 from volmar.graphs import gaussian_similarity, local_scaling_similarity
 from volmar.graphs.graph import Graph, make_similarity
 from volmar.graphs.similarities import GaussianSimilarity

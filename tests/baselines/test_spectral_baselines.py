@@ -10,9 +10,10 @@ from scipy import linalg, sparse
 from sklearn.cluster import SpectralClustering
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
+from reproduction.datasets import load
 from volmar import NormalizedCut, NormalizedSpectralClustering
 from volmar.baselines.spectral import cuts_along
-from volmar.datasets import load, make_two_circles, make_two_moons
+from volmar.datasets import make_two_circles, make_two_moons
 from volmar.graphs import gaussian_similarity, local_scaling_similarity
 from volmar.graphs.similarities import GaussianSimilarity
 from volmar.metrics import clustering_error, normalized_cut

@@ -171,12 +171,6 @@ def test_three_groups_are_three(tmp_path):
     assert len(read(out)) == 600
 
 
-def test_a_built_in_set():
-    result = invoke("cluster", "digits-3v8", "--n-clusters", 2)
-    assert result.exit_code == 0
-    assert "357 rows" in result.output
-
-
 @pytest.mark.parametrize("method", clusterer_names())
 def test_every_method_by_its_name(method, tmp_path):
     X, _ = make_blobs(60, n_features=3, random_state=0)

@@ -145,11 +145,6 @@ def test_files_that_are_read_are_kept_by_any_name(table, tmp_path):
     assert contents(tmp_path) == before
 
 
-def test_built_in_sets_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("VOLMAR_DATA", str(tmp_path))
-    refused(cluster("digits-3v8", "-o", tmp_path / "x.csv"), "is in the input folder")
-
-
 def test_two_outputs_are_two_files(table, tmp_path):
     (tmp_path / "one").write_text("")
     os.link(tmp_path / "one", tmp_path / "two")

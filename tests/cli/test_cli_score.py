@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 from scipy import sparse
 from sklearn.cluster import KMeans
+from sklearn.datasets import dump_svmlight_file, load_digits
 from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score, silhouette_score
 
 from volmar._warn import warn_user
@@ -265,12 +266,13 @@ def test_few_of_many_separated_pairs_are_printed(capsys, monkeypatch):
     assert "... and 1 more pairs are separated (--json lists all)." in printed
 
 
-def test_score_of_a_built_in_set_knows_its_truth(tmp_path, capsys):
-    n = len(tables.read_table("digits-3v8").data)
-    pd.DataFrame({"label": np.arange(n) % 2}).to_csv(tmp_path / "labels.csv", index=False)
-    found = score_file("digits-3v8", tmp_path / "labels.csv")
+def test_the_truth_is_that_of_an_svmlight_file(tmp_path, capsys):
+    X, y = load_digits(n_class=2, return_X_y=True)
+    dump_svmlight_file(X, y, tmp_path / "digits.svm")
+    pd.DataFrame({"label": np.arange(len(y)) % 2}).to_csv(tmp_path / "labels.csv", index=False)
+    found = score_file(tmp_path / "digits.svm", tmp_path / "labels.csv")
     assert 0.3 < values(found.agreement)["error"] <= 0.5
-    assert "true classes were taken from digits-3v8" in found.notes
+    assert "true classes were taken from digits.svm" in found.notes
     assert "Agreement with the true classes" in capsys.readouterr().out
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from volmar.datasets import (
-    data_folder,
-)
+from reproduction.datasets import data_folder
 
 
 def require_data() -> None:

@@ -13,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.pairwise import rbf_kernel
 
+from reproduction.datasets import data_folder, load
 from volmar import CPMMC, SKMMC, KernelCPMMC, MultivariateMMC
-from volmar.datasets import data_folder, load, make_two_circles
+from volmar.datasets import make_two_circles
 from volmar.metrics import clustering_error
 from volmar.solvers import Status
 

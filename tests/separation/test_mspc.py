@@ -10,8 +10,9 @@ from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import rbf_kernel
 
+from reproduction.datasets import data_folder, load
 from volmar import MSPC
-from volmar.datasets import data_folder, load, make_two_circles
+from volmar.datasets import make_two_circles
 from volmar.metrics import clustering_error
 from volmar.metrics.separation_bound import probability
 from volmar.rows.anywhere import as_rows

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
+from reproduction.datasets import data_folder, load
 from volmar import MSPC
-from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error, msp_score
 from volmar.solvers import Status
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from helpers.table_files import prepared, refused
+from helpers.table_files import refused
 
 from volmar.tables import (
     Preparation,
@@ -122,11 +122,7 @@ class TestReading:
             path = put(name, content)
             refused(lambda path=path: Preparation().fit(read_table(path)), name, "1 row")
 
-    def test_built_in(self, tmp_path, monkeypatch):
-        table = read_table("iris")
-        assert table.data.shape == (150, 4)
-        assert table.truth.shape == (150,)
-        assert prepared("iris").feature_names[0] == "sepal length (cm)"
+    def test_a_file_without_a_suffix(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         (tmp_path / "iris").write_text("a,b\n1,2\n3,4\n")
         assert read_table("iris").data.shape == (2, 2)
@@ -366,7 +362,7 @@ import sys
 for name in ("pandas", "pyarrow", "dask", "distributed", "polars", "matplotlib"):
     sys.modules[name] = None
 import volmar.tables as tables
-for name in ("a.npy", "a.svm", "b.npz", "iris"):
+for name in ("a.npy", "a.svm", "b.npz"):
     out = tables.Preparation().fit_prepare(tables.read_table(name))
     tables.write_labels("l.csv", out.ids, out.id_name, out.ids % 2, out.X[:, 0], force=True)
 try:

@@ -12,8 +12,9 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
+from reproduction.datasets import data_folder, load
 from volmar import NormalizedSpectralClustering, SoftLabelMVC
-from volmar.datasets import data_folder, load, make_two_circles, make_two_gaussians, make_two_moons
+from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import (
     cosine_knn_similarity,
     gaussian_similarity,

@@ -36,8 +36,8 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="CSV, TSV, Parquet, Excel, JSON, NPY, NPZ or svmlight file, a folder of Parquet or "
-        "CSV files, or a built-in name (digits-3v8).",
+        help="CSV, TSV, Parquet, Excel, JSON, NPY, NPZ or svmlight file, or a folder of "
+        "Parquet or CSV files.",
     ),
 ]
 Columns = Annotated[
@@ -522,8 +522,6 @@ ALWAYS = ("numpy", "scipy", "scikit-learn", "joblib", "daqp")
 
 def show_info() -> None:
     """Print the versions of volmar, Python and the libraries, and the missing extras."""
-    from volmar.datasets import data_folder
-
     table = Table(box=None, show_header=False)
     table.add_row("volmar", __version__)
     table.add_row("Python", f"{platform.python_version()} on {platform.system()}")
@@ -537,7 +535,6 @@ def show_info() -> None:
             text += f"{'; ' if text else ''}missing {', '.join(missing)}"
             text += f" (pip install 'volmar[{extra}]')"
         table.add_row(f"extra {extra}", text)
-    table.add_row("papers' data", "found" if data_folder() else "not found (VOLMAR_DATA)")
     screen().print(table)
 
 

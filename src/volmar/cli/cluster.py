@@ -404,8 +404,7 @@ def cluster_blocks(
     command: str,
 ) -> None:
     """Fit to all rows in passes, test on a sample, and write labels block by block."""
-    from volmar.rows.blocks.passes import LostBlocksError
-    from volmar.rows.blocks.table import report_passes
+    from volmar.distributed import LostBlocksError, report_passes
     from volmar.tables import (
         LoadedTable,
         is_folder_of_tables,

@@ -8,7 +8,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +186,7 @@ def _refuse_inputs(name: str, path: Path, inputs: Sequence[str | Path]) -> None:
 
 
 def _inputs(sources: Sequence[str | Path]) -> Iterator[str | Path]:
-    """Yield the input paths: files, the file of a sheet, the folder of built-in data sets."""
+    """Yield the input paths: files, and the file of a sheet."""
     for source in sources:
         if not str(source).strip():
             continue  # the reader reports it; `Path` would take it for the current folder
@@ -197,11 +197,6 @@ def _inputs(sources: Sequence[str | Path]) -> Iterator[str | Path]:
         file = path.name.partition("#")[0]
         if file and file != path.name:
             yield path.with_name(file)
-        from volmar.datasets import data_folder
-
-        with suppress(OSError):
-            if (folder := data_folder()) is not None:
-                yield folder
 
 
 class Stages:

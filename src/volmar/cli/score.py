@@ -85,7 +85,7 @@ def score_file(
 ) -> ScoredLabels:
     """Score the labels in one file for the rows in another, and print the scores.
 
-    By default, the truth is taken from a built-in data set or svmlight file with true classes.
+    By default, the truth is taken from an svmlight file with true classes.
     """
     from volmar.metrics import label_free_scores
     from volmar.metrics.scores import agreement_scores
@@ -138,7 +138,6 @@ def _read_labels(option: str, path: Path) -> Any:
 
     path = expanded_path(path)
     if not path.is_file():
-        # Names of built-in data sets are not accepted here.
         what = "that is a folder" if path.is_dir() else "there is no such file"
         raise UsageError(f"{option} {path}: {what}. Check the path.")
     return read_table(path).data

@@ -434,7 +434,7 @@ def describe_clusters(
     --------
     >>> import numpy as np
     >>> from volmar import MSPC
-    >>> from volmar.diagnostics import describe_clusters
+    >>> from volmar import describe_clusters
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(600, 4))
     >>> X[:200, :2] += [6.0, -5.0]

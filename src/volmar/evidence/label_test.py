@@ -764,7 +764,7 @@ def label_test(
     --------
     >>> from sklearn.cluster import KMeans
     >>> from volmar.datasets import make_blobs
-    >>> from volmar.diagnostics import label_test
+    >>> from volmar import label_test
     >>> X, y = make_blobs(600, centers=3, random_state=0)
     >>> too_many = KMeans(5, n_init=10, random_state=0).fit_predict(X)
     >>> label_test(X, too_many, random_state=0).n_real

@@ -364,7 +364,7 @@ def calibrate_novelty(
     >>> import numpy as np
     >>> from sklearn.cluster import KMeans
     >>> from volmar.datasets import make_blobs
-    >>> from volmar.diagnostics import calibrate_novelty
+    >>> from volmar.evidence import calibrate_novelty
     >>> X, _ = make_blobs(600, random_state=0)
     >>> model = KMeans(2, n_init=1, random_state=0).fit(X)
     >>> novelty = calibrate_novelty(X, model.labels_, random_state=0)

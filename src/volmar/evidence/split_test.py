@@ -188,7 +188,7 @@ def split_test(
     --------
     >>> import numpy as np
     >>> from volmar.datasets import make_blobs
-    >>> from volmar.diagnostics import split_test
+    >>> from volmar import split_test
     >>> X, _ = make_blobs(300, n_features=5, random_state=0)
     >>> split_test(X, random_state=0).is_real
     True

@@ -191,7 +191,7 @@ def save_model(
     >>> import tempfile, pathlib
     >>> from volmar import MSPC
     >>> from volmar.datasets import make_blobs
-    >>> from volmar.models import load_model, save_model
+    >>> from volmar import load_model, save_model
     >>> X, _ = make_blobs(100, random_state=0)
     >>> model = MSPC(random_state=0).fit(X)
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -175,7 +175,7 @@ class EffectsDisplay(Display):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from volmar.diagnostics import describe_clusters
+    >>> from volmar import describe_clusters
     >>> from volmar.plots import EffectsDisplay
     >>> iris = load_iris(as_frame=True)
     >>> display = EffectsDisplay(describe_clusters(iris.data, iris.target)).plot()

@@ -67,7 +67,7 @@ def save_report(
     >>> import pathlib, tempfile
     >>> from sklearn.cluster import KMeans
     >>> from volmar.datasets import make_blobs
-    >>> from volmar.report import save_report
+    >>> from volmar import save_report
     >>> X, _ = make_blobs(200, random_state=0)
     >>> model = KMeans(2, n_init=1, random_state=0).fit(X)
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""`read_table`: read a table from a file of any supported format, or a built-in data set."""
+"""`read_table`: read a table from a file of any supported format."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ _FORMATS = "CSV, TSV, TXT, Parquet, Feather, Excel, JSON, JSON lines, NPY, NPZ a
 
 @dataclass(frozen=True)
 class LoadedTable:
-    """A table that was read from a file, or a built-in data set.
+    """A table that was read from a file.
 
     Attributes
     ----------
     name : str
-        Name of the file or of the built-in data set.
+        Name of the file.
     data : DataFrame, ndarray or csr_array
-        The rows. NPY, NPZ and libsvm files and built-in data sets give an array.
+        The rows. NPY, NPZ and libsvm files give an array.
     truth : ndarray or None
-        True labels of built-in data sets and libsvm files. They are not used for clustering.
+        True labels of libsvm files. They are not used for clustering.
     feature_names : list of str or None
         Names of the columns of an array, if they are known.
     notes : list of str
         Decisions made while reading, such as the separator. One line each.
     path : Path or None
-        The file. None for built-in data sets.
+        The file.
     """
 
     name: str
@@ -79,13 +79,12 @@ class LoadedTable:
 
 
 def read_table(source: str | Path) -> LoadedTable:
-    """Read a table from a file, or load a built-in data set.
+    """Read a table from a file.
 
     Parameters
     ----------
     source : str or Path
-        Path of a file, or name of a data set of `volmar.datasets.load` if there is no such file.
-        The suffix of the file gives its format:
+        Path of a file, whose suffix gives its format:
 
         - .csv, .tsv, .txt: text, whose separator is detected;
         - .jsonl, .ndjson, .json: records;
@@ -102,7 +101,7 @@ def read_table(source: str | Path) -> LoadedTable:
     Raises
     ------
     TableError
-        If there is no such file or data set, or its content cannot be used.
+        If there is no such file, or its content cannot be used.
     ImportError
         If pandas, pyarrow or openpyxl is needed and not installed.
 
@@ -118,11 +117,10 @@ def read_table(source: str | Path) -> LoadedTable:
     Examples
     --------
     >>> from volmar.tables import read_table
-    >>> read_table("digits-3v8").data.shape
-    (357, 64)
+    >>> table = read_table("customers.csv")  # doctest: +SKIP
     """
     if not str(source).strip():
-        raise TableError("'' is not the path of a file. Give that of a table, or a data set.")
+        raise TableError("'' is not the path of a file. Give that of a table.")
     sheet = None
     try:
         path = expanded_path(source)
@@ -132,7 +130,7 @@ def read_table(source: str | Path) -> LoadedTable:
         with reading(path, remedy="Check the path and its content."):
             if not path.exists():
                 if not (found := _sheet_of(path)):
-                    return _read_built_in(str(source))
+                    raise TableError(f"There is no file {shown(str(source))}. Check the path.")
                 path, sheet = found
             return replace(_read_file(path, sheet), path=path)
     except MemoryError as error:
@@ -200,24 +198,6 @@ def _read_file(path: Path, sheet: str | None) -> LoadedTable:
             f"as CSV. Supported formats are {_FORMATS}."
         )
     return LoadedTable(name, data, truth, notes=notes)
-
-
-def _read_built_in(name: str) -> LoadedTable:
-    from volmar.datasets import list_datasets, load
-
-    suffix = Path(name).suffix.lower().partition("#")[0]
-    if "/" in name or "\\" in name or suffix in _SUFFIXES:
-        raise TableError(f"There is no file {shown(name)}. Check the path.")
-    try:
-        data = load(name)
-    except (FileNotFoundError, ConnectionError) as error:
-        raise TableError(f"{one_line(error)}.") from error
-    except ValueError as error:
-        raise TableError(
-            f"There is no file {shown(name)} and no built-in data set of that name. "
-            f"{nearest(name, list_datasets())}"
-        ) from error
-    return LoadedTable(name, data.X, data.y, data.feature_names)
 
 
 # ---------------------------------------------------------------------- text

@@ -188,7 +188,6 @@ FUNCTIONS = {
     "diagnostics.error_bound": "Q reg eta h mu revealed labels n_revealed delta rho",
     "diagnostics.stability": "X estimator n_resamples share progress random_state",
     "diagnostics.stability_report": "Q tol max_rows_for_si max_work",
-    "datasets.load": "name n_samples scale missing",
     "datasets.make_blobs": "n_samples n_features centers imbalance separation random_state",
     "datasets.make_two_circles": "n_samples noise factor random_state",
     "datasets.make_two_gaussians": "n_samples random_state",

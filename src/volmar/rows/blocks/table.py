@@ -51,7 +51,7 @@ def report_passes(listener: Callable[[PassReport], None]) -> Iterator[None]:
     --------
     >>> import dask.array as da
     >>> from volmar.distributed import report_passes
-    >>> from volmar.rows import as_rows
+    >>> from volmar.rows.anywhere import as_rows
     >>> passes = []
     >>> with report_passes(passes.append):
     ...     mean = as_rows(da.ones((100, 2), chunks=(50, 2))).mean()

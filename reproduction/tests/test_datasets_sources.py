@@ -12,11 +12,8 @@ from helpers.datasets import require_data
 from sklearn import datasets as sklearn_datasets
 from sklearn.utils import Bunch
 
-from volmar.datasets import (
-    data_folder,
-    load,
-)
-from volmar.datasets.registry import BASES, find_task
+from reproduction.datasets import data_folder, load
+from reproduction.datasets.registry import BASES, find_task
 
 OFFLINE = sorted(name for name, base in BASES.items() if base.sklearn)
 

@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 from sklearn import datasets as sklearn_datasets
 from sklearn.feature_extraction.text import TfidfTransformer
 
-from volmar.datasets import (
-    data_folder,
-    load,
-)
-from volmar.datasets.registry import GENERATED
+from reproduction.datasets import data_folder, load
+from reproduction.datasets.registry import GENERATED
 
 
 def test_fixed_realization_is_the_collections_training_part():

@@ -12,10 +12,10 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils import Bunch
 
+from reproduction.datasets.registry import GENERATED, Base, Generated, Task, find_task
+from reproduction.datasets.sources import Stored, read
+from volmar import datasets as generators
 from volmar._checks import check_choice, check_count
-from volmar.datasets import generators
-from volmar.datasets.registry import GENERATED, Base, Generated, Task, find_task
-from volmar.datasets.sources import Stored, read
 
 _SCALES = ("minmax", "symmetric", "standard", "unit", "tfidf")
 _MISSING = ("keep", "drop", "mean")

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn import datasets
 
-from volmar.datasets.registry import Base
+from reproduction.datasets.registry import Base
 
 _VARIABLE = "VOLMAR_DATA"
 
@@ -58,7 +58,7 @@ def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path | None:
                     f"{what}={str(value)!r} is not a folder. Give the folder with the .npz files."
                 )
             return folder
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[2]
     beside = root.parent / "shared" / "data"
     return beside if (root / "pyproject.toml").is_file() and beside.is_dir() else None
 

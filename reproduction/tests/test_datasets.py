@@ -9,12 +9,8 @@ import pytest
 import scipy.sparse as sp
 from helpers.datasets import require_data
 
-from volmar.datasets import (
-    data_folder,
-    list_datasets,
-    load,
-)
-from volmar.datasets.registry import BASES, GENERATED, find_task
+from reproduction.datasets import data_folder, list_datasets, load
+from reproduction.datasets.registry import BASES, GENERATED, find_task
 
 # n, d and class sizes as stated in the papers or the README. If the rows of the papers are not
 # available (isolet, 20news pairs of the 18828 version), the sizes are those of our copy.

@@ -13,6 +13,8 @@ from volmar._checks import check_count, check_number, check_random_state
 from volmar._memory import require_memory
 from volmar._vectors import check_vector
 
+__all__ = ["make_blobs", "make_two_circles", "make_two_gaussians", "make_two_moons"]
+
 # Maximum noise and distance, for which squares of coordinates do not overflow.
 FARTHEST = 1e100
 

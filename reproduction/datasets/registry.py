@@ -6,7 +6,7 @@ import difflib
 import re
 import tomllib
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 
@@ -68,7 +68,7 @@ class Base:
 
 @dataclass(frozen=True)
 class Generated:
-    """A data set that is drawn by a function of `volmar.datasets.generators`."""
+    """A data set that is drawn by a function of `volmar.datasets`."""
 
     name: str
     about: str
@@ -83,7 +83,7 @@ def _stored(name: str, row: dict[str, Any]) -> Base:
     return Base(name, classes=tuple(map(ClassRow, codes, labels, counts)), **row)
 
 
-TABLES = tomllib.loads((files("volmar.datasets") / "sets.toml").read_text(encoding="utf-8"))
+TABLES = tomllib.loads(Path(__file__).with_name("sets.toml").read_text(encoding="utf-8"))
 BASES: dict[str, Base] = {name: _stored(name, row) for name, row in TABLES["stored"].items()}
 GENERATED = {name: Generated(name, **row) for name, row in TABLES["generated"].items()}
 

@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from volmar.datasets import (
-    make_blobs,
-    make_two_circles,
-    make_two_gaussians,
-    make_two_moons,
-)
+from volmar.datasets import make_blobs, make_two_circles, make_two_gaussians, make_two_moons
 
 
 def test_two_gaussians_follow_the_paper():
