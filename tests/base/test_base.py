@@ -311,9 +311,8 @@ def test_a_refused_parameter_leaves_no_old_fit(X):
 
 TAKES_SPARSE = [
     name
-    for name in volmar.__all__
-    if name not in ("__version__", "TableClusterer")  # takes tables
-    and getattr(volmar, name)().__sklearn_tags__().input_tags.sparse
+    for name in (*volmar.CLUSTERERS, "MinimaxProbabilityMachine", "VolumeRegularizedClassifier")
+    if getattr(volmar, name)().__sklearn_tags__().input_tags.sparse
 ]
 
 

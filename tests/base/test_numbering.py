@@ -7,15 +7,10 @@ import pytest
 from sklearn.utils.validation import has_fit_parameter
 
 import volmar
-from volmar.base.clusterer import Clusterer
 from volmar.base.numbering import cluster_order
 from volmar.models import load_model, save_model
 
-CLUSTERERS = [
-    name
-    for name in volmar.__all__
-    if name != "__version__" and issubclass(getattr(volmar, name), Clusterer)
-]
+CLUSTERERS = volmar.CLUSTERERS
 # Their labels are balanced, so rows of the larger group change clusters.
 BALANCED = ("HardLabelMVC", "IterSVR")
 SIZES = {2: (22, 38), 3: (16, 21, 35)}

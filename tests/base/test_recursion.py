@@ -11,7 +11,6 @@ from sklearn.metrics import adjusted_rand_score
 
 import volmar
 from volmar import CPMMC, MSPC
-from volmar.base.clusterer import Clusterer
 from volmar.base.recursion import RecursiveResult
 from volmar.datasets import make_blobs
 from volmar.graphs.graph import make_similarity
@@ -354,11 +353,7 @@ def test_normalized_cut_splits_clusters_before_halves_of_one():
 
 # ------------------------------------------------------------------ level and limit
 
-CLUSTERERS = [
-    name
-    for name in volmar.__all__
-    if name != "__version__" and issubclass(getattr(volmar, name), Clusterer)
-]
+CLUSTERERS = volmar.CLUSTERERS
 
 
 @pytest.fixture(scope="module")
