@@ -34,8 +34,8 @@ def run(code, **environment):
 
 
 HEAVY = {
-    *("cvxpy", "dask", "distributed", "faiss", "jinja2", "matplotlib", "numba", "pandas"),
-    *("polars", "pyamg", "pyarrow", "pynndescent", "rich", "typer"),
+    *("cvxpy", "dask", "distributed", "jinja2", "matplotlib", "numba", "pandas"),
+    *("polars", "pyamg", "pyarrow", "rich", "typer"),
 }
 
 

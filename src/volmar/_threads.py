@@ -148,7 +148,7 @@ def user_openmp() -> Iterator[None]:
 def _pools() -> tuple[list[Any], list[Any]]:
     """Return the libraries of BLAS (limits per process) and OpenMP (per thread) that fits use.
 
-    The search takes milliseconds. Later ones (faiss, torch) are not used between small steps.
+    The search takes milliseconds. Later ones (torch) are not used between small steps.
     """
     import sklearn.utils.validation  # noqa: F401 (loads OpenMP and both BLAS)
     from threadpoolctl import ThreadpoolController

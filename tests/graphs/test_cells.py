@@ -9,7 +9,7 @@ from sklearn.datasets import make_blobs
 
 from volmar import SoftLabelMVC
 from volmar.graphs import neighbors
-from volmar.graphs.neighbors import CellIndex, NeighborSearch, neighbor_graph
+from volmar.graphs.neighbors import CellIndex, NeighborSearch
 
 
 def rows_of(kind, n=6000, d=16, seed=0):
@@ -32,7 +32,7 @@ def true_distances(X, k, rows):
 @pytest.mark.parametrize("kind", ["noise", "blobs", "curve", "lattice"])
 def test_recall_is_what_was_asked_for_and_what_is_reported(kind):
     X, k = rows_of(kind), 15
-    search = NeighborSearch(X, neighbors="cells", random_state=0)
+    search = NeighborSearch(X, exact=False, random_state=0)
     graph = search.graph(k)
     sample = np.random.default_rng(1).choice(len(X), 500, replace=False)
     limit = true_distances(X, k, sample)[:, -1:] * (1 + 1e-9)
@@ -70,10 +70,10 @@ def test_with_every_cell_in_reach_the_search_is_exact():
 def test_bounds_and_blocks_do_not_change_the_answer(monkeypatch, setting):
     """Candidates that are reduced during the search, bounds that fail often, small blocks."""
     X = rows_of("blobs", n=3000)
-    expected = neighbor_graph(X, n_neighbors=8, neighbors="cells", random_state=0)
+    expected = NeighborSearch(X, exact=False, random_state=0).graph(8)
     value = {"MAX_HELD": 1, "USUAL": 0.2, "CHUNK": 700, "TILE": 5000}[setting]
     monkeypatch.setattr(neighbors, setting, value)
-    found = neighbor_graph(X, n_neighbors=8, neighbors="cells", random_state=0)
+    found = NeighborSearch(X, exact=False, random_state=0).graph(8)
     # Float32 products differ in the last digit with the shape of a block.
     assert (found != expected).nnz <= 0.01 * expected.nnz
 
@@ -81,7 +81,7 @@ def test_bounds_and_blocks_do_not_change_the_answer(monkeypatch, setting):
 def test_many_copies_of_a_row():
     X = rows_of("blobs", n=3000)
     X[:1500] = X[0]
-    graph = neighbor_graph(X, n_neighbors=6, neighbors="cells", random_state=0)
+    graph = NeighborSearch(X, exact=False, random_state=0).graph(6)
     np.testing.assert_array_equal(graph.data.reshape(-1, 6)[:1500], 0.0)
     assert not (graph.indices.reshape(-1, 6) == np.arange(3000)[:, None]).any()
 
@@ -89,7 +89,7 @@ def test_many_copies_of_a_row():
 def test_far_groups_keep_their_digits():
     """Distances within groups are a millionth of those between them, below float32's digits."""
     X = rows_of("noise", n=3000) + 1e6 * np.repeat(np.arange(3), 1000)[:, None]
-    search = NeighborSearch(X, neighbors="cells", random_state=0)
+    search = NeighborSearch(X, exact=False, random_state=0)
     graph = search.graph(8)
     assert search.recall >= 0.9
     assert (graph.indices.reshape(-1, 8) // 1000 == np.arange(3000)[:, None] // 1000).all()
@@ -97,7 +97,7 @@ def test_far_groups_keep_their_digits():
 
 def test_new_rows_and_pickles():
     X, new = rows_of("blobs"), rows_of("blobs", n=200, seed=0) + 0.05
-    search = NeighborSearch(X, neighbors="cells", random_state=0)
+    search = NeighborSearch(X, exact=False, random_state=0)
     found = search.query(new, 10)
     limit = np.sort(cdist(new, X), axis=1)[:, 9:10] * (1 + 1e-9)
     assert np.mean(found.data.reshape(-1, 10) <= limit) >= 0.9
@@ -114,8 +114,8 @@ def test_a_low_recall_is_reported_with_a_remedy(monkeypatch):
         return (found + (np.arange(found.shape[1]) % 2)) % 2000  # every other one is wrong
 
     monkeypatch.setattr(CellIndex, "among", careless)
-    search = NeighborSearch(X, neighbors="cells", random_state=0)
-    with pytest.warns(UserWarning, match=r"found 0\.\d+ of the 9 nearest.*neighbors='exact'"):
+    search = NeighborSearch(X, exact=False, random_state=0)
+    with pytest.warns(UserWarning, match=r"found 0\.\d+ of the 9 nearest"):
         search.graph(9)
     assert search.recall < 0.7
 
@@ -133,5 +133,5 @@ def test_clusters_and_recall_of_an_estimator(monkeypatch):
 
 
 def test_precomputed_graphs_have_no_recall():
-    W = neighbors.symmetrize(neighbor_graph(rows_of("noise", n=200), n_neighbors=9))
+    W = neighbors.symmetrize(NeighborSearch(rows_of("noise", n=200)).graph(9))
     assert SoftLabelMVC(affinity="precomputed").fit(W).neighbor_recall_ is None

@@ -337,8 +337,6 @@ def test_very_few_rows(n):
         ({"n_edges": True}, TypeError, "n_edges must be an integer"),
         ({"n_edges": 2.5}, TypeError, "n_edges must be an integer; got 2.5"),
         ({"n_neighbors": 120}, ValueError, "n_neighbors=120 needs at least 121 points"),
-        ({"neighbors": "annoy"}, ValueError, "neighbors must be one of"),
-        ({"neighbors": sp.eye_array(120)}, TypeError, "must be a name or a transformer"),
     ],
 )
 def test_bad_parameters(params, error, message):
@@ -351,9 +349,3 @@ def test_bad_rows():
         density_scaling_similarity(np.ones((30, 2)))
     with pytest.raises(ValueError, match="NaN"):
         density_scaling_similarity(np.full((30, 2), np.nan))
-
-
-def test_a_transformer_may_name_the_neighbours():
-    X = rows()
-    named = density_scaling_similarity(X, neighbors=KNeighborsTransformer(n_neighbors=12))
-    np.testing.assert_allclose(named.toarray(), density_scaling_similarity(X).toarray())

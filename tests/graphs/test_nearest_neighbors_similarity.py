@@ -9,7 +9,6 @@ from helpers.points import WRAPS, points, quick, seeds
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
-from sklearn.neighbors import KNeighborsTransformer
 
 from volmar.graphs import nearest_neighbors_similarity
 from volmar.graphs.graph import make_similarity
@@ -61,22 +60,12 @@ def test_nearest_neighbors_keeps_the_dtype_and_takes_sparse_points(wrap, dtype):
     )
 
 
-def test_nearest_neighbors_takes_a_search_of_the_caller():
-    X = points(0)
-    named = nearest_neighbors_similarity(X, n_neighbors=5)
-    for neighbors in ("exact", KNeighborsTransformer(n_neighbors=8)):
-        other = nearest_neighbors_similarity(X, n_neighbors=5, neighbors=neighbors)
-        np.testing.assert_array_equal(other.toarray(), named.toarray())
-
-
 def test_nearest_neighbors_checks_its_parameters():
     X = points(0, n=6)
     with pytest.raises(ValueError, match=r"n_neighbors=6 needs at least 7 points.*at most 5"):
         nearest_neighbors_similarity(X, n_neighbors=6)
     with pytest.raises(TypeError, match="n_neighbors must be an integer"):
         nearest_neighbors_similarity(X, n_neighbors=2.5)
-    with pytest.raises(ValueError, match="neighbors must be one of auto, exact"):
-        NearestNeighborsSimilarity(neighbors="annoy")
     with pytest.raises(TypeError, match="'nearest_neighbors' has no parameter sigma; it takes"):
         make_similarity("nearest_neighbors", sigma=1.0)
     _, extension = NearestNeighborsSimilarity(n_neighbors=2).build(X)

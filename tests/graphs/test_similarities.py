@@ -9,7 +9,7 @@ from helpers.points import build, dense, points, quick, seeds
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
-from sklearn.neighbors import KNeighborsTransformer, kneighbors_graph
+from sklearn.neighbors import kneighbors_graph
 
 from volmar import _memory, graphs
 from volmar.graphs import (
@@ -313,8 +313,6 @@ def test_bad_neighbor_counts(similarity):
     for value in (2.5, True, "7"):
         with pytest.raises(TypeError, match="n_neighbors must be an integer"):
             similarity(X, n_neighbors=value)
-    with pytest.raises(ValueError, match="neighbors must be one of auto, exact"):
-        similarity(X, neighbors="annoy")
 
 
 def test_local_scaling_of_constant_data_and_unknown_graph():
@@ -364,14 +362,6 @@ def test_recipes_pass_through_and_functions_agree_with_them():
     X = points(0)
     np.testing.assert_array_equal(recipe.build(X)[0], local_scaling_similarity(X, n_neighbors=3))
     assert make_similarity().n_neighbors == 7
-
-
-def test_neighbors_argument_reaches_the_search():
-    X = points(0)
-    other = KNeighborsTransformer(n_neighbors=12)
-    expected = local_scaling_similarity(X, graph="knn")
-    found = local_scaling_similarity(X, graph="knn", neighbors=other)
-    np.testing.assert_allclose(found.toarray(), expected.toarray(), rtol=1e-12)
 
 
 def test_public_names_exist():

@@ -5,19 +5,16 @@ import os
 import pickle
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 from helpers.models import NEW, X, fit, similarities
 from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.neighbors import KNeighborsTransformer
 
 import volmar
 from volmar.graphs import similarities as kinds
 from volmar.graphs.density_scaling import DensityScalingSimilarity
-from volmar.graphs.similarities import LocalScalingSimilarity
 from volmar.models import ModelError, load_model, save_model, store
 from volmar.tables import Preparation
 
@@ -78,9 +75,6 @@ def cases():
         yield case, "SMIC", {"affinity": similarity}, X, NEW
     for name in ("CPMMC", "MSPC", "SoftLabelMVC"):
         yield f"{name}-auto", name, {"n_clusters": "auto"}, X, NEW
-    if find_spec("faiss"):
-        faiss = LocalScalingSimilarity(n_neighbors=5, neighbors="faiss", random_state=0)
-        yield "SMIC-faiss", "SMIC", {"affinity": faiss}, X, NEW
     yield "MSPC-one", "MSPC", {"n_clusters": 1}, X, NEW
     wide = np.random.default_rng(0).normal(size=(9, 40))
     yield "MSPC-wide", "MSPC", {"n_clusters": 3}, wide, wide
@@ -303,15 +297,6 @@ class Mine(volmar.MSPC):
         ("KernelKMeans", {"kernel": a_kernel}, r"model\.kernel is a .*a_kernel"),
         ("KernelKMeans", {"kernel": lambda A, B: A @ B.T}, r"model\.kernel is a .*lambda"),
         ("SMIC", {"affinity": lambda A, B: similarities(A)}, r"model\.affinity is a .*lambda"),
-        (
-            "SMIC",
-            {
-                "affinity": LocalScalingSimilarity(
-                    neighbors=KNeighborsTransformer(n_neighbors=20), n_neighbors=3
-                )
-            },
-            r"cannot be saved: model\.affinity\.neighbors is a sklearn\.neighbors",
-        ),
     ],
 )
 def test_what_cannot_be_saved(name, settings, message, tmp_path):

@@ -515,7 +515,6 @@ EXTRAS = {
     "plot": ("matplotlib",),
     "io": ("pandas", "pyarrow"),
     "dask": ("dask", "distributed"),
-    "large": ("faiss-cpu",),
 }
 ALWAYS = ("numpy", "scipy", "scikit-learn", "joblib", "daqp")
 

@@ -20,7 +20,7 @@ from volmar._warn import quiet_fit
 from volmar.graphs.copies import Copies, distinct_rows
 from volmar.graphs.distances import candidate_distances
 from volmar.graphs.neighbors import (
-    ExactBackend,
+    ExactSearch,
     NeighborRecipe,
     NeighborSearch,
     spatial_order,
@@ -71,12 +71,6 @@ class DensityScalingSimilarity(NeighborRecipe):
             raise ValueError(f"n_edges must be at least 1; got {self.n_edges}.")
         if not self.exponent >= 0 or not np.isfinite(self.exponent):
             raise ValueError(f"exponent must be a number of at least 0; got {self.exponent!r}.")
-        super().__post_init__()
-        if sp.issparse(self.neighbors):
-            raise TypeError(
-                "neighbors must be a name or a transformer here, not a graph, because copies of a "
-                "row are searched as one. Use local_scaling_similarity with a graph of neighbours."
-            )
 
     def build(self, X: MatrixLike) -> tuple[Any, DensityScalingExtension]:
         """Build the similarity, and its extension to new points."""
@@ -129,8 +123,7 @@ class DensityScalingSimilarity(NeighborRecipe):
         """Return distances to the nearest neighbours, and to those tied with the last of them."""
         n = points.shape[0]
         n_edges = min(n_edges, n - 1)
-        # A transformer may return exactly `n_edges` neighbours, not one more.
-        if n_edges == n - 1 or not isinstance(self.neighbors, str):
+        if n_edges == n - 1:
             return search.graph(n_edges)
         found = search.graph(n_edges + 1)
         distances = found.data.reshape(n, n_edges + 1)
@@ -215,7 +208,6 @@ def density_scaling_similarity(
     n_edges: int = 10,
     exponent: float = 3.0,
     self_loops: bool = False,
-    neighbors: Any = "auto",
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
 ) -> Any:
@@ -262,7 +254,6 @@ def density_scaling_similarity(
         n_edges=n_edges,
         exponent=exponent,
         self_loops=self_loops,
-        neighbors=neighbors,
         random_state=random_state,
         n_jobs=n_jobs,
     )
@@ -431,7 +422,7 @@ def _ways_out_of_small(rows: Any, piece: NDArray, small: NDArray) -> list[tuple[
     if not inside.size:
         return []
     k = min(SMALL + 1, rows.shape[0])
-    near = ExactBackend(rows, None).near(rows[inside], k)
+    near = ExactSearch(rows, None).near(rows[inside], k)
     distances = candidate_distances(rows[inside], rows, near, "euclidean")
     outside = piece[near] != piece[inside][:, None]
     distances = np.where(outside, distances, np.inf)
@@ -489,7 +480,7 @@ class CutGraph:
         self.masses = np.bincount(group, weights, n).astype(np.float64)
         q = max(3, round(np.log2(n)) - 2)
         k = min(2 * q + 1, n - 1)
-        near = NeighborSearch(distinct, neighbors="exact").graph(k)
+        near = NeighborSearch(distinct, exact=True).graph(k)
         self._distances = near.data.astype(np.float64).reshape(n, k)
         self._neighbors = near.indices.reshape(n, k)
         scales = self._distances[:, min(q, k) - 1]

@@ -1,10 +1,9 @@
-"""Nearest neighbours from any back end, with exact distances."""
+"""Nearest neighbours, by an exact search or by cells, with exact distances."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,7 @@ import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
-from sklearn.base import clone
 from sklearn.neighbors import NearestNeighbors
-from threadpoolctl import threadpool_limits
 
 from volmar._checks import check_random_state
 from volmar._threads import user_openmp
@@ -322,35 +319,9 @@ TREE_UP_TO = 8
 # Number of queries of the tree at a time. Its results take three times as much memory as what is
 # kept of them.
 QUERIES = 2**16
-# Up to this number of rows, faiss compares all pairs. This is exact, and about as fast as training
-# and searching an index.
-FAISS_FLAT_LIMIT = 50_000
-# Number of cells visited for each query. The recall at n = 200,000 is 0.97-1.00 on clustered 16-
-# to 100-dimensional data, and 0.94 on 16-dimensional noise.
-FAISS_PROBES = 64
 
 
-class Backend:
-    """Search for candidate neighbours among fitted rows."""
-
-    _rows: Any
-    is_exact = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state without an index, which is rebuilt from the same seed when needed."""
-        state = {name: value for name, value in vars(self).items() if name != "_quantizer"}
-        return state | {"_index": None}
-
-    def among(self, k: int) -> NDArray:
-        """Return candidates for each fitted row, which may include the row itself."""
-        return self.near(self._rows, min(k + 1, self._rows.shape[0]))
-
-    def near(self, rows: Any, k: int) -> NDArray:
-        """Return candidates for each new row."""
-        raise NotImplementedError
-
-
-class ExactBackend(Backend):
+class ExactSearch:
     """A k-d tree in low dimension, else scikit-learn's blocked comparison of all pairs.
 
     Rows are queried in the order of the tree's leaves, so that rows read by one query are still in
@@ -376,6 +347,10 @@ class ExactBackend(Backend):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
+    def among(self, k: int) -> NDArray:
+        """Return candidates for each fitted row, which may include the row itself."""
+        return self.near(self._rows, min(k + 1, self._rows.shape[0]))
+
     def near(self, rows: Any, k: int) -> NDArray:
         """Return candidates for each new row."""
         if not isinstance(self._index, KDTree):
@@ -392,13 +367,18 @@ class ExactBackend(Backend):
         return near
 
 
-class CellBackend(Backend):
-    """Cells of rows, searched to a recall of at least 0.95; see `volmar.graphs.neighbors`."""
+class CellSearch:
+    """Cells of rows, searched to a recall of at least 0.95; rebuilt from the seed when loaded."""
+
+    is_exact = False
 
     def __init__(self, rows: NDArray, seed: int) -> None:
         self._rows = rows
         self._seed = seed
         self._index: CellIndex | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_index": None}
 
     def among(self, k: int) -> NDArray:
         """Return candidates for each fitted row."""
@@ -414,114 +394,6 @@ class CellBackend(Backend):
         return self._index
 
 
-class FaissBackend(Backend):
-    """faiss: all pairs in float32 up to `FAISS_FLAT_LIMIT` rows, an inverted file beyond.
-
-    The inverted file is trained from a seed and searched deterministically, so that results are
-    reproducible with any number of threads. HNSW graphs of faiss depend on the order of threads.
-    """
-
-    def __init__(self, rows: NDArray, seed: int, n_jobs: int | None) -> None:
-        self._rows = rows
-        self._seed = seed
-        self._n_jobs = n_jobs
-        self._index: Any = None
-
-    def near(self, rows: NDArray, k: int) -> NDArray:
-        """Return candidates for each new row."""
-        with self._threads():
-            if self._index is None:
-                self._index = self._build()
-            return self._index.search(_float32(rows), k)[1]
-
-    def _build(self) -> Any:
-        faiss = require("faiss")
-        n, d = self._rows.shape
-        rows = _float32(self._rows)
-        index = faiss.IndexFlatL2(d)
-        if n > FAISS_FLAT_LIMIT:
-            self._quantizer = index  # faiss does not keep it alive
-            index = faiss.IndexIVFFlat(index, d, int(4 * np.sqrt(n)))
-            index.nprobe = FAISS_PROBES
-            index.cp.seed = self._seed
-            index.cp.min_points_per_centroid = 1  # silences a message meant for a larger nlist
-            index.train(rows)
-        index.add(rows)
-        return index
-
-    def _threads(self) -> AbstractContextManager:
-        if self._n_jobs is None:
-            return user_openmp()
-        return threadpool_limits(effective_n_jobs(self._n_jobs), user_api="openmp")
-
-
-class PyNNDescentBackend(Backend):
-    """pynndescent: NN-descent initialised by random projection trees."""
-
-    def __init__(self, rows: Any, seed: int, n_jobs: int | None) -> None:
-        self._rows = sp.csr_matrix(rows) if sp.issparse(rows) else rows
-        self._seed = seed
-        self._n_jobs = n_jobs
-        self._index: Any = None
-
-    def among(self, k: int) -> NDArray:
-        """Return candidates for each fitted row."""
-        return self._built(k).neighbor_graph[0]
-
-    def near(self, rows: Any, k: int) -> NDArray:
-        """Return candidates for each new row."""
-        rows = sp.csr_matrix(rows) if sp.issparse(rows) else _float32(rows)
-        return self._built(k).query(rows, k=k)[0]
-
-    def _built(self, k: int) -> Any:
-        if self._index is None:
-            # The default of NN-descent. With lists of k + 1 = 12, its recall on 16-dimensional
-            # noise is 0.94.
-            width = min(max(k + 1, 30), self._rows.shape[0])
-            self._index = require("pynndescent").NNDescent(
-                self._rows, n_neighbors=width, random_state=self._seed, n_jobs=self._n_jobs
-            )
-        return self._index
-
-
-class TransformerBackend(Backend):
-    """Any transformer of rows to a sparse graph of neighbours, like `KNeighborsTransformer`."""
-
-    def __init__(self, rows: Any, transformer: Any) -> None:
-        self._transformer = clone(transformer)
-        self._graph = self._transformer.fit_transform(rows)
-
-    def among(self, k: int) -> NDArray:  # noqa: ARG002 - the transformer has its own count
-        """Return candidates for each fitted row."""
-        return pad_rows(self._graph)
-
-    def near(self, rows: Any, k: int) -> NDArray:  # noqa: ARG002 - as above
-        """Return candidates for each new row."""
-        return pad_rows(self._transformer.transform(rows))
-
-
-class GraphBackend(Backend):
-    """A precomputed sparse graph between the fitted rows; new rows are searched exactly."""
-
-    def __init__(self, rows: Any, graph: Any, n_jobs: int | None) -> None:
-        if graph.shape != (rows.shape[0], rows.shape[0]):
-            raise ValueError(
-                f"neighbors is a sparse graph of shape {graph.shape}, but X has {rows.shape[0]} "
-                "points. Pass the graph of these points, with one row and one column per point."
-            )
-        self._rows = rows
-        self._graph = graph
-        self._n_jobs = n_jobs
-
-    def among(self, k: int) -> NDArray:  # noqa: ARG002 - the graph has its own count
-        """Return candidates for each fitted row."""
-        return pad_rows(self._graph)
-
-    def near(self, rows: Any, k: int) -> NDArray:
-        """Return candidates for each new row."""
-        return ExactBackend(self._rows, self._n_jobs).near(rows, k)
-
-
 def spatial_order(rows: Any) -> NDArray | None:
     """Return an order in which near rows are close to each other; None if it is expensive."""
     if sp.issparse(rows) or rows.shape[1] > TREE_UP_TO:
@@ -533,38 +405,10 @@ def _tree(rows: NDArray) -> KDTree:
     return KDTree(rows, balanced_tree=False, compact_nodes=False)
 
 
-def pad_rows(graph: Any) -> NDArray:
-    """Return the column indices of a sparse graph as a rectangular array, padded with -1.
-
-    Stored zeros count as edges, because a graph of distances has them for duplicates.
-    """
-    graph = sp.csr_array(graph)
-    counts = np.diff(graph.indptr)
-    padded = np.full((graph.shape[0], int(counts.max(initial=0))), -1, dtype=np.int64)
-    padded[np.arange(padded.shape[1]) < counts[:, None]] = graph.indices
-    return padded
-
-
-def require(name: str) -> Any:
-    """Import an optional library, or raise ImportError with the command that installs it."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        package = {"faiss": "faiss-cpu"}.get(name, name)
-        raise ImportError(
-            f"neighbors={name!r} needs the package {package}. Install it with "
-            f"`pip install 'volmar[large]'` or `pip install {package}`, or use neighbors='exact'."
-        ) from error
-
-
-def _float32(rows: NDArray) -> NDArray:
-    return np.ascontiguousarray(rows, dtype=np.float32)
-
-
 # ---- neighbors
 
 
-# neighbors="auto" uses an approximate search if n and d both exceed these limits. Comparing all
+# The search is approximate if n and d both exceed these limits. Comparing all
 # pairs of 20,000 points takes a second and grows with n². Up to 8 dimensions a k-d tree is faster.
 APPROXIMATE_ABOVE = (20_000, 8)
 # Number of rows whose candidates are measured and sorted at a time.
@@ -572,27 +416,21 @@ MEASURED_ROWS = 2**14
 # Relative tolerance of equal distances.
 SAME = 1e-6
 
-_NAMES = ("auto", "exact", "cells", "faiss", "pynndescent")
 _METRICS = ("euclidean", "cosine")
 
 
 class NeighborSearch:
     """Nearest-neighbour search among the rows of X, for these rows and for new points.
 
-    Distances are always computed in float64 from the rows themselves. An approximate or float32
-    back end can therefore miss a neighbour, but returned distances are exact, and zero for
-    duplicates.
+    Distances are always computed in float64 from the rows themselves: an approximate search may
+    miss a neighbour, but returned distances are exact, and zero for duplicates.
 
-    `neighbors` is the back end: "exact" (a k-d tree up to 8 dimensions, else all pairs of rows),
-    "cells" (cells of dense rows, searched to a recall of 0.95), "faiss" (exact in float32 up to
-    50,000 points, a seeded inverted file beyond), "pynndescent" (NN-descent), a transformer like
-    `sklearn.neighbors.KNeighborsTransformer` (cloned and fitted to the points; it may return more
-    neighbours than requested), or a sparse (n, n) graph whose stored entries are the neighbours.
-    "auto" is "cells" for dense data above `APPROXIMATE_ABOVE`, where it is faster than the
-    optional packages, else "exact". The cosine distance, 1 - cos, is searched as the Euclidean
-    distance between rows of unit length. `rows` are the points as searched: centred, or of unit
-    length. `recall` is the share of the true neighbours in the last `graph`: 1 if the search is
-    exact, else measured on 300 rows, with a warning below 0.9, and None if neighbours were given.
+    The search is exact (a k-d tree up to 8 dimensions, else all pairs of rows), or by cells of
+    dense rows to a recall of 0.95 if n and d exceed `APPROXIMATE_ABOVE`; `exact` overrides this
+    choice. The cosine distance, 1 - cos, is searched as the Euclidean distance between rows of
+    unit length. `rows` are the points as searched: centred, or of unit length. `recall` is the
+    share of the true neighbours in the last `graph`: 1 if the search is exact, else measured on
+    300 rows, with a warning below 0.9.
     """
 
     recall: float | None = None
@@ -601,7 +439,7 @@ class NeighborSearch:
         self,
         X: MatrixLike,
         *,
-        neighbors: Any = "auto",
+        exact: bool | None = None,
         metric: str = "euclidean",
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
@@ -613,15 +451,25 @@ class NeighborSearch:
         self._origin = centre(X) if metric == "euclidean" else None
         self.rows = self._prepare(X, "X")
         self._n_jobs = n_jobs
-        self._backend, self._named = _backend(self.rows, neighbors, random_state, n_jobs)
+        n, d = self.rows.shape
+        is_small = n <= APPROXIMATE_ABOVE[0] or d <= APPROXIMATE_ABOVE[1] or sp.issparse(X)
+        self._search: ExactSearch | CellSearch
+        if is_small if exact is None else exact:
+            self._search = ExactSearch(self.rows, n_jobs)
+        else:
+            seed = int(check_random_state(random_state).randint(2**31 - 1))
+            self._search = CellSearch(self.rows, seed)
 
     def graph(self, n_neighbors: int) -> Any:
-        """Return distances (n, n) of rows to their nearest others; see `neighbor_graph`."""
+        """Return distances (n, n) of rows to their nearest others.
+
+        CSR with exactly `n_neighbors` per row, nearest first, ties in the order of their index.
+        The row itself is left out by its index; the distance to a duplicate is a stored zero.
+        """
         n = self.rows.shape[0]
         k = check_n_neighbors(n_neighbors, n)
-        found = self._measure(self.rows, self._backend.among(k), k, np.arange(n))
-        if self._named:
-            self.recall = 1.0 if self._backend.is_exact else self._measured_recall(found, k)
+        found = self._measure(self.rows, self._search.among(k), k, np.arange(n))
+        self.recall = 1.0 if self._search.is_exact else self._measured_recall(found, k)
         return found
 
     def query(self, X_new: MatrixLike, n_neighbors: int) -> Any:
@@ -631,7 +479,7 @@ class NeighborSearch:
         """
         rows = self.prepare(X_new)
         k = check_n_neighbors(n_neighbors, self.rows.shape[0])
-        return self._measure(rows, self._backend.near(rows, k), k, None)
+        return self._measure(rows, self._search.near(rows, k), k, None)
 
     def prepare(self, X_new: MatrixLike) -> Any:
         """Check new points, and centre or normalise them like the training rows."""
@@ -674,8 +522,8 @@ class NeighborSearch:
         if recall < 0.9:
             warn_user(
                 f"The search found {recall:.2f} of the {k} nearest neighbours of {chosen.size} "
-                "rows that were compared with all others. Use neighbors='exact' in a recipe of "
-                "volmar.graphs, or fewer features."
+                "rows that were compared with all others. Use fewer features, for example the "
+                "leading principal components."
             )
         return recall
 
@@ -684,14 +532,7 @@ class NeighborSearch:
         indices, distances = _nearest(rows, self.rows, candidates, k, own, self.metric)
         short = np.flatnonzero(np.isinf(distances[:, -1]))
         if short.size:
-            if not self._named:
-                found = int(np.isfinite(distances[short[0]]).sum())
-                raise ValueError(
-                    f"neighbors has {found} neighbours for row {short[0]}, without the row "
-                    f"itself, but {k} are needed. Build it with a larger n_neighbors, or lower "
-                    f"n_neighbors here."
-                )
-            wanted = ExactBackend(self.rows, self._n_jobs).near(
+            wanted = ExactSearch(self.rows, self._n_jobs).near(
                 rows[short], min(k + 1, self.rows.shape[0])
             )
             indices[short], distances[short] = _nearest(
@@ -709,22 +550,12 @@ class NeighborSearch:
 class NeighborRecipe:
     """Common parameters of similarities on graphs of neighbours; see `NeighborSearch`."""
 
-    neighbors: Any = "auto"
     random_state: int | np.random.RandomState | None = None
     n_jobs: int | None = None
 
-    def __post_init__(self) -> None:
-        check_neighbors(self.neighbors)
-
     def search(self, X: MatrixLike, metric: str = "euclidean") -> NeighborSearch:
         """Return the search among the points."""
-        return NeighborSearch(
-            X,
-            neighbors=self.neighbors,
-            metric=metric,
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-        )
+        return NeighborSearch(X, metric=metric, random_state=self.random_state, n_jobs=self.n_jobs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -745,25 +576,6 @@ class NeighborExtension:
         rows[rows.sum(axis=1) == 0] = 1.0
         rows /= rows.sum(axis=1, keepdims=True)
         return similarities
-
-
-def neighbor_graph(
-    X: MatrixLike,
-    *,
-    n_neighbors: int,
-    neighbors: Any = "auto",
-    metric: str = "euclidean",
-    random_state: int | np.random.RandomState | None = None,
-    n_jobs: int | None = None,
-) -> Any:
-    """Compute the distances from every point to its nearest other points.
-
-    The result has exactly `n_neighbors` distances per row, nearest first, ties in the order of
-    their index. The point itself is left out by its index. The distance to a duplicate is a stored
-    zero.
-    """
-    recipe = NeighborRecipe(neighbors=neighbors, random_state=random_state, n_jobs=n_jobs)
-    return recipe.search(X, metric).graph(n_neighbors)
 
 
 def symmetrize(G: Any, how: str = "union") -> Any:
@@ -787,57 +599,6 @@ def symmetrize(G: Any, how: str = "union") -> Any:
     result.eliminate_zeros()
     result.sort_indices()
     return result
-
-
-def check_neighbors(neighbors: Any) -> None:
-    """Raise an error if `neighbors` is not a back end, a transformer or a sparse graph."""
-    if isinstance(neighbors, str):
-        if neighbors not in _NAMES:
-            raise ValueError(
-                f"neighbors must be one of {', '.join(_NAMES)}, a transformer such as "
-                f"KNeighborsTransformer, or a sparse graph; got {neighbors!r}."
-            )
-    elif not sp.issparse(neighbors) and not (
-        hasattr(neighbors, "fit_transform") and hasattr(neighbors, "transform")
-    ):
-        raise TypeError(
-            f"neighbors must be one of {', '.join(_NAMES)}, a transformer with fit_transform and "
-            f"transform, or a sparse graph; got {type(neighbors).__name__}."
-        )
-
-
-def _backend(
-    rows: Any, neighbors: Any, random_state: Any, n_jobs: int | None
-) -> tuple[Backend, bool]:
-    """Return the back end, and whether it is chosen by name rather than given by the caller."""
-    check_neighbors(neighbors)
-    if sp.issparse(neighbors):
-        return GraphBackend(rows, neighbors, n_jobs), False
-    if not isinstance(neighbors, str):
-        return TransformerBackend(rows, neighbors), False
-    if neighbors == "auto":
-        neighbors = _automatic(rows)
-    if neighbors == "exact":
-        return ExactBackend(rows, n_jobs), True
-    if neighbors != "cells":
-        require(neighbors)
-    seed = int(check_random_state(random_state).randint(2**31 - 1))
-    if neighbors == "pynndescent":
-        return PyNNDescentBackend(rows, seed, n_jobs), True
-    if sp.issparse(rows):
-        raise ValueError(
-            f"neighbors={neighbors!r} takes dense points, but X is sparse. Use 'exact' or "
-            "'pynndescent', or reduce X to a dense array first (TruncatedSVD)."
-        )
-    if neighbors == "cells":
-        return CellBackend(rows, seed), True
-    return FaissBackend(rows, seed, n_jobs), True
-
-
-def _automatic(rows: Any) -> str:
-    n, d = rows.shape
-    past = n > APPROXIMATE_ABOVE[0] and d > APPROXIMATE_ABOVE[1]
-    return "cells" if past and not sp.issparse(rows) else "exact"
 
 
 def _nearest(

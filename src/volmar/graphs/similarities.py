@@ -160,7 +160,6 @@ class LocalScalingSimilarity(NeighborRecipe):
     def __post_init__(self) -> None:
         if self.graph not in _GRAPHS:
             raise ValueError(f"graph must be one of {', '.join(_GRAPHS)}; got {self.graph!r}.")
-        super().__post_init__()
 
     def build(self, X: MatrixLike) -> tuple[Any, LocalScalingExtension]:
         """Build the similarity, and its extension to new points."""
@@ -222,7 +221,6 @@ def local_scaling_similarity(
     n_neighbors: int = 7,
     graph: str = "auto",
     self_loops: bool = False,
-    neighbors: Any = "auto",
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
 ) -> Any:
@@ -240,7 +238,6 @@ def local_scaling_similarity(
         n_neighbors=n_neighbors,
         graph=graph,
         self_loops=self_loops,
-        neighbors=neighbors,
         random_state=random_state,
         n_jobs=n_jobs,
     )
@@ -320,7 +317,6 @@ def nearest_neighbors_similarity(
     *,
     n_neighbors: int = 7,
     mutual: bool = False,
-    neighbors: Any = "auto",
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
 ) -> Any:
@@ -335,7 +331,6 @@ def nearest_neighbors_similarity(
     spec = NearestNeighborsSimilarity(
         n_neighbors=n_neighbors,
         mutual=mutual,
-        neighbors=neighbors,
         random_state=random_state,
         n_jobs=n_jobs,
     )
@@ -374,7 +369,6 @@ def cosine_knn_similarity(
     *,
     n_neighbors: int = 7,
     mutual: bool = False,
-    neighbors: Any = "auto",
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
 ) -> Any:
@@ -390,7 +384,6 @@ def cosine_knn_similarity(
     spec = CosineKNNSimilarity(
         n_neighbors=n_neighbors,
         mutual=mutual,
-        neighbors=neighbors,
         random_state=random_state,
         n_jobs=n_jobs,
     )

@@ -118,7 +118,7 @@ def _silhouette(X: Any, codes: NDArray, of_sample: str) -> LabelScore:
 
 def _cut(X: Any, codes: NDArray, of_sample: str) -> LabelScore:
     k = min(10, codes.size - 1)
-    W = nearest_neighbors_similarity(X, n_neighbors=k, neighbors="exact")
+    W = nearest_neighbors_similarity(X, n_neighbors=k)
     meaning = f"links between {k} nearest neighbours that are cut; 0 to the number of clusters"
     return LabelScore("normalised cut", normalized_cut(W, codes), "lower", meaning + of_sample)
 

@@ -60,8 +60,8 @@ CLASSES = {
     "volmar.graphs": (
         "copies.Copies density_scaling.DensityScalingExtension "
         "density_scaling.DensityScalingSimilarity density_scaling.LocalScales graph.Graph "
-        "graph.SpectralGraph neighbors.CellBackend neighbors.ExactBackend "
-        "neighbors.FaissBackend neighbors.NeighborSearch neighbors.PyNNDescentBackend "
+        "graph.SpectralGraph neighbors.CellSearch neighbors.ExactSearch "
+        "neighbors.NeighborSearch "
         "similarities.CosineKNNExtension similarities.CosineKNNSimilarity "
         "similarities.GaussianExtension similarities.GaussianSimilarity "
         "similarities.LocalScalingExtension similarities.LocalScalingSimilarity "
