@@ -268,7 +268,7 @@ def test_few_of_many_separated_pairs_are_printed(capsys, monkeypatch):
 
 def test_the_truth_is_that_of_an_svmlight_file(tmp_path, capsys):
     X, y = load_digits(n_class=2, return_X_y=True)
-    dump_svmlight_file(X, y, tmp_path / "digits.svm")
+    dump_svmlight_file(X, y, str(tmp_path / "digits.svm"))
     pd.DataFrame({"label": np.arange(len(y)) % 2}).to_csv(tmp_path / "labels.csv", index=False)
     found = score_file(tmp_path / "digits.svm", tmp_path / "labels.csv")
     assert 0.3 < values(found.agreement)["error"] <= 0.5

@@ -115,12 +115,11 @@ ARGUMENTS = {
     "labels_pred": "labels",
     "labels_or_model": "labels",
     "sample_weight": "weights",
-    "weights": "weights",
     **dict.fromkeys(
         ("reg", "beta", "eta", "mu", "rho", "tol", "max_work", "separation"), "numbers"
     ),
     **dict.fromkeys(("W", "Q"), MATRICES),
-    **dict.fromkeys(("h", "x", "scores"), VECTORS),
+    **dict.fromkeys(("h", "scores"), VECTORS),
     **dict.fromkeys(("alpha", "share", "q", "delta", "factor"), FRACTIONS),
     **dict.fromkeys(("n_splits", "n_levels", "n_halvings", "n_revealed"), COUNTS),
     **dict.fromkeys(("n_features", "centers"), COUNTS),
@@ -128,7 +127,6 @@ ARGUMENTS = {
     "random_state": SEEDS,
     "seed": ("0", "3"),
     "cross_fit": ("True", "False"),
-    "sides": ("rng.random(n) < 0.5", "np.arange(n) < 1", "np.ones(n, bool)"),
     "coef": (
         "rng.normal(size=p)",
         "rng.normal(size=(1, p))",
@@ -136,9 +134,6 @@ ARGUMENTS = {
         "np.ones(p)",
         *VECTORS,
     ),
-    "p_values": ("rng.uniform(size=n)", "[0.0, 0.1]", "[1.0]", "np.ones(n)", *VECTORS),
-    "rng": ("np.random.default_rng(0)",),
-    "n_draws": ("20", "50", "0"),
     "min_cluster_size": ("2", "5", "20", "0", "1"),
     "noise_label": ("-1", "'a'", "None"),
     "progress": ("None", "lambda done, total: None", "3"),
@@ -156,9 +151,6 @@ ARGUMENTS = {
     "n_samples": ("0", "1", "2", "51"),
     "noise": "numbers",
     "imbalance": ("1.0", "0.5", "[0.2, 0.8]", "0", "[1]", "[0.5, 0.6]"),
-    "name": ("'two_moons'", "'two_circles'", "'two_gaussians'", "'bogus'", "3", "'../etc'"),
-    "scale": ("None", "'standard'", "'bogus'"),
-    "missing": ("None", "'drop'", "'bogus'"),
 }
 #: Public functions on data with the arguments that are drawn. Other public names are classes, and
 #: steps of these functions that take the result of an earlier step.
