@@ -18,7 +18,7 @@ from volmar.base import Clusterer, Status
 from volmar.base.relaxation import RelaxationMixin
 from volmar.base.validation import check_choice, check_number
 from volmar.graphs import make_similarity
-from volmar.graphs.graph import Graph, build_graph
+from volmar.graphs.graph import Graph, build_graph, row_weights
 from volmar.operators import SPDOperator
 from volmar.solvers import ElliptopeResult, solve_elliptope_barrier, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
@@ -304,7 +304,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
 
     def _scores(self, X: Any) -> NDArray:
         y = 2.0 * np.asarray(self.labels_, dtype=np.float64) - 1.0
-        return np.asarray(self._row_weights(X) @ (self.alpha_ * y))
+        return np.asarray(row_weights(self._extension, X) @ (self.alpha_ * y))
 
     def _check_parameters(self) -> None:
         self._check_relaxation()
@@ -401,7 +401,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
 
     def _publish(self, prepared: HardLabelInputs, result: HardLabelResult) -> None:
         # New rows are compared with the training rows, for which W is not needed.
-        self._row_weights = prepared.graph.row_weights
+        self._extension = prepared.graph.extension
         self.reg_ = prepared.reg
         self.n_neighbors_ = prepared.graph.n_neighbors
         self.sigma_ = prepared.graph.sigma
