@@ -146,10 +146,10 @@ def test_predict_refuses_in_a_line(saved, tmp_path, subtests):
 
 
 def test_a_model_of_another_version_is_a_sentence(saved, monkeypatch):
-    from volmar.models import store
+    from volmar import models
 
     table, model = saved
-    monkeypatch.setattr(store, "__version__", "99.0")
+    monkeypatch.setattr(models, "__version__", "99.0")
     result = invoke("predict", model, table)
     assert result.exit_code == 0
     assert f"warning: {model} was written by volmar" in result.stderr

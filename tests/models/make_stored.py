@@ -1,7 +1,7 @@
 """Write the model files in ``stored/``, which later versions must be able to load.
 
 Run ``python tests/models/make_stored.py NAME ...`` for models that are new or whose classes have a
-new version in `volmar.models.store`. Without names, all files are rewritten. Do not rewrite
+new version in `volmar.models`. Without names, all files are rewritten. Do not rewrite
 released files.
 """
 

@@ -67,10 +67,13 @@ def test_pipelines_come_back(name, tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: make_pipeline(PowerTransformer(), volmar.MSPC()), "'powertransformer'.*Power"),
+        (
+            lambda: make_pipeline(PowerTransformer(), volmar.MSPC()),
+            r"model\.steps\[0\]\[1\] is a .*PowerTransformer",
+        ),
         (
             lambda: make_pipeline(FunctionTransformer(np.log1p), volmar.MSPC()),
-            "FunctionTransformer, which cannot be saved",
+            "is a .*FunctionTransformer .*, which no model file holds",
         ),
         (lambda: make_pipeline(StandardScaler(), KMeans(2)), "KMeans"),
         (
@@ -98,7 +101,7 @@ def test_forged_steps_are_refused(name, tmp_path):
     path = tmp_path / "m.volmar"
     save_model(path, pipelines()["scaled"].fit(X))
     edit(path, lambda text: find(text, **{"class": "StandardScaler/1"}).update(__class__=name))
-    with pytest.raises(ModelError, match=r"does not know|holds a pipeline"):
+    with pytest.raises(ModelError, match="which no model file holds"):
         load_model(path)
 
 

@@ -377,7 +377,7 @@ def start_of(W, vectors, k):
     """Labels at the start from given eigenvectors."""
     n = W.shape[0]
     pairs = EigenPairs(np.zeros(vectors.shape[1]), vectors, np.zeros(vectors.shape[1]), "given")
-    graph = Graph(W, row_weights=None)
+    graph = Graph(W, extension=None)
     problem = MultiwayProblem(graph, graph.normalized_operator(1 / n), pairs, k, 0.0, 1 / n)
     return spectral_start(problem, seed=0)
 

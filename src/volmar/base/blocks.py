@@ -244,6 +244,8 @@ def without_vectors(estimator: Any) -> Any:
             name: np.empty(0)
             for name, value in values.items()
             if is_dask(value) or (isinstance(value, np.ndarray) and value.shape[:1] == (n,))
+            # Entries are those of clusters, of which there may be as many as rows.
+            if name not in ("centers", "shares", "divisors")
         }
         light.result_ = replace(light.result_, **longs)
     return light

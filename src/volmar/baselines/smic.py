@@ -13,7 +13,7 @@ from volmar._checks import check_choice, shown
 from volmar._warn import warn_user
 from volmar.base.clusterer import Clusterer, two_column_scores
 from volmar.graphs.copies import distinct_rows
-from volmar.graphs.graph import Graph, build_graph
+from volmar.graphs.graph import Graph, build_graph, row_weights
 from volmar.operators import as_operator
 from volmar.solvers import Result, Status
 
@@ -354,7 +354,7 @@ class SMIC(Clusterer):
 
     def _scores(self, X: Any) -> NDArray:
         functions = self.result_.shares / self.result_.divisors
-        return two_column_scores(np.asarray(self._row_weights(X) @ functions))
+        return two_column_scores(np.asarray(row_weights(self._extension, X) @ functions))
 
     def _check_parameters(self) -> None:
         check_choice("rounding", self.rounding, ("posterior", "difference"))
@@ -378,7 +378,7 @@ class SMIC(Clusterer):
         self.eigenvalues_ = problem.values
         self.n_neighbors_ = problem.graph.n_neighbors
         self.sigma_ = problem.graph.sigma
-        self._row_weights = problem.graph.row_weights
+        self._extension = problem.graph.extension
         n_unseen = int((result.shares == 0).all(axis=1).sum())
         self._words = "" if result.status.ok else problem.words(n_unseen)
 

@@ -124,26 +124,26 @@ OWN_PARAMETER = {
 class Graph:
     """A similarity matrix W (n, n), dense or sparse, with its extension to new rows.
 
-    `row_weights` returns the similarities of new rows to the training rows, divided by their sum.
+    `extension` is None if the similarities of new rows are given, too.
     """
 
     W: Any
-    row_weights: Callable[[Any], Any]
+    extension: Extension | None
 
     @property
     def n_neighbors(self) -> int | None:
         """Number of neighbours of the similarity; None if it has no such parameter."""
-        return getattr(getattr(self.row_weights, "__self__", None), "n_neighbors", None)
+        return getattr(self.extension, "n_neighbors", None)
 
     @property
     def sigma(self) -> float | None:
         """Width of the Gaussian similarity; None for other similarities."""
-        return getattr(getattr(self.row_weights, "__self__", None), "sigma", None)
+        return getattr(self.extension, "sigma", None)
 
     @property
     def recall(self) -> float | None:
         """Share of the true neighbours in the graph; None if there was no search."""
-        search = getattr(getattr(self.row_weights, "__self__", None), "search", None)
+        search = getattr(self.extension, "search", None)
         return getattr(search, "recall", None)
 
     @cached_property
@@ -285,7 +285,7 @@ class SpectralGraph:
         # Minimum divisor 1 - lambda, an eigenvalue of D^-1/2 W D^-1/2. With a smaller one, the
         # eigenvector changes sign between neighbours. Dividing by it would magnify noise.
         divisors = np.maximum(1.0 - self.values, 0.05)
-        return np.asarray(self.graph.row_weights(rows) @ (self.coordinates / divisors))
+        return np.asarray(row_weights(self.graph.extension, rows) @ (self.coordinates / divisors))
 
 
 def spectral_graph(graph: Graph, n_clusters: int, n_pairs: int) -> SpectralGraph:
@@ -313,7 +313,7 @@ def build_graph(X: Any, affinity: Any, *, sigma: Any = None, n_neighbors: Any = 
                 f"{', '.join(params)} cannot be given with affinity='precomputed', which already "
                 "has the similarities of the rows. Leave it out."
             )
-        return Graph(check_similarity(X), _given_row_weights)
+        return Graph(check_similarity(X), None)
     if isinstance(affinity, str):
         recipe = make_similarity(affinity, **_named_parameters(affinity, params, X.shape[0]))
     else:
@@ -330,7 +330,7 @@ def build_graph(X: Any, affinity: Any, *, sigma: Any = None, n_neighbors: Any = 
             )
     W, extension = recipe.build(X)
     # Named recipes of volmar need no check.
-    return Graph(W if isinstance(affinity, str) else check_similarity(W), extension.weights)
+    return Graph(W if isinstance(affinity, str) else check_similarity(W), extension)
 
 
 def _operator_of(Q: Any) -> SPDOperator:
@@ -373,7 +373,9 @@ def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> 
     return {**defaults, **params}
 
 
-def _given_row_weights(S: Any) -> Any:
-    """Return rows of given similarities, divided by their sums."""
-    check_nonnegative(S, "precomputed X")
-    return rows_over_sums(S, points="X")
+def row_weights(extension: Extension | None, X: Any) -> Any:
+    """Return similarities of new rows to the training rows over their sums; X itself if given."""
+    if extension is not None:
+        return extension.weights(X)
+    check_nonnegative(X, "precomputed X")
+    return rows_over_sums(X, points="X")

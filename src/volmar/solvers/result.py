@@ -152,6 +152,10 @@ class Result:
         state = {one.name: getattr(self, one.name) for one in fields(self)}
         return _rebuild, (type(self), state | {"residuals": dict(self.residuals)})
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a model file. Pickles and copies use `__reduce__`."""
+        return vars(self) | {"residuals": dict(self.residuals), "history": ()}
+
     def renumbered(self, order: NDArray) -> Self:
         """Return the same result with cluster ``order[j]`` renumbered to j."""
         if np.array_equal(order, np.arange(len(order))):

@@ -16,7 +16,7 @@ from volmar._eigen import eigenvalues, eigsh
 from volmar._warn import warn_user
 from volmar.base.clusterer import Clusterer
 from volmar.base.relaxation import RelaxationMixin
-from volmar.graphs.graph import Graph, build_graph, make_similarity
+from volmar.graphs.graph import Graph, build_graph, make_similarity, row_weights
 from volmar.operators.protocol import SPDOperator
 from volmar.solvers import Status, solve_elliptope_barrier, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
@@ -302,7 +302,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
 
     def _scores(self, X: Any) -> NDArray:
         y = 2.0 * np.asarray(self.labels_, dtype=np.float64) - 1.0
-        return np.asarray(self._row_weights(X) @ (self.alpha_ * y))
+        return np.asarray(row_weights(self._extension, X) @ (self.alpha_ * y))
 
     def _check_parameters(self) -> None:
         self._check_relaxation()
@@ -399,7 +399,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
 
     def _publish(self, prepared: HardLabelInputs, result: HardLabelResult) -> None:
         # New rows are compared with the training rows, for which W is not needed.
-        self._row_weights = prepared.graph.row_weights
+        self._extension = prepared.graph.extension
         self.reg_ = prepared.reg
         self.n_neighbors_ = prepared.graph.n_neighbors
         self.sigma_ = prepared.graph.sigma

@@ -18,7 +18,7 @@ from volmar.base.guided import GuidedUnweightedMixin
 from volmar.base.outcome import OneCluster
 from volmar.base.recursion import PartRows, RecursiveResult
 from volmar.base.validation import check_start_labels
-from volmar.graphs.graph import Graph, build_graph, make_similarity
+from volmar.graphs.graph import Graph, build_graph, make_similarity, row_weights
 from volmar.guidance.guide import Guide
 from volmar.operators.protocol import EigenPairs, SPDOperator
 from volmar.solvers import Status
@@ -601,7 +601,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         return self._is_tied
 
     def _scores(self, X: Any) -> NDArray:
-        return np.asarray(self._row_weights(X) @ self.field_)
+        return np.asarray(row_weights(self._extension, X) @ self.field_)
 
     def _check_parameters(self) -> None:
         check_parameters(self)
@@ -693,7 +693,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         self, problem: TwoWayProblem | MultiwayProblem, result: VolumeResult | MultiwayVolumeResult
     ) -> None:
         self._fitted = self._problem_of_labels(problem, result.labels)
-        self._row_weights = self._fitted.graph.row_weights
+        self._extension = self._fitted.graph.extension
         self._is_tied = None
         self.h_ = result.h
         self.field_ = result.field

@@ -17,7 +17,7 @@ from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar._warn import warn_user
 from volmar.base.outcome import finite_scores, fresh_fit, quiet
-from volmar.graphs.graph import build_graph
+from volmar.graphs.graph import build_graph, row_weights
 from volmar.operators.protocol import EigenPairs, SPDOperator
 from volmar.solvers import Result, Status
 from volmar.solvers.result import Certificate
@@ -499,7 +499,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         self.result_ = result
         self.n_neighbors_ = graph.n_neighbors
         self.sigma_ = graph.sigma
-        self._row_weights = graph.row_weights
+        self._extension = graph.extension
         self._warn_of(result)
 
     @one_thread()
@@ -521,7 +521,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "result_")
         rows = check_rows(X, estimator=self, reset=False)
         with quiet():
-            scores = np.asarray(self._row_weights(rows) @ self.h_)
+            scores = np.asarray(row_weights(self._extension, rows) @ self.h_)
         return finite_scores(scores, rows, self)
 
     def predict(self, X: ArrayLike) -> NDArray:

@@ -181,13 +181,13 @@ def _plain(value):
 
 def _change_value(draw, text):
     """Replace any part of the text."""
-    held, key = draw.pick(*_nodes(text["root"])[1])
+    held, key = draw.pick(*_nodes(text)[1])
     held[key] = copy.deepcopy(draw.pick(*_SPECIAL))
 
 
 def _change_node(draw, text):
     """Replace a node by a plain value."""
-    node = draw.pick(*_nodes(text["root"])[0])
+    node = draw.pick(*_nodes(text)[0])
     node.clear()
     node.update(_plain(draw.pick(*_SPECIAL)))
 
@@ -240,7 +240,7 @@ def _exchange_classes(draw, text):
 def _nest(draw, text):
     """Replace a node by a nest that is deep or large."""
     kind, held = draw.pick("List", "Tuple"), draw.pick(1, 2, 2, 3)
-    node = draw.pick(*_nodes(text["root"])[0])
+    node = draw.pick(*_nodes(text)[0])
     inner = _plain(draw.pick(1, "x"))
     for _ in range(draw.pick(3, 8, 60, 300) if held == 1 else draw.pick(3, 8)):
         name = {"__loader__": f"{kind}Node", "__class__": kind.lower()}
