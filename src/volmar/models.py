@@ -1,7 +1,7 @@
 """`save_model` and `load_model`: fitted models in files that hold data, and no code.
 
-A file is a zip archive of ``schema.json``, the objects as nodes of `skops.io`, and of arrays. skops
-trusts more types than models need: it gets a copy of nodes whose types are all listed here.
+A file is a zip archive of ``schema.json``, the objects as nodes of `skops.io`, and of arrays.
+skops trusts more types than models need: it gets a copy of nodes with types listed here only.
 """
 
 from __future__ import annotations

@@ -420,12 +420,12 @@ def test_threads_are_those_of_this_machine(tmp_path):
     for given, expected in ((3000, os.cpu_count()), (-3000, -1), (1, 1), (None, None)):
 
         def change(text, given=given):
-            state_of(text, "ExactBackend")["n_jobs"] = plain(given)
+            state_of(text, "ExactSearch")["n_jobs"] = plain(given)
             state_of(text, "NeighborSearch")["_n_jobs"] = plain(given)
 
         edit(path, change)
         search = load_model(path).model._extension.search
-        assert search._n_jobs == search._backend.n_jobs == expected
+        assert search._n_jobs == search._search.n_jobs == expected
 
 
 def test_what_cached_properties_have_found_is_found_again(tmp_path):
