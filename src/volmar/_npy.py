@@ -72,3 +72,14 @@ def _check_values(values: NDArray) -> None:
         points = values.view(np.dtype(np.uint32).newbyteorder(values.dtype.byteorder))
         if points.max() > 0x10FFFF:
             raise ValueError("has characters outside of Unicode")
+
+
+def check_indices(matrix: Any) -> None:
+    """Raise a `ValueError` for a CSR, CSC or BSR matrix whose indices do not fit its shape.
+
+    Compiled code uses them without a check. SciPy's own check ignores pointers that decrease to
+    zero or below, and differences that overflow.
+    """
+    if (matrix.indptr[1:] < matrix.indptr[:-1]).any():
+        raise ValueError("the row pointers decrease")
+    matrix.check_format(full_check=True)

@@ -30,7 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from volmar._files import open_atomically
 from volmar._memory import available_memory
-from volmar._npy import read_array
+from volmar._npy import check_indices, read_array
 from volmar._version import __version__
 from volmar.base.clusterer import default_start, is_model
 from volmar.tables import Preparation
@@ -382,8 +382,7 @@ def _checked_array(name: str, content: bytes) -> bytes:
     arrays = tuple(parts[part] for part in ("data", "indices", "indptr"))
     cls = getattr(sparse, f"{kind}_{'array' if is_array else 'matrix'}")
     matrix = cls(arrays, shape=tuple(parts["shape"].tolist()))
-    # Compiled code uses the indices without a check of their range.
-    matrix.check_format(full_check=True)
+    check_indices(matrix)
     sparse.save_npz(made, matrix)
     return made.getvalue()
 

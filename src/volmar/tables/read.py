@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from volmar._files import expanded_path, printable
 from volmar._input import with_short_indices
 from volmar._memory import require_memory
+from volmar._npy import check_indices
 from volmar.tables.errors import (
     MAX_FRAME_COLUMNS,
     TableError,
@@ -822,8 +823,7 @@ def _sparse_table(name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         inner: Any = (values, *parts) if layout != "coo" else (values, tuple(parts))
         matrix = getattr(sp, f"{layout}_array")(inner, shape=(n_rows, n_columns))
         if layout in ("csr", "csc", "bsr"):
-            # Compiled code uses these indices without a check of their range.
-            matrix.check_format(full_check=True)
+            check_indices(matrix)
         return _checked_csr(name, sp.csr_array(matrix))
     except TableError:
         raise
