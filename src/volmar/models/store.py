@@ -368,7 +368,7 @@ def _checked_array(name: str, content: bytes) -> bytes:
     """Return the bytes of an array or sparse matrix, written again after a check."""
     made = io.BytesIO()
     if name.endswith(".npy"):
-        np.save(made, read_array(io.BytesIO(content), len(content)), allow_pickle=False)
+        np.save(made, read_array(io.BytesIO(content)), allow_pickle=False)
         return made.getvalue()
     with zipfile.ZipFile(io.BytesIO(content)) as inner:
         if sum(one.file_size for one in inner.infolist()) > available_memory():
@@ -376,7 +376,7 @@ def _checked_array(name: str, content: bytes) -> bytes:
         parts = {}
         for one in inner.infolist():
             with inner.open(one) as member:
-                parts[one.filename.removesuffix(".npy")] = read_array(member, one.file_size)
+                parts[one.filename.removesuffix(".npy")] = read_array(member)
     kind = {b"csr": "csr", b"csc": "csc"}[parts["format"].item()]
     is_array = "_is_array" in parts and parts["_is_array"].item() is True
     arrays = tuple(parts[part] for part in ("data", "indices", "indptr"))
