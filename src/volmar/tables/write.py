@@ -41,12 +41,10 @@ def write_labels(
     scores: Any,
     *,
     confidence: Any = None,
-    force: bool = False,
-    raw_ids: bool = False,
+    **options: bool,
 ) -> None:
     """Write a table with the columns id (or row), label and score, as `open_labels` does."""
-    options = {"confidence": confidence is not None, "force": force, "raw_ids": raw_ids}
-    with open_labels(path, id_name, **options) as write:
+    with open_labels(path, id_name, confidence=confidence is not None, **options) as write:
         write(ids, labels, scores, confidence)
 
 
@@ -57,19 +55,18 @@ def open_labels(
     *,
     confidence: bool = False,
     p_value: bool = False,
-    force: bool = False,
-    raw_ids: bool = False,
+    **options: bool,
 ) -> Iterator[Write]:
     """Open a file of labels, and write it block by block.
 
     Yields a function of ids, labels, scores (of several columns, the difference between the
     largest and the second largest is written: the margin of the label), and the confidences and
     p-values that were announced. If a column other than the first is called `id_name`, the first
-    one is called "id". `force` and `raw_ids` are those of `open_columns`.
+    one is called "id". `options` are those of `open_columns`.
     """
     more = [name for name, has in (("confidence", confidence), ("p_value", p_value)) if has]
     names = ["id" if id_name in more else id_heading(id_name), "label", "score", *more]
-    with open_columns(path, names, force=force, raw_ids=raw_ids) as write_columns:
+    with open_columns(path, names, **options) as write_columns:
 
         def write(ids: Any, labels: Any, scores: Any, *given: Any) -> None:
             extra = [np.asarray(one, dtype=float) for one in given if one is not None]
@@ -107,18 +104,18 @@ def write_rows(
     *,
     kept: Any = None,
     name: str = "cluster",
-    force: bool = False,
-    raw_ids: bool = False,
+    **options: bool,
 ) -> str:
     """Write the rows of a table with their labels as an additional column, and return its name.
 
     If both files are text, the fields are copied unchanged: 007 stays 007. `labels` are those of
     the rows in the mask `kept` (None for all rows); other rows get an empty field. A number is
-    appended to `name` if the table has a column of that name.
+    appended to `name` if the table has a column of that name. `options` are those of
+    `open_columns`.
     """
     frame = _frame(data, as_text=written_kind(path) != "parquet")
     name = free_name(name, frame.columns)
-    with open_rows(path, name=name, force=force, raw_ids=raw_ids) as write:
+    with open_rows(path, name=name, **options) as write:
         write(frame, labels, kept)
     return name
 
@@ -131,15 +128,13 @@ def free_name(name: str, columns: Iterable[Any]) -> str:
 
 
 @contextmanager
-def open_rows(
-    path: AnyPath, *, name: str = "cluster", force: bool = False, raw_ids: bool = False
-) -> Iterator[Write]:
+def open_rows(path: AnyPath, *, name: str = "cluster", **options: bool) -> Iterator[Write]:
     """Open a file of rows with a column `name` of labels, and write it block by block.
 
     Yields a function of a DataFrame of rows, the labels of the kept rows, and the mask of the kept
-    rows (None if all are kept). `force` and `raw_ids` are those of `open_columns`.
+    rows (None if all are kept). `options` are those of `open_columns`.
     """
-    with _open_blocks(path, force, raw_ids) as write:
+    with _open_blocks(path, **options) as write:
         yield lambda frame, labels, kept=None: write(_labelled(frame, name, labels, kept))
 
 
@@ -190,9 +185,7 @@ def _labelled(frame: Any, name: str, labels: Any, kept: Any) -> Any:
 
 
 @contextmanager
-def open_columns(
-    path: AnyPath, names: Sequence[str], *, force: bool = False, raw_ids: bool = False
-) -> Iterator[Write]:
+def open_columns(path: AnyPath, names: Sequence[str], **options: bool) -> Iterator[Write]:
     """Open a file of named columns, and write it block by block.
 
     Yields a function of one array per column, with the values of a block of rows. The file appears
@@ -200,7 +193,7 @@ def open_columns(
     formula gets an apostrophe in front in CSV and TSV files, which `match_labels` ignores; with
     `raw_ids`, it is written unchanged.
     """
-    with _open_blocks(path, force, raw_ids) as write:
+    with _open_blocks(path, **options) as write:
         yield lambda *columns: write((list(names), [np.asarray(one) for one in columns]))
 
 
@@ -227,7 +220,7 @@ def written_kind(path: AnyPath) -> str:
 
 
 @contextmanager
-def _open_blocks(path: AnyPath, force: bool, raw_ids: bool) -> Iterator[Write]:
+def _open_blocks(path: AnyPath, *, force: bool = False, raw_ids: bool = False) -> Iterator[Write]:
     """Open a file. Yields a function of a block: a DataFrame, or names and arrays."""
     kind = written_kind(path)
     with ExitStack() as files:
@@ -321,8 +314,8 @@ def _csv_texts(block: Any, separator: str, raw_ids: bool, has_header: bool) -> I
 
 def _cells(values: NDArray[Any], escaped: Callable[[str], str] = str) -> list[Any]:
     """Return numbers as they are, other values as escaped text, and None for missing values."""
-    if values.dtype.kind in "biu":
-        return values.tolist()
+    if values.dtype.kind in "biuU":
+        return values.tolist() if values.dtype.kind != "U" else list(map(escaped, values.tolist()))
     if values.dtype.kind == "f":
         return [None if math.isnan(value) else value for value in values.tolist()]
     if values.dtype.kind == "M":
