@@ -30,7 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from volmar._files import open_atomically
 from volmar._memory import available_memory
-from volmar._npy import read_array
+from volmar._npy import check_indices, read_array
 from volmar._version import __version__
 from volmar.base.blocks import without_vectors
 from volmar.base.clusterer import default_start, is_model
@@ -272,17 +272,16 @@ def _checked_array(name: str, content: bytes) -> bytes:
     """Return the bytes of an array or sparse matrix, written again after a check."""
     made = io.BytesIO()
     if name.endswith(".npy"):
-        np.save(made, read_array(io.BytesIO(content), len(content)), allow_pickle=False)
+        np.save(made, read_array(io.BytesIO(content)), allow_pickle=False)
         return made.getvalue()
     with zipfile.ZipFile(io.BytesIO(content)) as inner:
         if sum(one.file_size for one in inner.infolist()) > available_memory():
             raise ModelError("needs more memory than is available")
         for one in inner.infolist():
             with inner.open(one) as member:
-                read_array(member, one.file_size)
+                read_array(member)
     matrix = sparse.load_npz(io.BytesIO(content))
-    # Compiled code uses the indices without a check of their range. COO and DIA have no check.
-    matrix.check_format(full_check=True)
+    check_indices(matrix)  # COO and DIA matrices have no indices to check, and are refused
     sparse.save_npz(made, matrix)
     return made.getvalue()
 

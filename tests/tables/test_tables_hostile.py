@@ -43,6 +43,11 @@ class TestSparseFiles:
             {"indptr": np.array([0, 99, 2], "i4")},
             {"indptr": np.array([0, -5, 2], "i4")},
             {"indptr": np.array([1, 1, 2], "i4")},
+            # SciPy checks nothing if the last pointer is zero or below.
+            {"indptr": np.array([0, 99, 0], "i4")},
+            {"indptr": np.array([0, 2, -287_756_040], "i4")},
+            {"indptr": np.array([0, 2**31 - 1, -(2**31) + 1], "i4")},
+            {"indptr": np.array([0, 99, 0], "i4"), "format": b"csc"},
             {"indptr": np.array([0, 1], "i4")},
             {"indptr": np.array([0.0, 1.0, 2.0])},
             {"indices": np.array([[0, 1]], "i4")},

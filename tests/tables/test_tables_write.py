@@ -152,6 +152,14 @@ class TestRows:
         with pytest.raises(TableError, match="changed"):
             write_rows(tmp_path / "out2.csv", table, np.array([1, 0]))
 
+    @pytest.mark.parametrize("suffix", SUFFIXES)
+    def test_carriage_returns_are_quoted(self, tmp_path, suffix):
+        words = ["a\rb", 'c "d"\r\n', "e"]
+        write_rows(tmp_path / f"r{suffix}", pd.DataFrame({"w": words}), [0, 1, 0])
+        write_labels(tmp_path / f"l{suffix}", words, "w", [0, 1, 0], [0.5, 1.5, 2.5])
+        for name in "rl":
+            assert read_table(tmp_path / f"{name}{suffix}").data["w"].tolist() == words
+
     def test_the_name_is_new(self, tmp_path):
         frame = pd.DataFrame({"cluster": [1.0], "cluster_2": [2.0]})
         assert write_rows(tmp_path / "a.csv", frame, [0]) == "cluster_3"

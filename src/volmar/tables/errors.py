@@ -1,4 +1,4 @@
-"""`TableError`, and helpers that format names and values in its messages."""
+"""`TableError`, its messages, and the opening of files, whose errors become a `TableError`."""
 
 from __future__ import annotations
 
@@ -45,6 +45,21 @@ def quoted_names(names: Iterable[Any], limit: int = 5) -> str:
     return listed([*map(shown, known[:limit]), *known[limit:]], limit)
 
 
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Return a sentence that suggests similar names, or lists the first known ones."""
+    near = difflib.get_close_matches(name, known, n=3)
+    if near:
+        return f"Did you mean {' or '.join(map(shown, near))}?"
+    return f"Choose from {quoted_names(known, 8)}."
+
+
+def one_line(error: BaseException) -> str:
+    """Return the text of an error on one line, without the full stop, in 200 characters."""
+    text = str(error).replace("Error tokenizing data. C error:", "")
+    text = " ".join(text.split()).rstrip(".") or type(error).__name__
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
 def refuse_duplicates(
     source: str, names: Sequence[str], places: Sequence[Any] | None = None
 ) -> None:
@@ -59,8 +74,8 @@ def refuse_duplicates(
         seen[name] = place
 
 
-def refuse_wide(source: str, n_columns: int, limit: int = MAX_COLUMNS) -> None:
-    """Raise `TableError` for more than `limit` columns."""
+def refuse_wide(source: str, n_columns: int, limit: int = MAX_FRAME_COLUMNS) -> None:
+    """Refuse more than `limit` columns."""
     if n_columns > limit:
         raise TableError(
             f"{source} has {n_columns:,} columns, more than the maximum of {limit:,}. Save fewer "
@@ -87,60 +102,27 @@ def refuse_bomb(source: str, n_packed: int, n_bytes: int) -> None:
 
 
 def open_bytes(path: Path, *, growth: float = 1.0) -> Any:
-    """Open a file for reading, decompressed if its name ends with .gz.
+    """Open a file to read all of it; one whose name ends with .gz is decompressed into memory.
 
     Content that needs more than the free memory, at `growth` bytes per byte, raises `TableError`.
+    Without growth, only decompressed content is checked.
     """
-    return io.BufferedReader(_Bounded(path, growth), 1 << 17)
-
-
-class _Bounded(io.RawIOBase):
-    """A raw stream of a file that raises `TableError` beyond the free memory."""
-
-    def __init__(self, path: Path, growth: float):
-        self._name, self._n_packed = path.name, path.stat().st_size
-        is_packed = path.suffix.lower() == ".gz"
-        self._file: Any = gzip.GzipFile(path) if is_packed else path.open("rb")
-        self._is_packed, self._n_read = is_packed, 0
-        self._limit = available_memory() / growth
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Read bytes into the buffer, and check the limits."""
-        n_bytes = self._file.readinto(buffer)
-        self._n_read += n_bytes
-        if self._n_read > self._limit:
-            raise TableError(
-                f"{self._name} does not fit into memory. Split it into a folder of Parquet or CSV "
-                "files, and give the folder."
-            )
-        if self._is_packed:
-            refuse_bomb(self._name, self._n_packed, self._n_read)
-        return int(n_bytes)
-
-    def close(self) -> None:
-        """Close the file."""
-        if not self.closed:
-            self._file.close()
-        super().close()
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """Return a sentence that suggests similar names, or lists the first known ones."""
-    near = difflib.get_close_matches(name, known, n=3)
-    if near:
-        return f"Did you mean {' or '.join(map(shown, near))}?"
-    return f"Choose from {quoted_names(known, 8)}."
-
-
-def one_line(error: BaseException) -> str:
-    """Return the text of an error on one line, without the full stop, in 200 characters."""
-    text = str(error).replace("Error tokenizing data. C error:", "")
-    text = " ".join(text.split()).rstrip(".") or type(error).__name__
-    return text if len(text) <= 200 else text[:197] + "..."
+    n_packed, available = path.stat().st_size, available_memory()
+    is_packed, n_bytes, content = path.suffix.lower() == ".gz", n_packed, None
+    growth = max(growth, is_packed)
+    if is_packed:
+        n_bytes, content = 0, io.BytesIO()
+        with gzip.GzipFile(path) as file:
+            while growth * n_bytes <= available and (piece := file.read(1 << 20)):
+                n_bytes += content.write(piece)
+                refuse_bomb(path.name, n_packed, n_bytes)
+        content.seek(0)
+    if growth * n_bytes > available:
+        raise TableError(
+            f"{path.name} does not fit into memory. Split it into a folder of Parquet or CSV "
+            "files, and give the folder."
+        )
+    return content or path.open("rb")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from volmar.tables.errors import (
     refuse_duplicates,
     shown,
 )
-from volmar.tables.read import arrow_frame, find_layout, require_groups
+from volmar.tables.read import TEXT, arrow_frame, find_layout, plain_suffix, require_groups
 
 _INDEX = "__index_level_"  # the name that pandas gives to an index without one
 _BLOCK = 1 << 27  # uncompressed bytes of a block, to which smaller row groups are joined
@@ -36,28 +36,12 @@ def is_folder_of_tables(source: str | Path) -> bool:
 
 
 def read_folder(source: str | Path) -> Any:
-    """Read the files of a folder as one lazy dask DataFrame.
+    """Return the rows of a folder as a lazy dask DataFrame, in the order of the file names.
 
-    A column of CSV files is numeric if it holds only numbers at the beginning of every file, and
-    text otherwise. A word further down in a numeric column is kept as text.
-
-    Parameters
-    ----------
-    source : str or Path
-        Folder of Parquet, CSV or TSV files with the same columns. Files whose name begins with
-        a dot or an underscore are ignored.
-
-    Returns
-    -------
-    dask DataFrame
-        The rows, in the order of the file names.
-
-    Raises
-    ------
-    TableError
-        If the folder has no such files, or if their formats or their columns differ.
-    ImportError
-        If dask, pandas or pyarrow is not installed.
+    The files are Parquet, CSV or TSV files with the same columns; those whose name begins with a
+    dot or an underscore are ignored. A column of CSV files is numeric if it holds only numbers at
+    the beginning of every file, and text otherwise. A word further down in a numeric column is
+    kept as text.
     """
     folder = expanded_path(source)
     if not folder.is_dir():
@@ -82,21 +66,14 @@ def read_folder(source: str | Path) -> Any:
 
 
 def _kind(file: Path) -> str:
-    suffixes = [suffix.lower() for suffix in file.suffixes]
-    if suffixes[-1:] == [".gz"]:
-        kind = _KINDS.get(suffixes[-2], "") if len(suffixes) > 1 else ""
-        return kind if kind != "Parquet" else ""
-    return _KINDS.get(suffixes[-1], "") if suffixes else ""
+    kind = _KINDS.get(plain_suffix(file), "")
+    return kind if kind != "Parquet" or file.suffix.lower() != ".gz" else ""
 
 
 def _tables(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(
-        file
-        for file in folder.iterdir()
-        if not file.name.startswith((".", "_")) and _kind(file) and file.is_file()
-    )
+    files = folder.iterdir() if folder.is_dir() else []
+    named = [file for file in files if not file.name.startswith((".", "_"))]
+    return sorted(file for file in named if _kind(file) and file.is_file())
 
 
 def _same_columns(files: list[Path], columns: list[list[str]]) -> None:
@@ -108,6 +85,9 @@ def _same_columns(files: list[Path], columns: list[list[str]]) -> None:
                 f"{file.name} and {files[0].name} have different columns ({which}). Give all "
                 "files of the folder the same columns in the same order."
             )
+
+
+# ---------------------------------------------------------------------- Parquet
 
 
 def _read_parquet(dd: Any, files: list[Path]) -> Any:
@@ -158,15 +138,17 @@ def _read_piece(piece: tuple[str, list[int]], columns: list[str] | None = None) 
     return arrow_frame(name, table.replace_schema_metadata())[names]
 
 
+# ---------------------------------------------------------------------- text
+
+
 def _read_text(dd: Any, files: list[Path]) -> Any:
-    layouts = [find_layout(file, _kind(file).lower()) for file in files]
-    first = layouts[0]
-    _same_columns(files, [layout.names or [""] * layout.width for layout in layouts])
-    for file, layout in zip(files, layouts, strict=True):
-        if (layout.separator, layout.decimal) != (first.separator, first.decimal):
+    layouts = [find_layout(file, TEXT[plain_suffix(file)]) for file in files]
+    _same_columns(files, [layout.names for layout in layouts])
+    options = [layout.options for layout in layouts]
+    for file, one in zip(files, options, strict=True):
+        if (one["sep"], one["decimal"]) != (options[0]["sep"], options[0]["decimal"]):
             both = f"{file.name} and {files[0].name} have different separators or decimal signs"
             raise TableError(f"{both}. Save all files with the same ones.")
-    options = [layout.options() for layout in layouts]
     meta = _types(files, options)
     pieces = [
         (str(file), start, one)
@@ -181,10 +163,9 @@ def _types(files: list[Path], options: list[dict[str, Any]]) -> Any:
     """Return an empty DataFrame with dtypes that hold the first 1000 rows of about 200 files."""
     import pandas as pd
 
-    step = -(-len(files) // 200)
     heads = []
-    for k in sorted({*range(0, len(files), step), len(files) - 1}):
-        with reading(files[k]), open_bytes(files[k]) as content:
+    for k in {*range(0, len(files), -(-len(files) // 200)), len(files) - 1}:
+        with reading(files[k]), open_bytes(files[k], growth=0) as content:
             heads.append(pd.read_csv(content, nrows=1000, **options[k]))
     meta = {}
     for name in heads[0].columns:
@@ -198,8 +179,7 @@ def _types(files: list[Path], options: list[dict[str, Any]]) -> Any:
 def _starts(file: Path, encoding: str) -> range:
     """Return where the blocks of a text file begin: one, if it cannot be split at a line."""
     is_whole = file.suffix.lower() == ".gz" or encoding in ("utf-16", "utf-32")
-    size = file.stat().st_size
-    return range(1) if is_whole else range(0, max(size, 1), _TEXT_BLOCK)
+    return range(1) if is_whole else range(0, max(file.stat().st_size, 1), _TEXT_BLOCK)
 
 
 def _read_lines(
@@ -215,22 +195,27 @@ def _read_lines(
     wanted = list(kinds) if columns is None else list(columns)
     if start:
         options |= {"header": None, "names": list(kinds)}
-    options["low_memory"] = False  # a column has one type in all rows
-    if columns is not None and wanted != list(kinds):
+    if wanted != list(kinds):
         options["usecols"] = wanted
+    options["low_memory"] = False  # a column has one type in all rows
     options["dtype"] = {name: "str" for name in wanted if kinds[name] not in "iuf"}
-    is_packed = path.suffix.lower() == ".gz"
-    content = path if is_packed else _lines_from(path, start, options["encoding"])
-    if not is_packed and not content:
-        return pd.DataFrame({name: [] for name in wanted})
     with reading(path, remedy="Correct this file."):
-        return _parsed(content, options)[wanted]
+        content = _lines_from(path, start, options["encoding"])
+        if not content:
+            return pd.DataFrame({name: [] for name in wanted})
+        try:
+            frame = pd.read_csv(io.BytesIO(content), **options)
+        except UnicodeDecodeError:
+            frame = pd.read_csv(io.BytesIO(content), **(options | {"encoding": "latin-1"}))
+        if type(frame.index) is not pd.RangeIndex:  # made of the first field of long rows
+            raise ValueError("a row has more fields than the first line of the file")
+        return frame[wanted]
 
 
 def _lines_from(path: Path, start: int, encoding: str) -> bytes:
-    with path.open("rb") as file:
-        if encoding in ("utf-16", "utf-32"):
-            return file.read()
+    with open_bytes(path, growth=0) as file:
+        if len(_starts(path, encoding)) == 1:
+            return bytes(file.read())
         ends = []
         for place in (start, start + _TEXT_BLOCK):
             file.seek(max(place - 1, 0))
@@ -238,24 +223,7 @@ def _lines_from(path: Path, start: int, encoding: str) -> bytes:
                 file.readline()
             ends.append(file.tell())
         file.seek(ends[0])
-        return file.read(ends[1] - ends[0])
-
-
-def _parsed(content: bytes | Path, options: dict[str, Any]) -> Any:
-    import pandas as pd
-
-    def read(encoding: str) -> Any:
-        file = open_bytes(content) if isinstance(content, Path) else io.BytesIO(content)
-        with file:
-            return pd.read_csv(file, **{**options, "encoding": encoding})
-
-    try:
-        frame = read(options["encoding"])
-    except UnicodeDecodeError:
-        frame = read("latin-1")
-    if type(frame.index) is not pd.RangeIndex:  # made of the first field of long rows
-        raise ValueError("a row has more fields than the first line of the file")
-    return frame
+        return bytes(file.read(ends[1] - ends[0]))
 
 
 def computed(tasks: Sequence[Any]) -> list[Any]:

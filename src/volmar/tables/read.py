@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import io
 import json
 import re
 import zipfile
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,8 +24,9 @@ from numpy.typing import NDArray
 from volmar._files import expanded_path, printable
 from volmar._input import with_short_indices
 from volmar._memory import require_memory
+from volmar._npy import check_indices
 from volmar.tables.errors import (
-    MAX_FRAME_COLUMNS,
+    MAX_COLUMNS,
     TableError,
     import_pandas,
     listed,
@@ -39,14 +43,16 @@ from volmar.tables.errors import (
     shown,
 )
 
-_TEXT = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv"}
-_TEXT |= dict.fromkeys((".txt", ".dat", ".data", ""), "text")
-_PARQUET, _FEATHER = (".parquet", ".pq"), (".feather", ".arrow")
+# Separators of text by suffix, in the order in which they are tried. " " stands for any spaces.
+TEXT = {".csv": ",;\t|", ".tsv": "\t,;|", ".tab": "\t,;|"}
+TEXT |= dict.fromkeys((".txt", ".dat", ".data", ""), ",;\t| ")
+_ARROW = {".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Feather"}
 _LIBSVM = (".svm", ".libsvm", ".svmlight")
 _EXCEL = (".xlsx", ".xlsm", ".xls")
 _JSON = (".json", ".jsonl", ".ndjson")
-_PACKED = (*_TEXT, *_LIBSVM, *_JSON)
-_SUFFIXES = {*_PACKED, *_PARQUET, *_FEATHER, *_EXCEL, ".npy", ".npz", ".gz"} - {""}
+_NUMPY = (".npy", ".npz")
+_PACKED = {*TEXT, *_LIBSVM, *_JSON}
+_SUFFIXES = {*_PACKED, *_ARROW, *_EXCEL, *_NUMPY, ".gz"} - {""}
 _FORMATS = "CSV, TSV, TXT, Parquet, Feather, Excel, JSON, JSON lines, NPY, NPZ and libsvm (.svm)"
 
 
@@ -121,18 +127,22 @@ def read_table(source: str | Path) -> LoadedTable:
     """
     if not str(source).strip():
         raise TableError("'' is not the path of a file. Give that of a table.")
-    sheet = None
     try:
         path = expanded_path(source)
     except ValueError as error:
         raise TableError(f"{one_line(error)}.") from error
     try:
         with reading(path, remedy="Check the path and its content."):
-            if not path.exists():
-                if not (found := _sheet_of(path)):
-                    raise TableError(f"There is no file {shown(str(source))}. Check the path.")
-                path, sheet = found
-            return replace(_read_file(path, sheet), path=path)
+            if path.exists():
+                return _read_file(path, None)
+            name, _, sheet = path.name.partition("#")
+            if not (name and sheet) or not path.with_name(name).is_file():
+                raise TableError(f"There is no file {shown(str(source))}. Check the path.")
+            if Path(name).suffix.lower() not in _EXCEL:
+                raise TableError(
+                    f"{name} is no Excel file and has no sheet {shown(sheet)}. Omit the #."
+                )
+            return _read_file(path.with_name(name), sheet)
     except MemoryError as error:
         reason = one_line(error) if error.args else "it does not fit into memory"
         raise TableError(
@@ -143,29 +153,18 @@ def read_table(source: str | Path) -> LoadedTable:
 
 def read_fields(path: Path) -> Any:
     """Return the fields of a text file as a DataFrame of text. None for files of other kinds."""
-    kind = _TEXT.get(_plain_suffix(path))
-    return None if kind is None else _read_text(path, kind, dtype=str, na_filter=False)[0]
+    known = TEXT.get(plain_suffix(path))
+    return None if known is None else _read_text(path, known, dtype=str, na_filter=False)[0]
 
 
-def _plain_suffix(path: Path) -> str:
+def plain_suffix(path: Path) -> str:
     """Return the suffix in lower case, without the .gz of a compressed file."""
     suffix = path.suffix.lower()
     return Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
 
 
-def _sheet_of(path: Path) -> tuple[Path, str] | None:
-    """Return the file and the sheet of a path such as file.xlsx#Sheet2."""
-    name, sign, sheet = path.name.partition("#")
-    file = path.with_name(name) if sign and name else path
-    if not sign or not sheet or not file.is_file():
-        return None
-    if file.suffix.lower() not in _EXCEL:
-        raise TableError(f"{name} is no Excel file and has no sheet {shown(sheet)}. Omit the #.")
-    return file, sheet
-
-
 def _read_file(path: Path, sheet: str | None) -> LoadedTable:
-    suffix, name = _plain_suffix(path), printable(path.name)
+    suffix, name = plain_suffix(path), printable(path.name)
     if path.is_dir():
         raise TableError(
             f"{path} is a folder without .parquet or .csv files. Give a file, or a folder with "
@@ -179,16 +178,16 @@ def _read_file(path: Path, sheet: str | None) -> LoadedTable:
         raise TableError(f"{path.name} is empty. Give a file with rows.")
     notes: list[str] = []
     truth = None
-    if suffix in _TEXT:
-        data, notes = _read_text(path, _TEXT[suffix])
-    elif suffix in (*_PARQUET, *_FEATHER):
-        data = _read_arrow(path, is_parquet=suffix in _PARQUET)
+    if suffix in TEXT:
+        data, notes = _read_text(path, TEXT[suffix])
+    elif suffix in _ARROW:
+        data = _read_arrow(path, _ARROW[suffix])
     elif suffix in _EXCEL:
         data, notes = _read_excel(path, sheet)
         name += "" if sheet is None else f"#{printable(sheet)}"
     elif suffix in _JSON:
         data, notes = _read_json(path, suffix)
-    elif suffix in (".npy", ".npz"):
+    elif suffix in _NUMPY:
         data = _read_numpy(path)
     elif suffix in _LIBSVM:
         data, truth = _read_libsvm(path)
@@ -197,53 +196,38 @@ def _read_file(path: Path, sheet: str | None) -> LoadedTable:
             f"{path.name} has the suffix {shown(suffix)}, which is not supported. Save the table "
             f"as CSV. Supported formats are {_FORMATS}."
         )
-    return LoadedTable(name, data, truth, notes=notes)
+    return LoadedTable(name, data, truth, notes=notes, path=path)
 
 
 # ---------------------------------------------------------------------- text
 
 _HEAD = 1 << 18  # bytes from which the layout is detected
-_SEPARATORS = {"csv": ",;\t|", "tsv": "\t,;|", "text": ",;\t|"}
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*")
 _DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+([eE][-+]?\d+)?\s*")
 _CONTROL = bytes(sorted({*range(9), *range(14, 27), *range(28, 32)}))
+# The mark of UTF-32 begins with that of UTF-16.
+_MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
+_MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_MARKS |= {codecs.BOM_UTF8: "utf-8-sig"}
 _NOT_UTF8 = "the file is not UTF-8 and was read as Latin-1"
 _NO_HEADER = "the first {} holds only numbers and was read as a row; columns are named x0, x1, ..."
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of a text file. The first three fields are arguments of `pandas.read_csv`."""
+    """The layout of a text file, as detected from its beginning."""
 
-    separator: str
-    decimal: str
-    encoding: str
-    spaced: bool  # whether spaces follow separators
-    names: list[str] | None  # the header; None if the first line is a row
-    width: int  # number of columns
+    options: dict[str, Any]  # arguments of `pandas.read_csv`
+    names: list[str]
     notes: list[str]
     growth: float  # minimum bytes of memory per byte of the file
 
-    def options(self) -> dict[str, Any]:
-        """Return the arguments of `pandas.read_csv`."""
-        return {
-            "sep": self.separator,
-            "decimal": self.decimal,
-            "encoding": self.encoding,
-            "skipinitialspace": self.spaced,
-            "header": None if self.names is None else 0,
-            "names": [f"x{j}" for j in range(self.width)] if self.names is None else None,
-        }
 
-
-def _read_text(path: Path, kind: str, **more: Any) -> tuple[Any, list[str]]:
-    """Return the DataFrame of a text file, read with `more` arguments of pandas, and notes.
-
-    `kind` ("csv", "tsv", "text") orders the separators; "text" may also be separated by spaces.
-    """
+def _read_text(path: Path, separators: str, **more: Any) -> tuple[Any, list[str]]:
+    """Return the DataFrame of a text file, read with `more` arguments of pandas, and notes."""
     pd = import_pandas()
-    layout = find_layout(path, kind)
-    notes, options = layout.notes, layout.options() | more
+    layout = find_layout(path, separators)
+    options = layout.options | more
 
     def read(encoding: str) -> Any:
         # As a whole: in pieces, a column may have several types.
@@ -252,80 +236,91 @@ def _read_text(path: Path, kind: str, **more: Any) -> tuple[Any, list[str]]:
 
     with reading(path):
         try:
-            frame = read(layout.encoding)
+            frame, notes = read(options["encoding"]), layout.notes
         except UnicodeDecodeError:
-            frame = read("latin-1")
-            notes = [*notes, _NOT_UTF8]
+            frame, notes = read("latin-1"), [*layout.notes, _NOT_UTF8]
     if not len(frame):
         raise TableError(f"{path.name} has a header and no rows. Give a file with rows.")
     return frame, notes
 
 
-def find_layout(path: Path, kind: str) -> Layout:
-    """Return the layout of a text file, detected from its beginning."""
+def find_layout(path: Path, separators: str) -> Layout:
+    """Return the layout of a text file. Of the separators, the first that fits is chosen."""
     head = _head(path)
-    if not head.strip(b" \t\r\n\xef\xbb\xbf"):
-        raise TableError(f"{path.name} is empty. Give a file with a header and rows.")
-    encoding, notes = _encoding(path, head)
+    encoding = _encoding(path, head)
+    notes = [_NOT_UTF8] if encoding == "latin-1" else []
     # Old files of the Mac end lines by "\r" alone. pandas reads them, too.
     text = head.decode(encoding, errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     if len(head) >= _HEAD:
         text = text[: text.rfind("\n") + 1] or text
-    separator, records = _split(path, text, kind)
+    separator, records = _split(path, text, separators)
     first = records[0]
-    refuse_wide(path.name, len(first), MAX_FRAME_COLUMNS)
-    n_fields = len(text.split()) if separator == r"\s+" else text.count(separator)
-    growth = max(1.0, 8.0 * (n_fields + text.count("\n")) / len(text))
-    if (longest := max(map(len, records))) > len(first):
-        number = next(i for i, record in enumerate(records) if len(record) > len(first))
-        raise TableError(
-            f"{path.name}: the first line has {len(first)} fields, row {number} has {longest}. "
-            "Give every column a name, and every row as many fields as there are names."
-        )
-    decimal = "."
-    if separator != ",":
-        fields = [one for record in records for one in record]
-        comma, point = (
-            next(filter(pattern.fullmatch, fields), None)
-            for pattern in (_DECIMAL_COMMA, _DECIMAL_POINT)
-        )
-        decimal = "," if comma and not point else "."
-        if comma and point:
-            notes.append(
-                f"the file has numbers with a comma ({comma}) and with a point ({point}), and "
-                "the point was read as the decimal sign; save it without thousands separators"
+    refuse_wide(path.name, len(first))
+    for number, record in enumerate(records):
+        if len(record) > len(first):
+            n_fields = f"{len(first)} fields, row {number} has {max(map(len, records))}"
+            raise TableError(
+                f"{path.name}: the first line has {n_fields}. Give every column a name, and every "
+                "row as many fields as there are names."
             )
+    fields = [one for record in records for one in record] if separator != "," else []
+    comma = next(filter(_DECIMAL_COMMA.fullmatch, fields), None)
+    point = next(filter(_DECIMAL_POINT.fullmatch, fields), None)
+    decimal = "," if comma and not point else "."
+    if comma and point:
+        notes.append(
+            f"the file has numbers with a comma ({comma}) and with a point ({point}), and "
+            "the point was read as the decimal sign; save it without thousands separators"
+        )
     if separator not in (",", "\t", r"\s+") or decimal != ".":
         sign = " and decimal commas" if decimal == "," else ""
         notes.append(f"the file was read with the separator {separator!r}{sign}")
-    names: list[str] | None = [name.strip() for name in first]
-    if _is_row(first, decimal):
-        names = None
+    has_header = not _is_row(first, decimal)
+    n_empty = sum(not one.strip() for one in first)
+    if not has_header:
+        names = [f"x{j}" for j in range(len(first))]
         notes.append(_NO_HEADER.format("line"))
+    elif n_empty > 1000:  # the time of pandas is quadratic in their number
+        where = f"{path.name}: {n_empty:,} fields of the first line are empty"
+        raise TableError(f"{where}. Give every column a name.")
     else:
-        refuse_duplicates(
-            path.name, [one.strip() or f"Unnamed: {j}" for j, one in enumerate(first)]
+        names = _filled([one.strip() for one in first], range(len(first)), notes)
+        refuse_duplicates(path.name, names)
+    options = {
+        "sep": separator,
+        "decimal": decimal,
+        "encoding": encoding,
+        "skipinitialspace": f"{separator} " in text,
+        "header": 0 if has_header else None,
+        "names": None if has_header else names,
+    }
+    n_separated = len(text.split()) if separator == r"\s+" else text.count(separator)
+    growth = max(1.0, 8.0 * (n_separated + text.count("\n")) / len(text))
+    return Layout(options, names, notes, growth)
+
+
+def _filled(names: list[str], places: Iterable[Any], notes: list[str]) -> list[str]:
+    """Return names with those that are missing made of the places of their columns."""
+    known = [name or f"Unnamed: {place}" for name, place in zip(names, places, strict=True)]
+    if not all(names):
+        calls = listed(repr(new) for name, new in zip(names, known, strict=True) if not name)
+        notes.append(
+            f"columns without a name were named {calls}; if one holds row numbers, "
+            "name it in id_column= or drop="
         )
-        if nameless := [j for j, one in enumerate(first) if not one.strip()]:
-            if len(nameless) > 1000:  # the time of pandas is quadratic in their number
-                where = f"{path.name}: {len(nameless):,} fields of the first line are empty"
-                raise TableError(f"{where}. Give every column a name.")
-            calls = listed(f"'Unnamed: {j}'" for j in nameless)
-            notes.append(
-                f"columns without a name were named {calls}; if one holds row numbers, "
-                "name it in id_column= or drop="
-            )
-    spaced = f"{separator} " in text
-    return Layout(separator, decimal, encoding, spaced, names, len(first), notes, growth)
+    return known
 
 
 def _head(path: Path) -> bytes:
-    with reading(path), open_bytes(path) as file:
+    packed = path.suffix.lower() == ".gz"
+    with reading(path), gzip.GzipFile(path) if packed else path.open("rb") as file:
         head: bytes = file.read(_HEAD)
-        if head.count(b"\n") > 2:
-            return head
-        head += file.read(16 * _HEAD)  # enough for a header of 100,000 names
-        is_all = not file.read(1)
+        is_all = len(head) < _HEAD
+        if head.count(b"\n") <= 2:
+            head += file.read(16 * _HEAD)  # enough for a header of 100,000 names
+            is_all = not file.read(1)
+    if not head.strip(b" \t\r\n\xef\xbb\xbf"):
+        raise TableError(f"{path.name} is empty. Give a file with a header and rows.")
     if not is_all and b"\n" not in head and b"\r" not in head:
         raise TableError(
             f"{path.name}: the first line is longer than {len(head):,} bytes. Save the table with "
@@ -334,12 +329,10 @@ def _head(path: Path) -> bytes:
     return head
 
 
-def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
-    # The mark of UTF-32 begins with that of UTF-16.
-    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        return "utf-32", []
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16", []
+def _encoding(path: Path, head: bytes) -> str:
+    marked = next((name for mark, name in _MARKS.items() if head.startswith(mark)), "utf-8")
+    if marked in ("utf-16", "utf-32"):
+        return marked
     start = head[: 1 << 16]
     n_control = len(start) - len(start.translate(None, _CONTROL))
     if b"\0" in start or n_control > 0.01 * len(start):
@@ -347,32 +340,29 @@ def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
             f"{path.name} is not a text file. Save the table as CSV in UTF-8, or give the file "
             "the suffix of its format (.parquet, .npy, .npz, .csv.gz)."
         )
-    try:
-        head.decode("utf-8")
-    except UnicodeDecodeError as error:
-        # The last character may be cut off.
-        if len(head) < _HEAD or error.start < len(head) - 4:
-            return "latin-1", [_NOT_UTF8]
-    return "utf-8-sig" if head.startswith(codecs.BOM_UTF8) else "utf-8", []
+    try:  # a character at the end may be cut off
+        codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < _HEAD)
+    except UnicodeDecodeError:
+        return "latin-1"
+    return marked
 
 
-def _split(path: Path, text: str, kind: str) -> tuple[str, list[list[str]]]:
+def _split(path: Path, text: str, separators: str) -> tuple[str, list[list[str]]]:
     """Return the separator, and the fields of the first lines.
 
     It is the first one that gives all lines the same number of fields, two or more.
     """
     found: dict[str, list[list[str]]] = {}
     wrong = None
-    for separator in _SEPARATORS[kind]:
-        reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
+    for separator in separators:
+        lines: Iterable[list[str]] = (line.split() for line in text.splitlines())
+        if separator != " ":
+            lines = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
         try:
-            found[separator] = list(islice((record for record in reader if record), 20))
+            if records := list(islice(filter(None, lines), 20)):
+                found[separator if separator != " " else r"\s+"] = records
         except csv.Error as error:  # with the wrong separator, a field may be too long
             wrong = error
-    if kind == "text":
-        lines = (line.split() for line in text.splitlines())
-        found[r"\s+"] = list(islice((line for line in lines if line), 20))
-    found = {separator: records for separator, records in found.items() if records}
     if not found:
         raise TableError(
             f"{path.name}: {wrong or 'the file has no values'}. Save the table as CSV again."
@@ -382,7 +372,7 @@ def _split(path: Path, text: str, kind: str) -> tuple[str, list[list[str]]]:
         return ";", found[";"]
     several = {sep: records for sep, records in found.items() if len(records[0]) > 1}
     even = [sep for sep, records in several.items() if len(set(map(len, records))) == 1]
-    separator = next(iter([*even, *several]), "," if "," in found else next(iter(found)))
+    separator = next(iter([*even, *several, *({","} & found.keys()), *found]))
     return separator, found[separator]
 
 
@@ -392,7 +382,7 @@ def _is_row(fields: list[str], decimal: str) -> bool:
         return False
     try:
         # An empty field is a missing value.
-        [float(field.replace(decimal, ".")) for field in fields if field.strip()]
+        [float(one.replace(decimal, ".")) for one in fields if one.strip()]
     except ValueError:
         return False
     return True
@@ -441,7 +431,8 @@ def _refuse_large(path: Path) -> None:
         sheets = [members.read(info) for info in infos if "worksheets/" in info.filename]
     for content in sheets:
         rows = [int((row[1] or b"0")[:12]) for row in _ROW.finditer(content)]
-        columns = [_place(cell[1] or b"") for cell in _CELL.finditer(content)]
+        letters = [(cell[1] or b"")[:8].upper() for cell in _CELL.finditer(content)]
+        columns = [reduce(lambda place, one: 26 * place + one - 64, word, 0) for word in letters]
         n_rows, width = max([len(rows), *rows]), max(columns, default=0)
         refuse_empty(path.name, n_rows, width, len(columns))
         if n_rows > 1_048_576 or width > 16_384:
@@ -449,24 +440,6 @@ def _refuse_large(path: Path) -> None:
                 f"{path.name}: a sheet has {n_rows:,} rows and {width:,} columns, more than Excel "
                 "allows. Delete the empty rows and columns, or save the table as CSV."
             )
-
-
-def _place(letters: bytes) -> int:
-    """Return the number of a column from its letters: A is 1, AA is 27."""
-    place = 0
-    for letter in letters[:8].upper():
-        place = 26 * place + letter - 64
-    return place
-
-
-def _letters(place: int) -> str:
-    """Return the letters of a column in a spreadsheet: A, B, ..., Z, AA, for 0, 1, ..."""
-    letters = ""
-    place += 1
-    while place:
-        place, rest = divmod(place - 1, 26)
-        letters = chr(65 + rest) + letters
-    return letters
 
 
 def _sheet_table(
@@ -484,36 +457,33 @@ def _sheet_table(
         other = f", or '{path.name}#NAME' for another sheet" if len(sheets) > 1 else ""
         raise TableError(f"{where} is empty. Give a file with a header and rows{other}.")
     header, rows = cells.iloc[0], cells.iloc[1:]
-    is_named = header.notna().to_numpy()
-    places = [_letters(int(j)) for j in cells.columns]
-    if not is_named.all():
+    known, places = header.notna().to_numpy(), [_letters(int(j)) for j in cells.columns]
+    is_zipped = path.suffix.lower() != ".xls"
+    if not known.all() and is_zipped:
         _refuse_merged(path, sheet, where)
-        if 2 * is_named.sum() < len(header):
-            n_names = f"the first row has {int(is_named.sum())} names for {len(header)} columns"
-            raise TableError(f"{where}: {n_names}. Delete the rows above the header.")
-    if is_named.all() and all(isinstance(value, int | float) for value in header):
+    if 2 * known.sum() < len(header):
+        n_names = f"the first row has {known.sum()} names for {len(header)} columns"
+        raise TableError(f"{where}: {n_names}. Delete the rows above the header.")
+    if known.all() and all(isinstance(value, int | float) for value in header):
         notes.append(_NO_HEADER.format("row"))
         names, rows = [f"x{j}" for j in range(len(header))], cells
     else:
-        names = [
-            str(value).strip() if known else f"Unnamed: {place}"
-            for value, known, place in zip(header, is_named, places, strict=True)
-        ]
-        if not is_named.all():
-            calls = listed(shown(n) for n, known in zip(names, is_named, strict=True) if not known)
-            notes.append(f"columns without a name were named {calls}")
-    refuse_duplicates(where, names, places)
+        names = _filled(header.where(known, "").astype(str).str.strip().tolist(), places, notes)
+        refuse_duplicates(where, names, places)
     if not len(rows):
         raise TableError(f"{where} has a header and no rows. Give a file with rows.")
-    if rows.isna().to_numpy().any():
+    if is_zipped and rows.isna().to_numpy().any():
         _refuse_formulas(path, sheet, where)
     return rows.set_axis(names, axis=1).reset_index(drop=True).infer_objects(), notes
 
 
+def _letters(place: int) -> str:
+    """Return the letters of a column in a spreadsheet: A, B, ..., Z, AA, for 0, 1, ..."""
+    return (_letters(place // 26 - 1) if place >= 26 else "") + chr(65 + place % 26)
+
+
 def _refuse_merged(path: Path, sheet: str, where: str) -> None:
     """Raise `TableError` for merged cells in the header, of which only the first has a value."""
-    if path.suffix.lower() == ".xls":
-        return
     import openpyxl
 
     found = openpyxl.load_workbook(path)[sheet]
@@ -527,13 +497,12 @@ def _refuse_merged(path: Path, sheet: str, where: str) -> None:
 
 def _refuse_formulas(path: Path, sheet: str, where: str) -> None:
     """Raise `TableError` for formulas without a stored result, which look like empty cells."""
-    if path.suffix.lower() == ".xls":
-        return
     import openpyxl
 
-    results = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    formulas = openpyxl.load_workbook(path, read_only=True)
-    try:
+    with (
+        closing(openpyxl.load_workbook(path, read_only=True, data_only=True)) as results,
+        closing(openpyxl.load_workbook(path, read_only=True)) as formulas,
+    ):
         for known, asked in zip(results[sheet].rows, formulas[sheet].rows, strict=False):
             for value, cell in zip(known, asked, strict=False):
                 if value.value is None and cell.value is not None:
@@ -541,9 +510,6 @@ def _refuse_formulas(path: Path, sheet: str, where: str) -> None:
                         f"{where}: the formula in cell {cell.coordinate} has no stored result. "
                         "Open the file in a spreadsheet program and save it, or save it as CSV."
                     )
-    finally:
-        results.close()
-        formulas.close()
 
 
 # ---------------------------------------------------------------------- JSON
@@ -554,7 +520,8 @@ _RECORDS = 'Save it with pandas by to_json(file, orient="records").'
 def _read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
     """Return the DataFrame of a list of records (only .json) or of one record per line."""
     pd = import_pandas()
-    with reading(path, remedy="Save it again as UTF-8."), open_bytes(path) as file:
+    remedy = "Save it again as UTF-8."
+    with reading(path, remedy=remedy), open_bytes(path) as file:
         text = file.read().decode("utf-8-sig")
     if not text.strip():
         raise TableError(f"{path.name} is empty. Give a file with records.")
@@ -562,64 +529,58 @@ def _read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
     n_objects = text.count("{") + text.count("[")
     needed = 2.0 * len(text) + 72.0 * n_objects + 32.0 * text.count(",")
     require_memory(needed, f"the content of {path.name}", "Save it as Parquet.")
-    records: Any = _json_document(path, text) if suffix == ".json" else None
-    if records is None:
-        records = _json_lines(path, text)
+    records = _json_records(path.name, text, is_whole=suffix == ".json")
     if isinstance(records, list):
         names = {name for record in records for name in record}
-        refuse_wide(path.name, len(names), MAX_FRAME_COLUMNS)
+        refuse_wide(path.name, len(names))
         refuse_empty(path.name, len(records), len(names), sum(map(len, records)))
         needed = 16.0 * len(records) * len(names)
         require_memory(needed, f"the table of {path.name}", "Save it as Parquet.")
-    with reading(path, remedy="Save it again as UTF-8."):  # text may hold half a surrogate pair
+    with reading(path, remedy=remedy):  # text may hold half a surrogate pair
         frame = pd.DataFrame(records)
     if not frame.size:
         raise TableError(f"{path.name} has no values. Give a file with records.")
     return _without_nested(path, frame)
 
 
-def _json_lines(path: Path, text: str) -> list[dict[str, Any]]:
-    records = []
-    # Not by splitlines, which also splits at characters that may be inside a string.
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            where = f"{path.name}: line {number} is not valid JSON ({one_line(error)})"
-            raise TableError(f"{where}. Write one record per line.") from error
-        if not isinstance(record, dict):
-            where = f"{path.name}: line {number} holds {_json_kind(record)}, not a record"
-            raise TableError(where + '. Write every line as {"column": value, ...}.')
-        records.append(record)
-    return records
-
-
-def _json_document(path: Path, text: str) -> Any:
-    """Return a list of records, or a dict of columns. None if every line is a document."""
+def _json_records(source: str, text: str, *, is_whole: bool) -> Any:
+    """Return a list of records, or a dict of columns."""
+    if not is_whole:
+        # Not by splitlines, which also splits at characters that may be inside a string.
+        lines = [(i, line) for i, line in enumerate(text.split("\n"), start=1) if line.strip()]
+        remedy = 'Write every line as {"column": value, ...}.'
+        records = [_json_value(f"{source}: line {i}", line, remedy) for i, line in lines]
+        for (i, _), record in zip(lines, records, strict=True):
+            if not isinstance(record, dict):
+                what = f"line {i} holds {_json_kind(record)}, not a record"
+                raise TableError(f"{source}: {what}. {remedy}")
+        return records
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        if str(error).startswith("Extra data") and len(text.splitlines()) > 1:
-            return None
-        where = f"{path.name} is not valid JSON ({one_line(error)})"
-        raise TableError(f"{where}. Save the table again.") from error
+        content = _json_value(source, text, "Save the table again.")
+    except TableError as error:
+        if "Extra data" in str(error) and "\n" in text.strip():
+            return _json_records(source, text, is_whole=False)
+        raise
     if isinstance(content, list):
-        odd = next((i for i, one in enumerate(content) if not isinstance(one, dict)), None)
-        if odd is None:
-            return content
-        what = f"entry {odd} of the list is {_json_kind(content[odd])}, not a record"
-        raise TableError(f"{path.name}: {what}. {_RECORDS}")
-    if isinstance(content, dict) and content:
-        columns = list(content.values())
-        # The default of pandas.DataFrame.to_json: columns, each with its values by row name.
-        by_name = all(isinstance(one, dict) and one.keys() == columns[0].keys() for one in columns)
-        if by_name and columns[0]:
-            return {name: list(one.values()) for name, one in content.items()}
-        if all(isinstance(one, list) and len(one) == len(columns[0]) for one in columns):
-            return content
-    raise TableError(f"{path.name} holds {_json_kind(content)}, not a list of records. {_RECORDS}")
+        for i, record in enumerate(content):
+            if not isinstance(record, dict):
+                what = f"entry {i} of the list is {_json_kind(record)}, not a record"
+                raise TableError(f"{source}: {what}. {_RECORDS}")
+        return content
+    columns = list(content.values()) if isinstance(content, dict) else []
+    # The default of pandas.DataFrame.to_json: columns, each with its values by row name.
+    if all(isinstance(one, dict) and one.keys() == columns[0].keys() != set() for one in columns):
+        columns = [list(one.values()) for one in columns]
+    if columns and all(isinstance(one, list) and len(one) == len(columns[0]) for one in columns):
+        return dict(zip(content, columns, strict=True))
+    raise TableError(f"{source} holds {_json_kind(content)}, not a list of records. {_RECORDS}")
+
+
+def _json_value(source: str, text: str, remedy: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TableError(f"{source} is not valid JSON ({one_line(error)}). {remedy}") from error
 
 
 def _json_kind(value: Any) -> str:
@@ -629,26 +590,22 @@ def _json_kind(value: Any) -> str:
 
 def _without_nested(path: Path, frame: Any) -> tuple[Any, list[str]]:
     """Leave out columns of lists and objects. Empty texts become missing values, as in CSV."""
-    nested = []
-    for name in frame.columns:
-        column = frame[name]
-        if column.dtype.kind in "biuf":
-            continue
-        if any(isinstance(value, list | dict) for value in column):
-            nested.append(name)
-        elif (column == "").any():
-            frame = frame.assign(**{name: column.where(column != "", None)})
+    texts = [name for name, dtype in frame.dtypes.items() if dtype.kind not in "biuf"]
+    nested = [n for n in texts if any(isinstance(value, list | dict) for value in frame[n])]
     note = f"columns of lists or objects were left out: {quoted_names(nested)}; "
     note += "pandas.json_normalize flattens them"
     if len(nested) == len(frame.columns):
         raise TableError(f"{path.name} has no others: {note}.")
-    return frame.drop(columns=nested).infer_objects(), [note] if nested else []
+    frame = frame.drop(columns=nested)
+    for name in set(texts) - set(nested):
+        frame[name] = frame[name].where(frame[name] != "", None)
+    return frame.infer_objects(), [note] if nested else []
 
 
 # ---------------------------------------------------------------------- Parquet and Feather
 
 
-def _read_arrow(path: Path, *, is_parquet: bool) -> Any:
+def _read_arrow(path: Path, kind: str) -> Any:
     """Read a Parquet or Feather file into a DataFrame, after checks of its size and content."""
     try:
         import pandas  # noqa: F401
@@ -656,15 +613,14 @@ def _read_arrow(path: Path, *, is_parquet: bool) -> Any:
     except ImportError as error:
         raise need("pandas and pyarrow") from error
     # Opened here, because errors of pyarrow would show the whole path.
-    kind = " as Parquet" if is_parquet else " as Feather"
-    with reading(path, kind), path.open("rb") as file:
-        if is_parquet:
+    with reading(path, f" as {kind}"), path.open("rb") as file:
+        if kind == "Parquet":
             with parquet.ParquetFile(file) as opened:
                 require_groups(opened, range(opened.num_row_groups), path.name)
                 table = opened.read()
         else:
             table = feather.read_table(file)
-        refuse_wide(path.name, table.num_columns, MAX_FRAME_COLUMNS)
+        refuse_wide(path.name, table.num_columns)
         table.validate(full=True)  # otherwise text that is not UTF-8 raises an error later
     frame = arrow_frame(path.name, table)
     if any(name is not None for name in frame.index.names):
@@ -711,6 +667,7 @@ def arrow_frame(source: str, table: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- NPY, NPZ and libsvm
+
 
 # Index arrays of each sparse format, in the order of the constructors of SciPy.
 _SPARSE_PARTS = {
@@ -772,7 +729,7 @@ def _checked_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
         )
     if 0 in array.shape:
         raise TableError(f"{name} is an empty array of shape {array.shape}. Give rows.")
-    refuse_wide(name, array.shape[1])
+    refuse_wide(name, array.shape[1], MAX_COLUMNS)
     if array.dtype.itemsize > 8:
         with np.errstate(over="ignore", invalid="ignore"):  # infinite values count as missing
             return array.astype(np.float64)
@@ -782,51 +739,44 @@ def _checked_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 def _sparse_table(name: str, arrays: dict[str, NDArray[Any]]) -> Any:
     """Return the sparse matrix of the arrays that `scipy.sparse.save_npz` writes."""
-    word = arrays["format"].item() if arrays["format"].size == 1 else ""
-    layout = word.decode("ascii", "replace") if isinstance(word, bytes) else str(word)
-    shape, data = arrays["shape"], arrays.get("data", np.array("missing"))
-    nothing = np.array(np.nan)
+    nothing = np.array("missing")
+    layout, data = "".join(arrays["format"].astype(str).ravel()), arrays.get("data", nothing)
     parts = [arrays.get(part, nothing) for part in _SPARSE_PARTS.get(layout, ("missing",))]
-    unfit = TableError(
-        f"{name} holds a sparse matrix whose arrays do not fit together. Save it again with "
-        "scipy.sparse.save_npz."
-    )
-    has_numbers = data.dtype.kind in "biuf" and data.ndim == {"bsr": 3, "dia": 2}.get(layout, 1)
-    if not has_numbers or any(a.ndim != 1 or a.dtype.kind not in "iu" for a in (shape, *parts)):
-        raise unfit
+    if data.ndim != {"bsr": 3, "dia": 2}.get(layout, 1):
+        data = nothing
     try:
-        n_rows, n_columns = shape.tolist()
-        _refuse_size(name, (n_rows, n_columns), data.size)
+        indices = [part.astype(np.int64, casting="same_kind") for part in parts]
         with np.errstate(over="ignore"):
-            values = data.astype(np.float64)
-        inner: Any = (values, *parts) if layout != "coo" else (values, tuple(parts))
+            values = data.astype(np.float64, casting="same_kind")
+        n_rows, n_columns = arrays["shape"].astype(np.int64, casting="same_kind").tolist()
+        inner: Any = (values, tuple(indices)) if layout == "coo" else (values, *indices)
         matrix = getattr(sp, f"{layout}_array")(inner, shape=(n_rows, n_columns))
-        if layout in ("csr", "csc", "bsr"):
-            # Compiled code uses these indices without a check of their range.
-            matrix.check_format(full_check=True)
-        return _checked_csr(name, sp.csr_array(matrix))
+        return _checked_csr(name, matrix)
     except TableError:
         raise
     except (ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError) as error:
-        raise unfit from error
+        raise TableError(
+            f"{name} holds a sparse matrix whose arrays do not fit together. Save it again with "
+            "scipy.sparse.save_npz."
+        ) from error
 
 
-def _refuse_size(name: str, shape: tuple[int, ...], n_values: int) -> None:
-    """Refuse a matrix that is empty, too wide, or too large for the memory."""
-    if min(shape) < 1:
-        raise TableError(f"{name} holds an empty matrix of shape {shape}. Give a file with rows.")
-    refuse_wide(name, shape[1])
+def _checked_csr(name: str, matrix: Any) -> Any:
+    """Return a matrix as a CSR array without duplicates, with indices of 32 bits if they fit."""
+    n_rows, n_columns = matrix.shape
+    if not (n_rows and n_columns):
+        raise TableError(
+            f"{name} holds an empty matrix of shape {matrix.shape}. Give a file with rows."
+        )
+    refuse_wide(name, n_columns, MAX_COLUMNS)
     # The row pointers, and two copies (one sorted) of the values and indices.
-    needed = 8.0 * shape[0] + 32.0 * n_values
+    needed = 8.0 * n_rows + 32.0 * matrix.nnz
     require_memory(needed, f"the matrix of {name}", "Save fewer rows or columns.")
-
-
-def _checked_csr(name: str, X: Any) -> Any:
-    """Return a CSR array without duplicate entries, with indices of 32 bits if they fit."""
-    _refuse_size(name, X.shape, X.nnz)
-    X.check_format(full_check=True)
-    X.sum_duplicates()
-    return with_short_indices(X)
+    if matrix.format in ("csr", "csc", "bsr"):
+        check_indices(matrix)
+    rows = sp.csr_array(matrix)
+    rows.sum_duplicates()
+    return with_short_indices(rows)
 
 
 def _read_libsvm(path: Path) -> tuple[Any, NDArray[Any] | None]:
@@ -836,8 +786,7 @@ def _read_libsvm(path: Path) -> tuple[Any, NDArray[Any] | None]:
     remedy = "Write every line as 'label column:value column:value ...'."
     with reading(path, " as libsvm", remedy), open_bytes(path) as file:
         X, truth = load_svmlight_file(file)
-    if 0 in X.shape:
-        raise TableError(f"{path.name} has no rows with values. Give a file with rows.")
+        rows = _checked_csr(path.name, X)
     # Files without labels have 0 in their place.
     is_labelled = bool((truth != truth[0]).any()) and bool(np.isfinite(truth).all())
-    return _checked_csr(path.name, sp.csr_array(X)), truth if is_labelled else None
+    return rows, truth if is_labelled else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +23,14 @@ from volmar.tables.columns import as_columns
 from volmar.tables.errors import TableError, import_pandas, need, one_line, shown
 from volmar.tables.read import LoadedTable, read_fields
 
-_OTHERS = ("label", "score", "confidence")
 _SEPARATORS = {"csv": ",", "tsv": "\t"}
 # A path without a suffix is usually a pipe or a device, to which text is written.
-_SUFFIXES = {
-    **dict.fromkeys(("", ".csv", ".csv.gz"), "csv"),
-    **dict.fromkeys((".tsv", ".tsv.gz"), "tsv"),
-    **dict.fromkeys((".parquet", ".pq"), "parquet"),
-}
+_SUFFIXES = {"": "csv", ".csv": "csv", ".csv.gz": "csv", ".tsv": "tsv", ".tsv.gz": "tsv"}
+_SUFFIXES |= {".parquet": "parquet", ".pq": "parquet"}
 _ROWS = 1 << 16  # rows that are formatted as text at once
 
 AnyPath = str | os.PathLike[str]
+Write = Callable[..., None]
 
 
 def write_labels(
@@ -42,39 +41,10 @@ def write_labels(
     scores: Any,
     *,
     confidence: Any = None,
-    force: bool = False,
-    raw_ids: bool = False,
+    **options: bool,
 ) -> None:
-    """Write a table with the columns id (or row), label and score.
-
-    Parameters
-    ----------
-    path : str or path-like
-        File to write. Its suffix gives the format: .csv, .csv.gz, .tsv, .tsv.gz or .parquet.
-    ids : array of shape (n,)
-        Names or numbers of the rows.
-    id_name : str
-        Name of the first column. If another column has this name, "id" is written instead.
-    labels : array of int, shape (n,)
-        Cluster of each row.
-    scores : array of shape (n,) or (n, k)
-        Values of the decision function. For k columns, the difference between the largest and
-        the second largest is written: the margin of the label.
-    confidence : array of shape (n,), default=None
-        Values of a last column. If None, the column is not written.
-    force : bool, default=False
-        Whether an existing file may be replaced.
-    raw_ids : bool, default=False
-        Whether CSV and TSV files get text unchanged. By default, text that a spreadsheet would
-        evaluate as a formula gets an apostrophe in front, which `match_labels` ignores.
-
-    Raises
-    ------
-    TableError
-        If the file exists and `force` is False, cannot be written, or has another suffix.
-    """
-    options = {"confidence": confidence is not None, "force": force, "raw_ids": raw_ids}
-    with open_labels(path, id_name, **options) as write:
+    """Write a table with the columns id (or row), label and score, as `open_labels` does."""
+    with open_labels(path, id_name, confidence=confidence is not None, **options) as write:
         write(ids, labels, scores, confidence)
 
 
@@ -85,48 +55,43 @@ def open_labels(
     *,
     confidence: bool = False,
     p_value: bool = False,
-    force: bool = False,
-    raw_ids: bool = False,
-) -> Iterator[Callable[..., None]]:
-    """Open a file of labels, as written by `write_labels`, and write it block by block.
+    **options: bool,
+) -> Iterator[Write]:
+    """Open a file of labels, and write it block by block.
 
-    `confidence` and `p_value` tell whether the file has a column of confidences, and one of
-    p-values. Yields a function of ids, labels, scores, confidences and p-values. The file appears
-    on exit.
+    Yields a function of ids, labels, scores (of several columns, the difference between the
+    largest and the second largest is written: the margin of the label), and the confidences and
+    p-values that were announced. If a column other than the first is called `id_name`, the first
+    one is called "id". `options` are those of `open_columns`.
     """
     more = [name for name, has in (("confidence", confidence), ("p_value", p_value)) if has]
-    names = ["id" if id_name in more else id_heading(id_name), *_OTHERS[:2], *more]
-    with open_columns(path, names, force=force, raw_ids=raw_ids) as write_columns:
+    names = ["id" if id_name in more else id_heading(id_name), "label", "score", *more]
+    with open_columns(path, names, **options) as write_columns:
 
         def write(ids: Any, labels: Any, scores: Any, *given: Any) -> None:
             extra = [np.asarray(one, dtype=float) for one in given if one is not None]
             if len(extra) != len(more):
                 columns = f"with {' and '.join(more)}" if more else "without confidence"
                 raise ValueError(f"The file was opened {columns}, got {len(extra)} such columns.")
-            write_columns(*_checked(np.asarray(ids), np.asarray(labels), scores, *extra))
+            scores = np.asarray(scores, dtype=float)
+            if scores.ndim == 2:
+                top = np.sort(scores, axis=1)
+                scores = top[:, -1] - top[:, -2] if top.shape[1] > 1 else top[:, 0]
+            found = [np.asarray(ids), np.asarray(labels), scores, *extra]
+            shapes = [str(column.shape) for column in found]
+            if len(set(shapes)) > 1 or found[1].ndim != 1:
+                raise ValueError(
+                    f"ids, {', '.join(names[1:-1])} and {names[-1]} must have one entry per row, "
+                    f"got the shapes {', '.join(shapes[:-1])} and {shapes[-1]}."
+                )
+            write_columns(*found)
 
         yield write
 
 
 def id_heading(id_name: str) -> str:
     """Return the name of the id column in a file of labels, unlike that of any other column."""
-    return "id" if id_name in _OTHERS else id_name
-
-
-def _checked(ids: Any, labels: Any, scores: Any, *extra: Any) -> tuple[np.ndarray, ...]:
-    scores = np.asarray(scores, dtype=float)
-    if scores.ndim == 2:
-        top = np.sort(scores, axis=1)
-        scores = top[:, -1] - top[:, -2] if scores.shape[1] > 1 else top[:, 0]
-    columns = (ids, labels, scores, *extra)
-    shapes = [column.shape for column in columns]
-    if len(set(shapes)) > 1 or labels.ndim != 1:
-        what = "ids, labels and scores" if not extra else "ids, labels, scores and confidence"
-        *first, last = map(str, shapes)
-        raise ValueError(
-            f"{what} must have one entry per row, got the shapes {', '.join(first)} and {last}."
-        )
-    return columns
+    return "id" if id_name in ("label", "score", "confidence") else id_name
 
 
 # ---------------------------------------------------------------------- rows
@@ -139,20 +104,18 @@ def write_rows(
     *,
     kept: Any = None,
     name: str = "cluster",
-    force: bool = False,
-    raw_ids: bool = False,
+    **options: bool,
 ) -> str:
     """Write the rows of a table with their labels as an additional column, and return its name.
 
     If both files are text, the fields are copied unchanged: 007 stays 007. `labels` are those of
     the rows in the mask `kept` (None for all rows); other rows get an empty field. A number is
-    appended to `name` if the table has a column of that name. Other parameters are those of
-    `write_labels`.
+    appended to `name` if the table has a column of that name. `options` are those of
+    `open_columns`.
     """
-    kind = written_kind(path)
-    frame = _frame(data, as_text=kind != "parquet")
+    frame = _frame(data, as_text=written_kind(path) != "parquet")
     name = free_name(name, frame.columns)
-    with open_rows(path, name=name, force=force, raw_ids=raw_ids) as write:
+    with open_rows(path, name=name, **options) as write:
         write(frame, labels, kept)
     return name
 
@@ -165,36 +128,14 @@ def free_name(name: str, columns: Iterable[Any]) -> str:
 
 
 @contextmanager
-def open_rows(
-    path: AnyPath, *, name: str = "cluster", force: bool = False, raw_ids: bool = False
-) -> Iterator[Callable[..., None]]:
-    """Open a file of rows and labels, as written by `write_rows`, and write it block by block.
+def open_rows(path: AnyPath, *, name: str = "cluster", **options: bool) -> Iterator[Write]:
+    """Open a file of rows with a column `name` of labels, and write it block by block.
 
-    No block may have a column called `name`. Yields a function of a DataFrame of rows, the labels
-    of the kept rows, and the mask of the kept rows (None if all are kept). The file appears on
-    exit.
+    Yields a function of a DataFrame of rows, the labels of the kept rows, and the mask of the kept
+    rows (None if all are kept). `options` are those of `open_columns`.
     """
-    kind = written_kind(path)
-    if kind == "parquet":
-        with _open_parquet(path, force) as write_table:
-            yield lambda frame, labels, kept=None: write_table(
-                _arrow_rows(path, _labelled(frame, name, labels, kept))
-            )
-        return
-    with _open_text(path, force) as write_text:
-        has_header = False
-
-        def write(frame: Any, labels: Any, kept: Any = None) -> None:
-            nonlocal has_header
-            labelled = _labelled(frame, name, labels, kept)
-            labelled = labelled if raw_ids else neutral_frame(labelled)
-            for start in range(0, max(len(labelled), 1), _ROWS):
-                rows = labelled.iloc[start : start + _ROWS]
-                options = {"sep": _SEPARATORS[kind], "lineterminator": "\n"}
-                write_text(rows.to_csv(index=False, header=not has_header, **options))
-                has_header = True
-
-        yield write
+    with _open_blocks(path, **options) as write:
+        yield lambda frame, labels, kept=None: write(_labelled(frame, name, labels, kept))
 
 
 def _frame(data: Any, *, as_text: bool) -> Any:
@@ -228,121 +169,42 @@ def _labelled(frame: Any, name: str, labels: Any, kept: Any) -> Any:
     import pandas as pd
 
     labels = np.asarray(labels)
-    has_label: NDArray[np.bool_] = (
-        np.ones(len(frame), dtype=bool) if kept is None else np.asarray(kept, dtype=bool)
-    )
-    if has_label.shape != (len(frame),) or labels.shape != (int(has_label.sum()),):
+    kept = np.ones(len(frame), dtype=bool) if kept is None else np.asarray(kept, dtype=bool)
+    if kept.shape != (len(frame),) or labels.shape != (int(kept.sum()),):
         raise ValueError(
             f"labels must have one entry for each kept row, got the shapes {labels.shape} for "
-            f"labels and {has_label.shape} for kept, with {int(has_label.sum())} of "
-            f"{len(frame)} rows kept."
+            f"labels and {kept.shape} for kept, with {int(kept.sum())} of {len(frame)} rows kept."
         )
-    dtype = "Int64" if labels.dtype.kind in "biu" else "object"
-    column = pd.Series(pd.NA, index=frame.index, dtype=dtype)
-    column[has_label] = labels
-    named = frame.set_axis([str(one) for one in frame.columns], axis=1)
-    return named.assign(**{name: column.array})
+    column = pd.Series(pd.NA, index=range(len(frame)), dtype="object")
+    column[kept] = labels
+    values = column.astype("Int64") if labels.dtype.kind in "biu" else column
+    return frame.set_axis(map(str, frame.columns), axis=1).assign(**{name: values.array})
 
 
-def _arrow_rows(path: AnyPath, frame: Any) -> Any:
-    import pyarrow as pa  # type: ignore[import-untyped]
-
-    with _parquet_errors(path):
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-    # Columns without values in the first block may hold text in a later one.
-    fields = [f.with_type(pa.string()) if pa.types.is_null(f.type) else f for f in table.schema]
-    return table.cast(pa.schema(fields, metadata=table.schema.metadata))
-
-
-# ---------------------------------------------------------------------- columns
+# ---------------------------------------------------------------------- blocks
 
 
 @contextmanager
-def open_columns(
-    path: AnyPath, names: Sequence[str], *, force: bool = False, raw_ids: bool = False
-) -> Iterator[Callable[..., None]]:
+def open_columns(path: AnyPath, names: Sequence[str], **options: bool) -> Iterator[Write]:
     """Open a file of named columns, and write it block by block.
 
     Yields a function of one array per column, with the values of a block of rows. The file appears
-    on exit.
+    on exit. With `force`, it may replace another. Text that a spreadsheet would evaluate as a
+    formula gets an apostrophe in front in CSV and TSV files, which `match_labels` ignores; with
+    `raw_ids`, it is written unchanged.
     """
-    kind = written_kind(path)
-    if kind == "parquet":
-        with _open_parquet(path, force) as write_table:
-            yield lambda *columns: write_table(_arrow_columns(names, columns))
-        return
-    separator = _SEPARATORS[kind]
-    with _open_text(path, force) as write_text:
-        write_text(separator.join(_text_fields(list(names), separator, raw_ids)) + "\n")
-
-        def write(*columns: Any) -> None:
-            for start in range(0, len(columns[0]), _ROWS):
-                rows = slice(start, start + _ROWS)
-                fields = [_fields(np.asarray(one)[rows], separator, raw_ids) for one in columns]
-                write_text("\n".join(map(separator.join, zip(*fields, strict=True))) + "\n")
-
-        yield write
-
-
-def _arrow_columns(names: Sequence[str], columns: Sequence[Any]) -> Any:
-    import pyarrow as pa
-
-    arrays = []
-    for column in columns:
-        values = np.asarray(column)
-        if values.dtype.kind not in "biufM":
-            texts = [None if _is_missing(value) else str(value) for value in values.tolist()]
-            arrays.append(pa.array(texts, type=pa.string()))
-        else:
-            arrays.append(pa.array(values))
-    return pa.table(arrays, names=list(names))
-
-
-def _fields(values: np.ndarray, separator: str, raw_ids: bool) -> list[str]:
-    if values.dtype.kind in "biu":
-        return list(map(str, values.tolist()))
-    if values.dtype.kind == "M":
-        values = np.where(np.isnat(values), "", values.astype(str))
-    fields = ["" if _is_missing(value) else str(value) for value in values.tolist()]
-    return fields if values.dtype.kind == "f" else _text_fields(fields, separator, raw_ids)
-
-
-def _is_missing(value: Any) -> bool:
-    # The missing values of pandas are unequal to themselves, or cannot be used in an `if`.
-    return (
-        value is None
-        or type(value).__name__ in ("NAType", "NaTType")
-        or (isinstance(value, float) and math.isnan(value))
-    )
-
-
-def _text_fields(fields: list[str], separator: str, raw_ids: bool) -> list[str]:
-    fields = fields if raw_ids else neutral_fields(fields)
-    special = (separator, '"', "\n", "\r")
-    joined = "".join(fields)
-    if not any(sign in joined for sign in special):
-        return fields
-    return [
-        '"' + field.replace('"', '""') + '"' if any(sign in field for sign in special) else field
-        for field in fields
-    ]
-
-
-# ---------------------------------------------------------------------- files
+    with _open_blocks(path, **options) as write:
+        yield lambda *columns: write((list(names), [np.asarray(one) for one in columns]))
 
 
 def written_kind(path: AnyPath) -> str:
     """Return the format of a file to write by its suffix: "csv", "tsv" or "parquet".
 
     Other suffixes raise `TableError`, Parquet without pyarrow `ImportError`.
-
-    >>> written_kind("labels.tsv.gz")
-    'tsv'
     """
-    name = Path(path).name.lower()
-    suffix = Path(name).suffix
+    stem, suffix = os.path.splitext(Path(path).name.lower())
     if suffix == ".gz":
-        suffix = Path(name.removesuffix(".gz")).suffix + suffix
+        suffix = os.path.splitext(stem)[1] + suffix
     kind = _SUFFIXES.get(suffix)
     if kind is None:
         raise TableError(
@@ -350,64 +212,138 @@ def written_kind(path: AnyPath) -> str:
             "file that ends with .csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq."
         )
     if kind == "parquet":
-        _pyarrow()
+        try:
+            import pyarrow.parquet  # type: ignore[import-untyped] # noqa: F401
+        except ImportError as error:
+            raise need("pyarrow") from error
     return kind
 
 
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise need("pyarrow") from error
-    return pa, pq
-
-
 @contextmanager
-def _open_text(path: AnyPath, force: bool) -> Iterator[Callable[[str], Any]]:
-    """Open a text file, compressed if its name ends with .gz. Yields a function of a text."""
-    with open_atomically(path, force=force, error=TableError) as file:
-        packed: Any = nullcontext(file)
+def _open_blocks(path: AnyPath, *, force: bool = False, raw_ids: bool = False) -> Iterator[Write]:
+    """Open a file. Yields a function of a block: a DataFrame, or names and arrays."""
+    kind = written_kind(path)
+    with ExitStack() as files:
+        file: Any = files.enter_context(open_atomically(path, force=force, error=TableError))
+        if kind == "parquet":
+            yield _parquet_writer(path, file, files)
+            return
         if str(path).lower().endswith(".gz"):
             packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
-        with packed as target:
-            # Bytes that were not UTF-8 are written unchanged.
-            yield lambda text: target.write(text.encode("utf-8", errors="surrogateescape"))
+            file = files.enter_context(packed)
+        has_header = False
+
+        def write(block: Any) -> None:
+            nonlocal has_header
+            for text in _csv_texts(block, _SEPARATORS[kind], raw_ids, has_header):
+                # Bytes that were not UTF-8 are written unchanged.
+                file.write(text.encode("utf-8", errors="surrogateescape"))
+            has_header = True
+
+        yield write
 
 
-@contextmanager
-def _open_parquet(path: AnyPath, force: bool) -> Iterator[Callable[[Any], None]]:
-    """Open a Parquet file. Yields a function of a pyarrow table, cast to the first schema."""
-    _, pq = _pyarrow()
-    writer = None
-    with open_atomically(path, force=force, error=TableError) as file:
+def _parquet_writer(path: AnyPath, file: Any, files: ExitStack) -> Write:
+    """Return a function that writes a block, cast to the types of the first one."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-        def write(table: Any) -> None:
-            nonlocal writer
-            with _parquet_errors(path):
-                if writer is None:
-                    writer = pq.ParquetWriter(file, table.schema)
-                # For example, a later block may hold floats and the first one integers.
-                writer.write_table(table.cast(writer.schema))
+    writer: Any = None
 
+    def write(block: Any) -> None:
+        nonlocal writer
         try:
-            yield write
-        finally:
-            if writer is not None:
-                writer.close()
+            table = _arrow_table(block)
+            if writer is None:
+                writer = files.enter_context(pq.ParquetWriter(file, table.schema))
+            # For example, a later block may hold floats and the first one integers.
+            writer.write_table(table.cast(writer.schema))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise TableError(
+                f"{printable(path)} cannot be written as Parquet: {one_line(error)}. Give a file "
+                "that ends with .csv."
+            ) from error
+
+    return write
 
 
-@contextmanager
-def _parquet_errors(path: AnyPath) -> Iterator[None]:
-    """Turn errors of pyarrow about values that it cannot write into a `TableError`."""
-    pa, _ = _pyarrow()
-    try:
-        yield
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise TableError(
-            f"{printable(path)} cannot be written as Parquet: {one_line(error)}. Give a file that "
-            "ends with .csv."
-        ) from error
+def _arrow_table(block: Any) -> Any:
+    import pyarrow as pa
+
+    if isinstance(block, tuple):
+        names, columns = block
+        arrays = [
+            pa.array(one) if one.dtype.kind in "biufM" else pa.array(_cells(one), type=pa.string())
+            for one in columns
+        ]
+        return pa.table(arrays, names=names)
+    table = pa.Table.from_pandas(block, preserve_index=False)
+    # Columns without values in the first block may hold text in a later one.
+    fields = [f.with_type(pa.string()) if pa.types.is_null(f.type) else f for f in table.schema]
+    return table.cast(pa.schema(fields, metadata=table.schema.metadata))
+
+
+def _csv_texts(block: Any, separator: str, raw_ids: bool, has_header: bool) -> Iterator[str]:
+    """Yield a block as CSV, by pieces."""
+    escaped = str if raw_ids else neutral
+    options: dict[str, Any] = {"lineterminator": "\n"}
+    if isinstance(block, tuple):
+        names, columns = block
+        n_rows = len(columns[0])
+
+        def text(rows: slice, header: bool) -> str:
+            file = io.StringIO()
+            writer = csv.writer(file, delimiter=separator, **options)
+            writer.writerows([map(escaped, names)] if header else [])
+            writer.writerows(zip(*(_cells(one[rows], escaped) for one in columns), strict=True))
+            return file.getvalue()
+    else:
+        n_rows, frame = len(block), block if raw_ids else _neutral_frame(block)
+
+        def text(rows: slice, header: bool) -> str:
+            piece = frame.iloc[rows]
+            return str(piece.to_csv(index=False, sep=separator, header=header, **options))
+
+    for start in range(0, max(n_rows, 1), _ROWS):
+        piece, header = slice(start, start + _ROWS), not start and not has_header
+        if "\r" in (made := text(piece, header)):  # which is not quoted before Python 3.13
+            options["quoting"] = csv.QUOTE_ALL
+            made = text(piece, header)
+        yield made
+
+
+def _cells(values: NDArray[Any], escaped: Callable[[str], str] = str) -> list[Any]:
+    """Return numbers as they are, other values as escaped text, and None for missing values."""
+    if values.dtype.kind in "biuU":
+        return values.tolist() if values.dtype.kind != "U" else list(map(escaped, values.tolist()))
+    if values.dtype.kind == "f":
+        return [None if math.isnan(value) else value for value in values.tolist()]
+    if values.dtype.kind == "M":
+        texts = values.astype(str).astype(object)
+        texts[np.isnat(values)] = None
+        values = texts
+    return [None if _is_missing(value) else escaped(str(value)) for value in values.tolist()]
+
+
+def _is_missing(value: Any) -> bool:
+    # The missing values of pandas are unequal to themselves, or cannot be used in an `if`.
+    kind = type(value).__name__
+    return kind in ("NoneType", "NAType", "NaTType") or (kind == "float" and math.isnan(value))
+
+
+def _neutral_frame(frame: Any) -> Any:
+    """Return a DataFrame with formulas in column names and values escaped."""
+
+    def escaped(value: Any) -> Any:
+        return value if isinstance(value, (int, float)) else neutral(str(value))
+
+    columns = {
+        neutral(name): column.map(escaped, na_action="ignore")
+        if column.dtype.kind == "O"
+        else column
+        for name, column in frame.items()
+    }
+    return import_pandas().DataFrame(columns, index=frame.index)
 
 
 # ---------------------------------------------------------------------- formulas
@@ -426,8 +362,6 @@ _NUMBER = re.compile(
     r"(?:e[+\-]?\d+)?[ ]*%?|-+)[ ]*",
     re.ASCII | re.IGNORECASE,
 )
-# Text that begins like this is never a formula.
-_PLAIN = re.compile(r"[0-9A-Za-z]")
 
 
 def neutral(text: str) -> str:
@@ -435,37 +369,6 @@ def neutral(text: str) -> str:
     if not _FORMULA.match(text) or _NUMBER.fullmatch(text):
         return text
     return f"'{text}"
-
-
-def neutral_fields(fields: list[str]) -> list[str]:
-    """Return the texts with formulas escaped by `neutral`."""
-    is_plain = _PLAIN.match
-    return [field if is_plain(field) else neutral(field) for field in fields]
-
-
-def neutral_frame(frame: Any) -> Any:
-    """Return a DataFrame with formulas in column names and values escaped."""
-    import pandas as pd
-
-    names = neutral_fields([str(name) for name in frame.columns])
-    columns = {}
-    for place, name in enumerate(names):
-        column = frame.iloc[:, place]
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            columns[name] = column.cat.rename_categories(_neutral_value)
-        elif pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column):
-            columns[name] = column.map(_neutral_value, na_action="ignore")
-        else:
-            columns[name] = column
-    return pd.DataFrame(columns, index=frame.index)
-
-
-def _neutral_value(value: Any) -> Any:
-    if isinstance(value, (int, float)):
-        return value
-    text = str(value)
-    changed = text if _PLAIN.match(text) else neutral(text)
-    return changed if changed != text else value
 
 
 # ---------------------------------------------------------------------- matching
@@ -478,11 +381,18 @@ def match_labels(
 
     If both tables have ids, rows are matched by id, and otherwise by position. The labels are in a
     column ``label`` or ``cluster``, or in the only column besides the ids. An id matches with or
-    without the apostrophe that `write_labels` puts before a formula. `name` is that of the table
-    in messages. A line is appended to `notes` if some labels are not used.
+    without the apostrophe before a formula. `name` is that of the table in messages. A line is
+    appended to `notes` if some labels are not used.
     """
     notes = [] if notes is None else notes
-    frame = given if hasattr(given, "columns") else _as_frame(name, given)
+    if sparse.issparse(given):
+        raise TableError(
+            f"{name} is a libsvm file. Give the labels as CSV, in a column named label."
+        )
+    frame = given
+    if not hasattr(given, "columns"):
+        names = [f"x{j}" for j in range(given.shape[1])]
+        frame = import_pandas().DataFrame(given, columns=names)
     errors.refuse_duplicates(name, [str(column) for column in frame.columns])
     id_name = id_heading(rows.id_name)
     if id_name not in frame.columns:
@@ -521,16 +431,6 @@ def match_labels(
     return found
 
 
-def _as_frame(where: str, array: Any) -> Any:
-    import pandas as pd
-
-    if sparse.issparse(array):
-        raise TableError(
-            f"{where} is a libsvm file. Give the labels as CSV, in a column named label."
-        )
-    return pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
-
-
 def _label_column(where: str, frame: Any, id_name: str | None) -> Any:
     # `volmar cluster --append` writes the labels to a column "cluster".
     if named := [name for name in ("label", "cluster") if name in frame.columns]:
@@ -546,12 +446,10 @@ def _label_column(where: str, frame: Any, id_name: str | None) -> Any:
 
 
 def _places(where: str, ids: Any, rows: Any, id_name: str, notes: list[str]) -> NDArray[np.intp]:
-    import pandas as pd
-
     known, wanted = ids.to_numpy(), np.asarray(rows.ids)
     if known.dtype.kind not in "iu" or wanted.dtype.kind not in "iu":
         known, wanted = _texts(known), _texts(wanted)
-    index = pd.Index(known)
+    index = import_pandas().Index(known)
     if not index.is_unique:
         twice = known[index.duplicated()][0]
         raise TableError(
@@ -560,7 +458,7 @@ def _places(where: str, ids: Any, rows: Any, id_name: str, notes: list[str]) -> 
     places = index.get_indexer(wanted)
     if (places < 0).any() and wanted.dtype.kind == "U":
         # `write_labels` may have put an apostrophe before them.
-        others = index.get_indexer(np.array(neutral_fields(wanted.tolist())))
+        others = index.get_indexer(np.array(list(map(neutral, wanted.tolist()))))
         if np.count_nonzero(others < 0) < np.count_nonzero(places < 0):
             places = others
     lost = wanted[places < 0]
@@ -582,6 +480,4 @@ def _texts(values: NDArray) -> NDArray[np.str_]:
 
 def _text(value: Any) -> str:
     """Return an id or a label as text, the same for 7 and 7.0."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
