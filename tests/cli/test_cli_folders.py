@@ -15,16 +15,11 @@ from volmar.cli.console import UsageError
 from volmar.cli.score import score_file
 from volmar.models import save_model
 from volmar.table_clusterer import compare_methods, comparison
-from volmar.tables import (
-    Preparation,
-    PreparedTable,
-    TableError,
-    match_labels,
-    read_folder,
-    read_table,
-    sample_rows,
-)
-from volmar.tables.folder import computed
+from volmar.tables import Preparation, TableError, read_table
+from volmar.tables.blocks import sample_rows
+from volmar.tables.folder import computed, read_folder
+from volmar.tables.prepare import PreparedTable
+from volmar.tables.write import match_labels
 
 
 @pytest.fixture(autouse=True)

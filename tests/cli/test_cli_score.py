@@ -24,7 +24,8 @@ from volmar.metrics import label_free_scores, msp_score, scores, separation_scor
 from volmar.metrics.scores import agreement_scores
 from volmar.report.drivers import sampled
 from volmar.table_clusterer import compare_methods, comparison
-from volmar.tables import TableError, match_labels
+from volmar.tables import TableError
+from volmar.tables.write import match_labels
 
 tables = pytest.importorskip("volmar.tables")
 FREE = [

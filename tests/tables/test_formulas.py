@@ -3,16 +3,8 @@
 import numpy as np
 import pytest
 
-from volmar.tables import (
-    LoadedTable,
-    Preparation,
-    match_labels,
-    open_columns,
-    read_table,
-    write_labels,
-    write_rows,
-)
-from volmar.tables.write import neutral
+from volmar.tables import LoadedTable, Preparation, read_table
+from volmar.tables.write import match_labels, neutral, open_columns, write_labels, write_rows
 
 pandas = pytest.importorskip("pandas")
 

@@ -9,7 +9,8 @@ from helpers.categories import latent_classes
 from helpers.table_files import prepared, refused
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from volmar.tables import Preparation, read_table, source_columns
+from volmar.tables import Preparation, read_table
+from volmar.tables.prepare import source_columns
 
 
 class TestNumbers:

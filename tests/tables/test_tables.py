@@ -13,16 +13,10 @@ import pytest
 import scipy.sparse as sp
 from helpers.table_files import refused
 
-from volmar.tables import (
-    Preparation,
-    TableError,
-    is_folder_of_tables,
-    open_labels,
-    prepare_blocks,
-    read_folder,
-    read_table,
-    write_labels,
-)
+from volmar.tables import Preparation, TableError, read_table
+from volmar.tables.blocks import prepare_blocks
+from volmar.tables.folder import is_folder_of_tables, read_folder
+from volmar.tables.write import open_labels, write_labels
 
 
 class TestReading:
@@ -158,7 +152,7 @@ class TestReading:
 
     def test_wrong_paths(self, tmp_path):
         refused(lambda: read_table(tmp_path / "no.csv"), "no file", "no.csv")
-        refused(lambda: read_table("digit"), "built-in", "'digits'")
+        refused(lambda: read_table("digit"), "no file", "'digit'")
         refused(lambda: read_table(tmp_path), "folder", ".parquet or .csv")
         refused(lambda: read_table("x" * 5000), "cannot be read")
         refused(lambda: read_table("a\0b"), "a\\x00b")
@@ -352,7 +346,7 @@ class TestWriting:
 
 
 def test_import_and_arrays_need_no_extra(tmp_path):
-    """NPY, NPZ, libsvm and built-in sets need no pandas or dask. For CSV, an error names it."""
+    """NPY, NPZ and libsvm need no pandas or dask. For CSV, an error names it."""
     np.save(tmp_path / "a.npy", np.arange(6.0).reshape(3, 2))
     (tmp_path / "a.svm").write_text("1 1:2\n2 2:1\n")
     (tmp_path / "a.csv").write_text("a\n1\n2\n")
@@ -362,9 +356,10 @@ import sys
 for name in ("pandas", "pyarrow", "dask", "distributed", "polars", "matplotlib"):
     sys.modules[name] = None
 import volmar.tables as tables
+from volmar.tables.write import write_labels
 for name in ("a.npy", "a.svm", "b.npz"):
     out = tables.Preparation().fit_prepare(tables.read_table(name))
-    tables.write_labels("l.csv", out.ids, out.id_name, out.ids % 2, out.X[:, 0], force=True)
+    write_labels("l.csv", out.ids, out.id_name, out.ids % 2, out.X[:, 0], force=True)
 try:
     tables.read_table("a.csv")
 except ImportError as error:
@@ -375,7 +370,7 @@ except ImportError as error:
     )
     assert done.returncode == 0, done.stderr
     assert "pip install 'volmar[io]'" in done.stdout
-    assert len(pd.read_csv(io.StringIO((tmp_path / "l.csv").read_text()))) == 150
+    assert len(pd.read_csv(io.StringIO((tmp_path / "l.csv").read_text()))) == 3
 
 
 def test_no_name_is_not_the_folder_one_is_in(tmp_path, monkeypatch):

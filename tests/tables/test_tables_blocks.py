@@ -4,14 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from volmar.tables import (
-    Preparation,
-    TableError,
-    prepare_blocks,
-    prepare_sample,
-    read_folder,
-    sample_rows,
-)
+from volmar.tables import Preparation, TableError
+from volmar.tables.blocks import prepare_blocks, prepare_sample, sample_rows
+from volmar.tables.folder import read_folder
 
 N = 4000
 

@@ -11,16 +11,12 @@ import pyarrow as pa
 import pytest
 
 from volmar import TableClusterer
-from volmar.tables import (
-    LoadedTable,
-    Preparation,
-    TableError,
-    match_labels,
-    prepare_blocks,
-    read_folder,
-)
+from volmar.tables import LoadedTable, Preparation, TableError
+from volmar.tables.blocks import prepare_blocks
 from volmar.tables.columns import as_columns
+from volmar.tables.folder import read_folder
 from volmar.tables.kinds import as_numbers
+from volmar.tables.write import match_labels
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,11 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from volmar.tables import (
-    LoadedTable,
-    TableError,
+from volmar.tables import LoadedTable, TableError, read_table
+from volmar.tables.write import (
     open_columns,
     open_labels,
     open_rows,
-    read_table,
     write_labels,
     write_rows,
     written_kind,

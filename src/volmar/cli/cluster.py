@@ -154,7 +154,7 @@ class ClusterFiles:
 
     def check(self, source: str) -> None:
         """Raise an error for files that cannot be written, before anything is computed."""
-        from volmar.tables import written_kind
+        from volmar.tables.write import written_kind
 
         if self.append and self.out is None:
             raise UsageError("--append needs an output file. Give one with -o.")
@@ -210,7 +210,7 @@ def cluster_file(
     command: str = "",
 ) -> None:
     """Run the command; if interrupted, list the complete files. The report shows `command`."""
-    from volmar.tables import is_folder_of_tables
+    from volmar.tables.folder import is_folder_of_tables
 
     files.check(source)
     try:
@@ -286,7 +286,7 @@ def write_cluster_labels(
     path: Path, files: ClusterFiles, clusterer: TableClusterer, table: Any
 ) -> None:
     """Write the labels, or with `files.append` the whole table with a column of labels."""
-    from volmar.tables import write_labels, write_rows
+    from volmar.tables.write import write_labels, write_rows
 
     rows = clusterer._rows()
     labels = named(clusterer, clusterer.labels_[rows.kept])
@@ -405,14 +405,9 @@ def cluster_blocks(
 ) -> None:
     """Fit to all rows in passes, test on a sample, and write labels block by block."""
     from volmar.distributed import LostBlocksError, report_passes
-    from volmar.tables import (
-        LoadedTable,
-        is_folder_of_tables,
-        prepare_blocks,
-        prepare_sample,
-        read_folder,
-        sample_rows,
-    )
+    from volmar.tables import LoadedTable
+    from volmar.tables.blocks import prepare_blocks, prepare_sample, sample_rows
+    from volmar.tables.folder import is_folder_of_tables, read_folder
 
     if not is_folder_of_tables(source):
         raise UsageError(
@@ -539,9 +534,9 @@ def _label_blocks(
 
     With --append, the blocks of the table are read and prepared again, and written with labels.
     """
-    from volmar.tables import LoadedTable, open_labels, open_rows
+    from volmar.tables import LoadedTable
     from volmar.tables.folder import computed
-    from volmar.tables.write import free_name
+    from volmar.tables.write import free_name, open_labels, open_rows
 
     counts = np.zeros(clusterer.n_clusters_, dtype=np.int64)
     parts = list(frame.to_delayed()) if files.append else list(rows.X.to_delayed().ravel())

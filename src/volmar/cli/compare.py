@@ -39,7 +39,8 @@ def compare_file(
     **preparation: Any,
 ) -> Comparison:
     """Cluster a table with several methods, and print the comparison as tables or JSON."""
-    from volmar.tables import Preparation, open_columns, written_kind
+    from volmar.tables import Preparation
+    from volmar.tables.write import open_columns, written_kind
 
     names = spelled(methods or DEFAULT_METHODS, "--method ")
     number = parse_number(n_clusters, minimum=2)

@@ -18,7 +18,8 @@ from volmar.cli.cluster import named
 from volmar.cli.console import Stages, refuse_files, say, screen, written
 
 if TYPE_CHECKING:
-    from volmar.tables import LoadedTable, PreparedTable
+    from volmar.tables import LoadedTable
+    from volmar.tables.prepare import PreparedTable
 
 
 def predict_file(
@@ -37,7 +38,8 @@ def predict_file(
     """
     from volmar.models import load_model
     from volmar.table_clusterer.estimator import check_rejection
-    from volmar.tables import TableError, open_labels, written_kind
+    from volmar.tables import TableError
+    from volmar.tables.write import open_labels, written_kind
 
     refuse_files({"-o": out}, source, model, force=options["force"])
     if out is not None:
@@ -99,7 +101,8 @@ def table_blocks(
     source: str, preparation: Any, id_column: str | None
 ) -> tuple[str, Sequence[Callable[[], LoadedTable]]]:
     """Return a name, and a function per block that reads it; a file is one block."""
-    from volmar.tables import is_folder_of_tables, read_folder, read_table
+    from volmar.tables import read_table
+    from volmar.tables.folder import is_folder_of_tables, read_folder
 
     if not is_folder_of_tables(source):
         table = read_table(source)
@@ -136,10 +139,9 @@ def _p_values(model: Any, rows: PreparedTable, labels: NDArray) -> NDArray:
 
 def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> PreparedTable:
     """Prepare rows in the same way as the training rows."""
-    from volmar.tables import PreparedTable
     from volmar.tables.columns import as_columns
     from volmar.tables.kinds import ColumnKind
-    from volmar.tables.prepare import without_infinite
+    from volmar.tables.prepare import PreparedTable, without_infinite
 
     if saved.preparation is not None:
         return saved.preparation.prepare(table)

@@ -11,7 +11,8 @@ import numpy as np
 from volmar.cli.console import as_options, counted
 
 if TYPE_CHECKING:
-    from volmar.tables import Preparation, PreparedTable
+    from volmar.tables import Preparation
+    from volmar.tables.prepare import PreparedTable
 
 # Number of rows sampled from a folder. `cluster` detects the kinds of columns and tests a given
 # number of clusters on them, and its report shows them; `score` and `compare` use them alone.
@@ -49,13 +50,9 @@ def name_columns(estimator: Any, data: Any) -> None:
 
 def read_rows(source: str, preparation: Preparation, *, seed: int) -> TableRows:
     """Read a table, or sample rows of a folder, and fit a preparation to them."""
-    from volmar.tables import (
-        LoadedTable,
-        is_folder_of_tables,
-        read_folder,
-        read_table,
-        sample_rows,
-    )
+    from volmar.tables import LoadedTable, read_table
+    from volmar.tables.blocks import sample_rows
+    from volmar.tables.folder import is_folder_of_tables, read_folder
 
     if not is_folder_of_tables(source):
         with counted("reading"):

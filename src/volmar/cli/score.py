@@ -89,7 +89,8 @@ def score_file(
     """
     from volmar.metrics import label_free_scores
     from volmar.metrics.scores import agreement_scores
-    from volmar.tables import Preparation, match_labels
+    from volmar.tables import Preparation
+    from volmar.tables.write import match_labels
 
     with counted("reading"):
         given = _read_labels("--labels", labels)

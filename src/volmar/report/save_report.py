@@ -20,7 +20,8 @@ from volmar.report.drivers import dense
 from volmar.report.evidence import evidence_of
 from volmar.report.judging import judged
 from volmar.report.outcome import Outcome, Progress, StageTimes
-from volmar.tables import LoadedTable, as_pandas
+from volmar.tables import LoadedTable
+from volmar.tables.columns import as_pandas
 
 
 def save_report(

@@ -28,8 +28,9 @@ from volmar.evidence import calibrate_novelty
 from volmar.guidance.knowledge import names_of_clusters
 from volmar.report.evidence import evidence_of
 from volmar.report.outcome import Evidence, Outcome, Progress, StageTimes
-from volmar.tables import LoadedTable, Preparation, PreparedTable, TableError, as_pandas
-from volmar.tables.columns import as_columns, check_table, table_tags
+from volmar.tables import LoadedTable, Preparation, TableError
+from volmar.tables.columns import as_columns, as_pandas, check_table, table_tags
+from volmar.tables.prepare import PreparedTable
 
 # Modules for pages, pictures and files are imported when needed, because a fit needs none.
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
 
         The fitted `preparation` will also prepare new tables. Reports describe the clusters by the
         columns of `table`, from which the rows were prepared. `blocks` are all rows, as returned
-        by `volmar.tables.prepare_blocks`: a clusterer that accepts dask arrays is fitted to them,
+        by `volmar.tables.blocks.prepare_blocks`: a clusterer that accepts dask arrays is fitted to them,
         and `is_fitted_to_blocks_` is True; others are fitted to `rows`. Tests, labels and reports
         always use `rows`.
 
@@ -788,7 +789,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             labels = np.asarray(self.model_.predict(rows.X))
         columns = names = used = None
         if table is not None:
-            from volmar.tables import source_columns
+            from volmar.tables.prepare import source_columns
 
             columns, names = source_columns(table, self.preparation_, rows.kept, every=True)
             used = [name in set(self.preparation_.used_) for name in names]

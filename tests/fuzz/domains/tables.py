@@ -13,14 +13,9 @@ from fuzz.contract import DOCUMENTED, Case, require
 from fuzz.table_columns import draw_table
 from fuzz.table_files import draw_bomb, draw_file, draw_frame, mutate
 from volmar import TableClusterer
-from volmar.tables import (
-    Preparation,
-    TableError,
-    prepare_blocks,
-    read_folder,
-    read_table,
-    sample_rows,
-)
+from volmar.tables import Preparation, TableError, read_table
+from volmar.tables.blocks import prepare_blocks, sample_rows
+from volmar.tables.folder import read_folder
 
 DOCUMENTED_TABLES = (*DOCUMENTED, TableError)
 
