@@ -160,8 +160,9 @@ def test_faiss_search_pickles(monkeypatch):
     assert (again != expected).nnz == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_recall_of_pynndescent():
+    """Every night: numba compiles for a minute. The next test has a stand-in for the package."""
     pytest.importorskip("pynndescent")
     X = blobs(n=5000)
     search = NeighborSearch(X, neighbors="pynndescent", random_state=0)
@@ -268,19 +269,19 @@ def test_transformer_is_cloned():
     ],
 )
 def test_too_few_given_neighbors(given_neighbors):
-    with pytest.raises(ValueError, match=r"has [03] neighbours for row 0, .* but 5 are needed"):
+    with pytest.raises(ValueError, match=r"^neighbors .*needed"):
         neighbor_graph(blobs(), n_neighbors=5, neighbors=given_neighbors)
 
 
 def test_bad_arguments():
     X = blobs()
-    with pytest.raises(ValueError, match=r"graph of shape \(3, 3\), but X has 400 points"):
+    with pytest.raises(ValueError, match=r"^neighbors .*points"):
         neighbor_graph(X, n_neighbors=5, neighbors=sp.eye_array(3, format="csr"))
-    with pytest.raises(ValueError, match="metric must be one of euclidean, cosine; got 'l1'"):
+    with pytest.raises(ValueError, match=r"^metric"):
         neighbor_graph(X, n_neighbors=5, metric="l1")
-    with pytest.raises(ValueError, match=r"neighbors must be one of auto.*got 'hnsw'"):
+    with pytest.raises(ValueError, match=r"^neighbors .*got 'hnsw'"):
         neighbor_graph(X, n_neighbors=5, neighbors="hnsw")
-    with pytest.raises(TypeError, match=r"a transformer with fit_transform.*got int"):
+    with pytest.raises(TypeError, match=r"^neighbors .*got int"):
         neighbor_graph(X, n_neighbors=5, neighbors=3)
     with pytest.raises(ValueError, match="at most 399"):
         neighbor_graph(X, n_neighbors=400)
@@ -309,7 +310,7 @@ def test_symmetrize_by_hand():
         np.testing.assert_allclose(result.toarray(), expected)
         assert (result != result.T).nnz == 0
         assert result.nnz == np.count_nonzero(expected)
-    with pytest.raises(ValueError, match="how must be one of union, mutual, average; got 'max'"):
+    with pytest.raises(ValueError, match=r"^how\b"):
         symmetrize(G, "max")
     with pytest.raises(ValueError, match="square"):
         symmetrize(G[:2])
