@@ -154,7 +154,7 @@ def test_wrong_numbers_are_named(call, name, value):
 )
 def test_a_wrong_random_state_is_named(call, seed):
     given = {**CALLS[call], "random_state": seed}
-    with pytest.raises(ValueError, match="random_state must be None, an integer"):
+    with pytest.raises(ValueError, match=r"^random_state"):
         call(**given)
 
 
@@ -162,13 +162,13 @@ def test_a_wrong_random_state_is_named(call, seed):
 @pytest.mark.parametrize("call", [split_test, compare_numbers, stability])
 def test_what_is_no_clusterer_is_named(call, estimator):
     given = {**CALLS[call], "estimator": estimator}
-    with pytest.raises(TypeError, match=r"estimator must be a clusterer .*, got"):
+    with pytest.raises(TypeError, match=r"^estimator .*clusterer"):
         call(**given)
 
 
 @pytest.mark.parametrize("n_jobs", [0, 1.5, "a", math.inf])
 def test_a_wrong_number_of_jobs_is_named(n_jobs):
-    with pytest.raises(TypeError, match="n_jobs must be None or an integer other than 0"):
+    with pytest.raises(TypeError, match=r"^n_jobs"):
         stability(**CALLS[stability], n_jobs=n_jobs)
 
 
@@ -180,13 +180,13 @@ def test_jobs_are_no_more_than_parts():
 @pytest.mark.parametrize("rng", [None, 0, np.random.RandomState(0), np.random])
 @pytest.mark.parametrize("call", [hump_test, dithered])
 def test_a_wrong_generator_is_named(call, rng):
-    with pytest.raises(TypeError, match=r"rng must be a numpy\.random\.Generator"):
+    with pytest.raises(TypeError, match=r"^rng\b"):
         call(**{**CALLS[call], "rng": rng})
 
 
 @pytest.mark.parametrize("noise", [[-1], np.array([-1, 2]), {-1}, sparse.csr_array(X)])
 def test_noise_has_one_label(noise):
-    with pytest.raises(TypeError, match="noise_label must be a single label"):
+    with pytest.raises(TypeError, match=r"^noise_label"):
         label_test(X, LABELS, noise_label=noise)
 
 

@@ -133,7 +133,7 @@ def test_wrong_labellings_are_named(name, kind):
 
 @pytest.mark.parametrize("name", BESIDE)
 def test_labellings_of_different_lengths(name):
-    with pytest.raises(ValueError, match="must have the same length, got 12 and 11"):
+    with pytest.raises(ValueError, match=r"^labels_true .*got 12 and 11"):
         BESIDE[name](CODES, CODES[1:])
 
 
@@ -212,14 +212,14 @@ def test_separation_along_has_no_unit(scale):
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"scores": 3.0}, ValueError, "scores must be a one-dimensional array"),
-        ({"scores": ["a"] * 4}, TypeError, "scores must hold real numbers"),
-        ({"scores": [0.0, 1.0, np.nan, 2.0]}, ValueError, "scores must be finite, got nan"),
-        ({"sides": [True]}, ValueError, r"sides has shape \(1,\) for 4 rows"),
-        ({"sides": [0, 1, 2, 1]}, ValueError, "sides must hold True or False"),
-        ({"weights": 1j}, TypeError, "weights must hold real numbers"),
-        ({"weights": [1.0, 2.0]}, ValueError, r"weights has shape \(2,\) for 4 rows"),
-        ({"weights": [1.0, -1.0, 1.0, 1.0]}, ValueError, "weights must not be negative, got -1"),
+        ({"scores": 3.0}, ValueError, "^scores .*one-dimensional"),
+        ({"scores": ["a"] * 4}, TypeError, "^scores .*real numbers"),
+        ({"scores": [0.0, 1.0, np.nan, 2.0]}, ValueError, "^scores .*got nan"),
+        ({"sides": [True]}, ValueError, r"^sides .*shape \(1,\)"),
+        ({"sides": [0, 1, 2, 1]}, ValueError, "^sides .*False"),
+        ({"weights": 1j}, TypeError, "^weights .*real numbers"),
+        ({"weights": [1.0, 2.0]}, ValueError, r"^weights .*shape \(2,\)"),
+        ({"weights": [1.0, -1.0, 1.0, 1.0]}, ValueError, "^weights .*got -1"),
     ],
 )
 def test_wrong_arguments_of_separation_along(given, error, message):
@@ -243,7 +243,7 @@ def test_rows_beyond_the_range_of_squares_are_refused(name, scale):
     score = {"calinski_harabasz": calinski_harabasz, "separation_score": separation_score}.get(
         name, msp_score
     )
-    with pytest.raises(ValueError, match=r"^X has a largest magnitude of"):
+    with pytest.raises(ValueError, match=r"^X .*magnitude"):
         score(scale * X, CODES)
 
 
