@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.pairs import spread
 from scipy import sparse
 
 from volmar import MSPC
@@ -92,8 +93,7 @@ def arguments(kinds):
     return [(call, name) for call, given in CALLS.items() for name in given if name in kinds]
 
 
-@pytest.mark.parametrize("kind", ROWS)
-@pytest.mark.parametrize(("call", "name"), arguments({"X", "Q"}))
+@pytest.mark.parametrize(("call", "name", "kind"), spread(arguments({"X", "Q"}), ROWS, 6))
 def test_wrong_rows_are_named(call, name, kind):
     takes_tables = call in (column_profiles, describe_clusters)
     if takes_tables and kind in ("text", "one text", "NaN", "infinity", "huge integers"):
@@ -107,10 +107,13 @@ def test_wrong_rows_are_named(call, name, kind):
     assert not told.startswith(("setting an array", "could not convert", "float() argument"))
 
 
-@pytest.mark.parametrize("kind", VECTORS)
 @pytest.mark.parametrize(
-    ("call", "name"),
-    arguments({"x", "h", "scores", "p_values", "labels", "labels_or_model", "resolutions"}),
+    ("call", "name", "kind"),
+    spread(
+        arguments({"x", "h", "scores", "p_values", "labels", "labels_or_model", "resolutions"}),
+        VECTORS,
+        5,
+    ),
 )
 def test_wrong_vectors_are_named(call, name, kind):
     if kind == "text" and name in ("labels", "labels_or_model"):
@@ -126,19 +129,14 @@ def test_wrong_vectors_are_named(call, name, kind):
     assert name in told or (name == "labels_or_model" and "labels" in told), told
 
 
-@pytest.mark.parametrize(
-    "value", NUMBERS, ids=[f"{type(one).__name__}{i}" for i, one in enumerate(NUMBERS)]
-)
-@pytest.mark.parametrize(
-    ("call", "name"),
-    arguments(
-        {
-            *("alpha", "n_splits", "min_cluster_size", "n_levels", "max_rows", "n_resamples"),
-            *("q", "n_typical", "share", "tol", "max_rows_for_si", "max_work"),
-            *("reg", "eta", "n_revealed", "delta", "n_draws"),
-        }
-    ),
-)
+COUNTS = {
+    *("alpha", "n_splits", "min_cluster_size", "n_levels", "max_rows", "n_resamples"),
+    *("q", "n_typical", "share", "tol", "max_rows_for_si", "max_work"),
+    *("reg", "eta", "n_revealed", "delta", "n_draws"),
+}
+
+
+@pytest.mark.parametrize(("call", "name", "value"), spread(arguments(COUNTS), NUMBERS, 5))
 def test_wrong_numbers_are_named(call, name, value):
     told = named(name, call, value)
     if told is None:

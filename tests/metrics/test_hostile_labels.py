@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.pairs import spread
 
 from volmar.metrics import (
     agreement_scores,
@@ -72,14 +73,12 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize(("name", "kind"), spread(zip(ALONE), KINDS, 6))
 def test_labels_of_every_kind(name, kind):
     assert ALONE[name](KINDS[kind](CODES)) == ALONE[name](CODES)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize(("name", "kind"), spread(zip(BESIDE), KINDS, 6))
 def test_labellings_of_every_kind(name, kind):
     other = np.repeat([0, 1], 6)
     expected = BESIDE[name](CODES, other)
@@ -113,16 +112,14 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("kind", WRONG)
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize(("name", "kind"), spread(zip(ALONE), WRONG, 6))
 def test_wrong_labels_are_named(name, kind):
     labels, error, message = WRONG[kind]
     with pytest.raises(error, match=rf"^labels .*{message}"):
         ALONE[name](labels)
 
 
-@pytest.mark.parametrize("kind", WRONG)
-@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize(("name", "kind"), spread(zip(BESIDE), WRONG, 6))
 def test_wrong_labellings_are_named(name, kind):
     labels, error, message = WRONG[kind]
     with pytest.raises(error, match=rf"^labels_true .*{message}"):
