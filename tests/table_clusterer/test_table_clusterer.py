@@ -140,6 +140,7 @@ def test_rows_that_are_left_out_have_no_label(table):
     assert clusterer.describe().sizes.sum() == 392
 
 
+@pytest.mark.usefixtures("full_reports")
 def test_one_cluster_is_predicted_by_a_model(tmp_path):
     noise = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 3)), columns=list("abc"))
     for clusterer in (TableClusterer(), TableClusterer(1), TableClusterer(1, clusterer="SMIC")):
