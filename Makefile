@@ -27,10 +27,12 @@ quick: $(VENV)/.ready
 fuzz: $(VENV)/.ready
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(if $(CASE),--case $(CASE),--cases $(or $(N),2000) $(if $(SEED),--seed $(SEED)) $(if $(DOMAIN),--domain $(DOMAIN)))
 
-# The suite with the minimum versions of pyproject.toml, in a separate environment.
+# The quick tests and some of files and models with the minimum versions of pyproject.toml, in a separate environment.
 # Warnings are not errors here, because old packages warn about each other.
 oldest: $(OLDEST)/.ready
-	$(OLDEST)/bin/python -m pytest -m "not slow and not nightly" -o filterwarnings=default
+	$(OLDEST)/bin/python -m pytest -m "not slow and not nightly" -o filterwarnings=default $(CHEAP) $(addprefix tests/, \
+	  base/test_base.py cli/test_cli.py margin/test_cpmmc.py models/test_models.py table_clusterer/test_table_clusterer.py \
+	  tables/test_tables_read.py)
 
 # The wheel in fresh environments of the oldest and newest supported Python that are installed.
 # make wheels PYTHONS="python3.12 python3.13" selects others.
