@@ -247,7 +247,7 @@ MISSING[700] = np.nan
         (D, Y.astype(object), None, "Unknown label type: unknown"),
         (D, DY[:-1], None, r"^y .*got \(1199,\)"),
         (D, None, None, "requires y to be passed"),
-        (D, DY, np.where(Y, 0.0, 1.0), r"^sample_weight .*np.int64\(1\)"),
+        (D, DY, np.where(Y, 0.0, 1.0), r"^sample_weight .*class .*1"),
         (D, DY, -WEIGHTS, "^sample_weight .*negative"),
         (D, DY, WEIGHTS[1:], "^sample_weight .*each row"),
     ],
