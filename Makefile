@@ -7,16 +7,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NAME   ?=
 
-# Tests of make quick: the cheap ones of every package, less than 90 seconds on two cores.
-CHEAP  := $(addprefix tests/, \
-  base/test_base.py baselines/test_kernel_kmeans.py benchmarks/test_benchmarks.py cli/test_cli.py cli/test_cli_score.py datasets \
-  diagnostics/test_describe_clusters.py evidence/test_dither.py evidence/test_splits.py fuzz/test_fuzz_contract.py graphs \
-  guidance/test_conflicts.py guidance/test_sizes.py margin/test_cpmmc.py \
-  margin/test_margin_engine.py metrics/test_metrics.py models/test_models.py operators/test_operators.py plots \
-  report/test_report_file.py report/test_report_words.py rows/test_rows.py separation/test_minimax_probability_machine.py \
-  separation/test_mspc.py solvers/test_cutting_plane_qp.py solvers/test_minimax_probability.py \
-  table_clusterer/test_table_clusterer.py tables/test_preparation.py tables/test_tables_read.py volume/test_alternation.py \
-  volume/test_sqp.py test_house.py test_map.py test_repository.py)
+# Tests of make quick: packages with cheap tests, less than 90 seconds on two cores.
+CHEAP  := $(addprefix tests/, datasets diagnostics graphs metrics operators plots rows separation solvers volume)
 
 .PHONY: demo test quick fuzz oldest wheels nightly release lint bench house words docs reproduce reproduction clean
 
@@ -28,17 +20,19 @@ test: $(VENV)/.ready
 	$(BIN)/python -m pytest $(if $(COVERAGE),--cov --cov-report=term:skip-covered)
 
 quick: $(VENV)/.ready
-	$(BIN)/python -m pytest -m "not slow" $(CHEAP)
+	$(BIN)/python -m pytest -m "not slow and not nightly" $(CHEAP)
 
 # Invalid and extreme input, and relations between results (make fuzz DOMAIN=metamorphic N=3000): make fuzz N=20000
 # with a new seed, make fuzz CASE=estimators:123 to replay one case.
 fuzz: $(VENV)/.ready
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(if $(CASE),--case $(CASE),--cases $(or $(N),2000) $(if $(SEED),--seed $(SEED)) $(if $(DOMAIN),--domain $(DOMAIN)))
 
-# The quick tests with the minimum versions of pyproject.toml, in a separate environment.
+# The quick tests and some of files and models with the minimum versions of pyproject.toml, in a separate environment.
 # Warnings are not errors here, because old packages warn about each other.
 oldest: $(OLDEST)/.ready
-	$(OLDEST)/bin/python -m pytest -m "not slow" -o filterwarnings=default $(CHEAP)
+	$(OLDEST)/bin/python -m pytest -m "not slow and not nightly" -o filterwarnings=default $(CHEAP) $(addprefix tests/, \
+	  base/test_base.py cli/test_cli.py margin/test_cpmmc.py models/test_models.py table_clusterer/test_table_clusterer.py \
+	  tables/test_tables_read.py)
 
 # The wheel in fresh environments of the oldest and newest supported Python that are installed.
 # make wheels PYTHONS="python3.12 python3.13" selects others.
@@ -47,6 +41,7 @@ wheels: $(VENV)/.ready
 
 # What is not needed for every change: run each night, and before a release.
 nightly: oldest wheels
+	$(BIN)/python -m pytest -m nightly
 	$(BIN)/python -m pytest reproduction/tests
 	$(MAKE) fuzz
 

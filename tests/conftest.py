@@ -19,7 +19,8 @@ def pytest_configure(config):
 def pytest_sessionfinish(session, exitstatus):
     """After a run of all tests, store its duration for ``make house``."""
     config, option = session.config, session.config.option
-    is_all = config.args_source.name == "TESTPATHS" and not (option.markexpr or option.keyword)
+    is_selected = option.markexpr != "not nightly" or option.keyword
+    is_all = config.args_source.name == "TESTPATHS" and not is_selected
     is_worker = hasattr(config, "workerinput")
     if is_all and exitstatus == 0 and not is_worker and not getattr(option, "cov_source", None):
         config.cache.set("volmar/seconds", time.monotonic() - config.began)

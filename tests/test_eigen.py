@@ -47,7 +47,7 @@ def test_another_routine_takes_the_place_of_one_that_fails(rng, failing, scale):
 def test_numbers_out_of_range_are_refused(call, value):
     M = np.eye(4)
     M[1, 2] = M[2, 1] = value
-    with pytest.raises(ValueError, match=r"left the range of floating point.*Scale X") as caught:
+    with pytest.raises(ValueError, match=r"^numbers") as caught:
         call(M)
     assert type(caught.value) is ValueError
 

@@ -51,9 +51,24 @@ EXPECTED_SKIPS = {
 AT_LEAST = 40
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_scikit_learn_checks(name):
-    estimator = getattr(volmar, name)(random_state=0)
+# The same code with fewer iterations or a given width. The defaults are checked every night.
+CHEAPER = {
+    "HardLabelMVC": {"max_iter": 50},
+    "SDPMMC": {"max_iter": 50},
+    "KernelCPMMC": {"gamma": "scale"},
+    "SKMMC": {"gamma": "scale"},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        *((name, CHEAPER.get(name, {})) for name in ESTIMATORS),
+        *(pytest.param(name, {}, marks=pytest.mark.nightly) for name in CHEAPER),
+    ],
+)
+def test_scikit_learn_checks(name, given):
+    estimator = getattr(volmar, name)(random_state=0, **given)
     with warnings.catch_warnings():
         # Checks fit to noise and constants, for which the methods warn.
         warnings.simplefilter("ignore")

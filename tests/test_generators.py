@@ -103,25 +103,25 @@ def test_blob_centres_are_the_separation_apart(centers, n_features):
         (lambda: make_two_circles(noise=math.nan), ValueError, "noise"),
         (lambda: make_two_circles(factor=1.0), ValueError, "factor"),
         (lambda: make_two_circles(factor="a"), TypeError, "factor"),
-        (lambda: make_blobs(3, centers=4), ValueError, "n_samples must be at least 4, got 3"),
-        (lambda: make_blobs(imbalance=0.5), ValueError, "imbalance must be at least 1 .*got 0.5"),
-        (lambda: make_blobs(imbalance=[0.5, 0.6]), ValueError, "positive fractions that sum to 1"),
+        (lambda: make_blobs(3, centers=4), ValueError, "^n_samples .*got 3"),
+        (lambda: make_blobs(imbalance=0.5), ValueError, "^imbalance .*got 0.5"),
+        (lambda: make_blobs(imbalance=[0.5, 0.6]), ValueError, "^imbalance .*fractions"),
         (
             lambda: make_blobs(imbalance=[1.5, -0.5]),
             ValueError,
-            "positive fractions that sum to 1",
+            "^imbalance .*fractions",
         ),
         (
             lambda: make_blobs(imbalance=[1.0]),
             ValueError,
-            "one fraction for each of the 2 centers",
+            "^imbalance .*centers",
         ),
         (
             lambda: make_blobs(separation=-2.0),
             ValueError,
-            "separation must be at least 0 .*got -2.0",
+            "^separation",
         ),
-        (lambda: make_blobs(n_features=True), TypeError, "n_features must be .* got True"),
+        (lambda: make_blobs(n_features=True), TypeError, "^n_features"),
     ],
 )
 def test_generators_name_the_bad_argument(call, error, message):

@@ -19,9 +19,7 @@ from volmar import (
 
 def test_columns_of_the_same_name_are_refused_by_name():
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(9, 2)), columns=["a", "a"])
-    with pytest.raises(
-        ValueError, match=r"X has several columns of the same name.*X.to_numpy\(\)"
-    ):
+    with pytest.raises(ValueError, match=r"^X .*X.to_numpy\(\)"):
         MSPC(2).fit(X)
 
 
@@ -42,7 +40,7 @@ def test_many_classes_are_no_reason_for_scikit_learns_warning():
 
 @pytest.mark.parametrize("Q", [True, type, lambda W: None, np.ones(4)])
 def test_a_matrix_q_that_is_none_is_named(Q):
-    with pytest.raises(ValueError, match=r"^Q is not a symmetric positive definite matrix: "):
+    with pytest.raises(ValueError, match=r"^Q .*symmetric"):
         SoftLabelMVC(Q=Q).fit(np.random.default_rng(0).normal(size=(9, 2)))
 
 
@@ -55,6 +53,6 @@ def test_kernels_without_sparse_support_are_refused(kernel):
 
 def test_messages_of_scikit_learn_do_not_hold_all_rows():
     row = np.random.default_rng(0).normal(size=900)
-    with pytest.raises(ValueError, match=r"(?s)^Expected 2D array.*Reshape your data") as caught:
+    with pytest.raises(ValueError, match=r"^Expected 2D array") as caught:
         MSPC(2).fit(row)
     assert len(str(caught.value)) < 1000

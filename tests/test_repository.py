@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 from helpers import ROOT
@@ -90,14 +89,10 @@ def test_the_oldest_environment_has_the_claimed_minimum_versions():
         assert Version(pins[name]) == Version(minimum), requirement
 
 
-def test_make_quick_has_tests_of_every_room():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
-    named = re.search(r"^CHEAP\s*:= \$\(addprefix tests/, (.*?)\)(.*)$", makefile, re.MULTILINE)
-    paths = [Path("tests", name) for name in named[1].split()]
-    others = [Path(name) for name in named[2].split()]
-    assert not [str(path) for path in [*paths, *others] if not (ROOT / path).exists()]
-    rooms = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("test_*.py"))}
-    assert rooms <= {path.parts[1] for path in paths}
+def test_make_quick_has_folders_that_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = re.search(r"^CHEAP\s*:= \$\(addprefix tests/, (.*)\)$", makefile, re.MULTILINE)
+    assert not [name for name in named[1].split() if not (ROOT / "tests" / name).is_dir()]
 
 
 def test_ci_runs_the_targets_of_the_contributing_guide():

@@ -92,9 +92,7 @@ def test_ringnorm_1000_is_a_fixed_draw():
     assert data.X.shape == (1000, 20)
     assert np.array_equal(data.X, load("ringnorm-1000", realization=1, n_samples=1000).X)
     assert not np.array_equal(data.X, load("ringnorm-1000", realization=2).X)
-    with pytest.raises(
-        ValueError, match=r"n_samples must be 1000 .* Draw other sizes from 'ida-ringnorm'"
-    ):
+    with pytest.raises(ValueError, match=r"^n_samples .*'ida-ringnorm'"):
         load("ringnorm-1000", n_samples=500)
 
 
@@ -123,24 +121,24 @@ def test_generated_sets_load_by_name(name):
         (
             {"name": "iris", "realization": 3},
             ValueError,
-            "realization=3 needs n_samples, because 'iris'",
+            "^realization=3",
         ),
-        ({"name": "iris", "realization": 0}, ValueError, "realization must be at least 1, got 0"),
-        ({"name": "iris", "realization": 1.5}, TypeError, "realization must be .* got 1.5"),
-        ({"name": "iris", "n_samples": -1}, ValueError, "n_samples must be at least 1, got -1"),
-        ({"name": "iris", "n_samples": True}, TypeError, "n_samples must be .* got True"),
+        ({"name": "iris", "realization": 0}, ValueError, "^realization .*got 0"),
+        ({"name": "iris", "realization": 1.5}, TypeError, "^realization .*got 1.5"),
+        ({"name": "iris", "n_samples": -1}, ValueError, "^n_samples .*got -1"),
+        ({"name": "iris", "n_samples": True}, TypeError, "^n_samples .*got True"),
         (
             {"name": "iris", "n_samples": 151},
             ValueError,
-            "n_samples must be at most 150, .* got 151",
+            "^n_samples .*got 151",
         ),
         (
             {"name": "iris", "scale": "l2"},
             ValueError,
-            "scale must be one of 'minmax'",
+            "^scale .*'minmax'",
         ),
-        ({"name": "iris", "missing": "zero"}, ValueError, "missing must be one of .* got 'zero'"),
-        ({"name": "iris", "scale": "tfidf"}, ValueError, "scale='tfidf' needs term counts"),
+        ({"name": "iris", "missing": "zero"}, ValueError, "^missing"),
+        ({"name": "iris", "scale": "tfidf"}, ValueError, "^scale='tfidf'"),
         ({"name": "iris", "scale": "unit"}, ValueError, "scale='unit' needs grey values"),
         ({"name": "two-moons", "scale": "unit"}, ValueError, "scale='unit' is not available for"),
         (
@@ -149,8 +147,8 @@ def test_generated_sets_load_by_name(name):
             "sparse data set 'adult-a1a' dense",
         ),
         ({"name": "20news", "scale": "minmax"}, ValueError, "Use scale=None or 'tfidf'"),
-        ({"name": "adult-a1a", "scale": "tfidf"}, ValueError, "scale='tfidf' needs term counts"),
-        ({"name": ["iris"]}, TypeError, r"name must be a str, got \['iris'\]"),
+        ({"name": "adult-a1a", "scale": "tfidf"}, ValueError, "^scale='tfidf'"),
+        ({"name": ["iris"]}, TypeError, r"\['iris'\]"),
     ],
 )
 def test_load_names_the_bad_argument(arguments, error, message):

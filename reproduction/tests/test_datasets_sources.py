@@ -39,9 +39,9 @@ def test_folder_is_the_argument_then_the_variable(tmp_path, monkeypatch):
     assert data_folder() == second
     assert data_folder(first) == first
     monkeypatch.setenv("VOLMAR_DATA", str(tmp_path / "absent"))
-    with pytest.raises(FileNotFoundError, match=r"VOLMAR_DATA=.*absent.* is not a folder"):
+    with pytest.raises(FileNotFoundError, match=r"VOLMAR_DATA=.*absent"):
         data_folder()
-    with pytest.raises(FileNotFoundError, match=r"data_home=.*nowhere.* is not a folder"):
+    with pytest.raises(FileNotFoundError, match=r"data_home=.*nowhere"):
         load("ionosphere", data_home=tmp_path / "nowhere")
 
 
@@ -69,16 +69,14 @@ def test_a_set_that_is_nowhere_names_the_file_and_the_remedy(name, tmp_path, no_
 
 def test_sparse_file_without_its_labels_is_refused(tmp_path):
     sp.save_npz(tmp_path / "adult_a9a.npz", sp.csr_array(np.eye(3)))
-    with pytest.raises(
-        FileNotFoundError, match=r"adult_a9a_labels.npz, the labels of adult_a9a.npz, is not in"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"adult_a9a_labels.npz"):
         load("adult-a9a", data_home=tmp_path)
 
 
 def test_file_of_another_size_is_refused(tmp_path):
     X, y = np.zeros((306, 3)), np.repeat([0, 1], [200, 106])
     np.savez(tmp_path / "haberman.npz", X=X, y=y)
-    with pytest.raises(ValueError, match=r"class counts \[200, 106\], and .*\[225, 81\]"):
+    with pytest.raises(ValueError, match=r"\[200, 106\], .*\[225, 81\]"):
         load("haberman", data_home=tmp_path)
 
 
@@ -183,9 +181,9 @@ def test_openml_usps_labels_start_from_one(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("labels", "sizes", "message"),
     [
-        (["1", "2"], [224, 82], r"OpenML data set 43 is not 'haberman'.*\[224, 82\]"),
+        (["1", "2"], [224, 82], r"'haberman'.*\[224, 82\]"),
         (["1", "2"], [225, 80], r"shape \(305, 3\)"),
-        (["1", "3"], [225, 81], r"not 'haberman': it has the labels \['3'\]"),
+        (["1", "3"], [225, 81], r"'haberman'.*\['3'\]"),
     ],
 )
 def test_another_set_on_openml_is_refused(labels, sizes, message, tmp_path, monkeypatch):
@@ -208,7 +206,7 @@ def test_a_failed_download_says_what_to_do(error, tmp_path, monkeypatch):
         raise error
 
     monkeypatch.setattr(sklearn_datasets, "fetch_openml", fail)
-    with pytest.raises(ConnectionError, match=r"OpenML .*put letter.npz .*VOLMAR_DATA") as caught:
+    with pytest.raises(ConnectionError, match=r"OpenML .*letter.npz .*VOLMAR_DATA") as caught:
         load("letter-KvP", data_home=tmp_path)
     assert caught.value.__cause__ is error
 

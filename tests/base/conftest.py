@@ -1,14 +1,23 @@
-"""A dask cluster and rows for it, one per test file, and dask without threads."""
+"""A dask cluster of the session, rows for it, and dask without threads."""
 
 import numpy as np
 import pytest
 
 
-@pytest.fixture(scope="module")
-def client():
-    from helpers.dask_clusters import cluster_of
+@pytest.fixture(scope="session")
+def cluster():
+    from helpers.dask_clusters import local_cluster
 
-    with cluster_of(2) as client:
+    with local_cluster(2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client(cluster):
+    """A client of one module, because it is the default client while it exists."""
+    from distributed import Client
+
+    with Client(cluster) as client:
         yield client
 
 

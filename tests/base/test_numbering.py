@@ -94,8 +94,8 @@ def test_the_largest_cluster_is_the_first(name, k, given, tmp_path):
 @pytest.mark.parametrize("k", [2, 3])
 def test_numbers_do_not_depend_on_layout_or_seed(name, k):
     X, truth = groups(k)
-    for seed in range(4):
-        for order in "CF":
+    for seed, orders in ((0, "CF"), (1, "C")):
+        for order in orders:
             labels = fitted(name, np.array(X, order=order), k, seed).labels_
             if name in BALANCED:
                 truth = labels if order == "C" else truth

@@ -86,7 +86,7 @@ def test_read_only_rows_are_taken(clusterer, kernel):
 @pytest.mark.parametrize("name", [*volmar.CLUSTERERS, "VolumeRegularizedClassifier"])
 def test_hidden_entries_are_not_used(name):
     masked = np.ma.masked_array(X, mask=X > 6.0)
-    with pytest.raises(ValueError, match=r"masked entries.*Fill the.*TableClusterer"):
+    with pytest.raises(ValueError, match=r"^X .*masked"):
         getattr(volmar, name)().fit(masked, Y)
     nothing_hidden = np.ma.masked_array(X, mask=False)
     assert check_matrix(nothing_hidden).shape == X.shape
@@ -98,7 +98,7 @@ def test_indices_outside_the_shape_are_refused(kind, indices):
     wrong = kind((2, 2))
     wrong.data, wrong.indices = np.ones(2), np.array(indices, dtype=np.int32)
     wrong.indptr = np.array([0, 1, 2], dtype=np.int32)
-    with pytest.raises(ValueError, match=r"X is a sparse matrix with indices outside its shape"):
+    with pytest.raises(ValueError, match=r"^X .*indices"):
         volmar.KernelKMeans().fit(wrong)
 
 
@@ -118,7 +118,7 @@ def test_rows_that_are_no_numbers_are_named(given):
 
 def test_a_frame_with_columns_of_one_name_is_refused_in_words():
     pd = pytest.importorskip("pandas")
-    with pytest.raises(ValueError, match="X has several columns of the same name"):
+    with pytest.raises(ValueError, match=r"^X .*several columns"):
         volmar.MSPC().fit(pd.DataFrame(X, columns=["a", "a", "a"]))
 
 
@@ -180,7 +180,7 @@ def test_weights_in_blocks_are_rescaled_as_those_in_memory():
 
 @pytest.mark.parametrize("weights", [["a"] * 40, [10**400] * 40, 10**400])
 def test_weights_that_are_no_numbers_are_named(weights):
-    with pytest.raises(TypeError, match=r"^sample_weight must hold real numbers"):
+    with pytest.raises(TypeError, match=r"^sample_weight"):
         volmar.KernelCPMMC().fit(X, sample_weight=weights)
 
 
@@ -211,15 +211,13 @@ class Divided(volmar.KernelKMeans):
 
 def test_a_fit_whose_numbers_are_not_finite_is_an_error_and_leaves_nothing():
     model = Broken(gamma=1e-5, random_state=0)
-    with pytest.raises(ValueError, match=r"^centre_ is not finite. .*gamma=1e-05.*Scale X"):
+    with pytest.raises(ValueError, match=r"^centre_ .*gamma=1e-05"):
         model.fit(X)
     assert not any(name.endswith("_") for name in vars(model))
 
 
 def test_arithmetic_that_breaks_down_is_an_error_that_names_the_parameters():
-    with pytest.raises(
-        ValueError, match=r"failed numerically .*division by zero.*max_iter=7"
-    ) as caught:
+    with pytest.raises(ValueError, match=r"division by zero.*max_iter=7") as caught:
         Divided(max_iter=7, random_state=0).fit(X)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
@@ -227,11 +225,11 @@ def test_arithmetic_that_breaks_down_is_an_error_that_names_the_parameters():
 def test_scores_that_are_not_finite_are_an_error_that_names_the_rows():
     model = Undefined(random_state=0).fit(X)
     for method in (model.decision_function, model.predict):
-        with pytest.raises(ValueError, match=r"^X has row 3, whose scores by Undefined are not"):
+        with pytest.raises(ValueError, match=r"^X .*Undefined"):
             method(X)
     da = pytest.importorskip("dask.array")
     lazy = model.predict(da.from_array(X, chunks=(20, 3)))  # nothing is computed yet
-    with pytest.raises(ValueError, match="whose scores by Undefined are not finite"):
+    with pytest.raises(ValueError, match=r"^X .*Undefined"):
         lazy.compute()
 
 
@@ -245,7 +243,7 @@ def test_rows_beyond_the_reach_of_a_graph_are_an_error(clusterer):
     model, _ = warned(
         lambda: clusterer(affinity="gaussian", random_state=0).fit(X.astype(np.float32))
     )
-    with pytest.raises(ValueError, match=r"magnitude of 1e\+39, .* does not fit float32"):
+    with pytest.raises(ValueError, match=r"^X_new .*magnitude"):
         model.decision_function(np.full((1, 3), 1e39))
 
 
@@ -289,6 +287,6 @@ def test_a_status_other_than_converged_warns_once(clusterer, k):
 def test_the_iteration_limit_is_warned_of(name):
     rows = np.random.default_rng(0).normal(size=(200, 4))
     model = getattr(volmar, name)(max_iter=1, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="status MAX_ITER .*max_iter=1.*Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="MAX_ITER .*max_iter=1"):
         model.fit(rows)
     assert model.status_ is Status.MAX_ITER

@@ -65,10 +65,16 @@ def outcome(model):
     return None, caught
 
 
+# With tol=5e-324, semidefinite solvers end at max_iter.
+FEW_STEPS = {name: {"max_iter": 100} for name in ("HardLabelMVC", "SDPMMC", "SKMMC")}
+
+
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
 def test_nonsense_is_an_error_that_names_the_parameter(name, parameter):
     for what, value in NONSENSE.items():
-        model = getattr(volmar, name)(**{"random_state": 0, parameter: value})
+        model = getattr(volmar, name)(
+            **{"random_state": 0, **FEW_STEPS.get(name, {}), parameter: value}
+        )
         error, caught = outcome(model)
         assert {one.category for one in caught} <= {UserWarning, ConvergenceWarning}, what
         if error is None:
@@ -89,14 +95,14 @@ def test_a_parameter_that_is_not_used_is_checked_too(name):
 
 def test_a_degree_below_that_of_polynomials_is_named():
     for degree in (0.5, 0, -1):
-        with pytest.raises(ValueError, match=r"^degree must be at least 1, got") as caught:
+        with pytest.raises(ValueError, match=r"^degree .*least 1") as caught:
             volmar.KernelKMeans(kernel="poly", degree=degree).fit(X)
         assert caught.type is ValueError  # not an error of scikit-learn
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 10**400, 0.5, np.random.default_rng(0), [0, "a"]])
 def test_a_wrong_seed_is_named(seed):
-    with pytest.raises(ValueError, match=r"^random_state must be None, an integer between 0"):
+    with pytest.raises(ValueError, match=r"^random_state"):
         check_random_state(seed)
 
 

@@ -65,7 +65,7 @@ def test_others_make_the_pass_of_a_worker_that_is_paused_in_it(tmp_path, pausing
     pausing.append(3)
     with cluster_of(2, processes=False):
         blocks = blocks_of(tmp_path, held)
-        with pytest.warns(UserWarning, match="1 of 2 workers are paused.*Use smaller chunks"):
+        with pytest.warns(UserWarning, match="^1 of 2 workers"):
             assert bounded(sum_of, blocks, seconds=30.0) == TOTAL
 
 
@@ -77,7 +77,7 @@ def test_a_pass_ends_when_all_workers_are_paused(tmp_path, pausing, held):
         blocks = blocks_of(tmp_path, held)
         with (
             pytest.warns(UserWarning, match="of 2 workers are paused"),
-            pytest.raises(LostBlocksError, match=r"all 2 workers have been paused for 1\.5 sec"),
+            pytest.raises(LostBlocksError, match=r"all 2 workers .*1\.5 sec"),
         ):
             bounded(sum_of, blocks, seconds=30.0)
 
@@ -107,7 +107,7 @@ def paused(client):
     return any(worker["status"] == "paused" for worker in found)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("quick")
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be frozen here")
 def test_a_frozen_worker_is_given_up_when_its_heartbeats_are_missed(tmp_path):

@@ -113,7 +113,7 @@ def test_start_labels_cannot_be_split(blobs):
 
 def test_fewer_different_rows_than_clusters_is_said():
     X = np.repeat([[0.0, 0.0], [9.0, 0.0]], 10, axis=0)
-    with pytest.warns(ConvergenceWarning, match="Found 2 clusters where n_clusters=4"):
+    with pytest.warns(ConvergenceWarning, match="Found 2 .*n_clusters=4"):
         model = volmar.LGMMC(4, random_state=0).fit(X)
     assert set(model.labels_) == {0, 1}
     assert model.decision_function(X).shape == (20,)
@@ -140,7 +140,7 @@ def test_the_tree_reads_as_text(blobs):
 
 
 def test_more_clusters_than_rows_is_refused():
-    with pytest.raises(ValueError, match="n_clusters=5 is more than the number of rows"):
+    with pytest.raises(ValueError, match=r"^n_clusters=5"):
         volmar.IterSVR(5).fit(np.eye(4))
 
 
@@ -176,7 +176,7 @@ def test_parts_of_a_given_graph_are_scored_by_their_own_rows(name):
     model = getattr(volmar, name)(3, affinity="precomputed", random_state=0, **settings).fit(W)
     assert adjusted_rand_score(np.repeat([0, 1, 2], 5), model.labels_) == 1.0
     np.testing.assert_array_equal(model.predict(W), model.labels_)
-    with pytest.raises(ValueError, match="row 1 of X has no positive similarity"):
+    with pytest.raises(ValueError, match=r"^row 1 of X"):
         model.predict(np.vstack([W.toarray()[:1], np.zeros(15)]))
 
 
@@ -203,7 +203,7 @@ def test_a_score_that_fails_keeps_a_part_whole(blobs, monkeypatch):
         return whole(self, model, rows, weights)
 
     monkeypatch.setattr(volmar.LGMMC, "_split_probability", refuse_parts)
-    with pytest.warns(ConvergenceWarning, match=r"none of them can be split \(no score"):
+    with pytest.warns(ConvergenceWarning, match="none .*no score"):
         assert volmar.LGMMC(3, random_state=0).fit(X).tree_.n_leaves == 2
 
 
@@ -263,7 +263,7 @@ def test_a_fit_ended_by_a_callback_warns(blobs):
         def teardown(self, estimator, context):
             pass
 
-    with pytest.warns(ConvergenceWarning, match="Found 2 clusters .* a callback ended the fit"):
+    with pytest.warns(ConvergenceWarning, match="callback ended"):
         model = volmar.IterSVR(3, random_state=0).set_callbacks(Stop()).fit(blobs[0])
     assert model.tree_.n_leaves == 2
 
@@ -332,9 +332,9 @@ def test_a_border_around_a_group_is_found():
 
 def test_words_for_the_number_of_clusters(blobs):
     X, _ = blobs
-    with pytest.raises(ValueError, match=r"n_clusters must be an integer .* or 'auto' for CPMMC"):
+    with pytest.raises(ValueError, match=r"^n_clusters .*'auto' for CPMMC"):
         volmar.CPMMC("fast").fit(X)
-    with pytest.raises(ValueError, match="needs rows to search for gaps, but KernelCPMMC was"):
+    with pytest.raises(ValueError, match=r"rows .*KernelCPMMC"):
         volmar.KernelCPMMC("auto", kernel="precomputed").fit(X @ X.T)
     with pytest.raises(ValueError, match=r"SoftLabelMVC was given similarities \('precomputed'"):
         volmar.SoftLabelMVC("auto", affinity="precomputed").fit(X @ X.T)

@@ -76,7 +76,7 @@ def test_before_the_calibration(rows):
         lambda: fitted.novelty_score(rows[0]),
         lambda: fitted.predict(rows[0], reject=0.01),
     ):
-        with pytest.raises(NotFittedError, match=r"MSPC is not calibrated.*fit_novelty\(X\)"):
+        with pytest.raises(NotFittedError, match=r"fit_novelty\(X\)"):
             call()
     fitted.fit_novelty(rows[0])
     assert not hasattr(clone(fitted), "novelty_")
@@ -101,14 +101,14 @@ def test_other_columns_and_given_similarities_are_refused(model, rows):
     few = rows[0][::10]
     pairs = few @ few.T
     given = KernelKMeans(2, kernel="precomputed", random_state=0).fit(pairs)
-    with pytest.raises(ValueError, match=r"fit_novelty needs rows.*calibrate_novelty"):
+    with pytest.raises(ValueError, match="calibrate_novelty"):
         given.fit_novelty(pairs)
 
 
 def test_a_level_that_cannot_be_reached_is_warned_of(rows):
     few = rows[0][::10]
     fitted = MSPC(2, random_state=0).fit(few).fit_novelty(few)
-    with pytest.warns(UserWarning, match=r"reject=0.01 rejects no row of cluster 0 .* 99 rows"):
+    with pytest.warns(UserWarning, match="^reject=0.01"):
         labels = fitted.predict(few + 100.0, reject=0.01)
     assert (labels >= 0).all()
 

@@ -135,6 +135,6 @@ def test_errors_of_the_mspc_paper(name, percent):
 
 def test_a_regulariser_beyond_64_bits(rng):
     X = rng.normal(size=(20, 2))
-    with pytest.raises(ValueError, match="reg=1180591620717411303424 is an integer of more than"):
+    with pytest.raises(ValueError, match=r"^reg\b"):
         DiscriminativeKMeans(reg=2**70).fit(X)
     assert set(DiscriminativeKMeans(reg=2.0**70).fit(X).labels_) == {0, 1}

@@ -62,9 +62,7 @@ def test_more_features_than_rows(rng, estimator):
     X[:10] += 2
     model = estimator(reg=10.0, random_state=0).fit(X)
     assert clustering_error(np.repeat([0, 1], 10), model.labels_) == 0.0
-    with pytest.raises(
-        ValueError, match=r"covariance of X is singular in .* with reg=0.*Raise reg"
-    ):
+    with pytest.raises(ValueError, match=r"singular .*reg=0.*Raise reg"):
         estimator(reg=0.0).fit(X)
 
 
@@ -73,7 +71,7 @@ def test_more_features_than_rows(rng, estimator):
 def test_features_that_depend_on_each_other(rng, estimator, dtype):
     X = rng.standard_normal((60, 3))
     X = np.column_stack([X, X @ [1.0, 2.0, -1.0]]).astype(dtype)
-    with pytest.raises(ValueError, match=r"covariance of X is singular in .* with reg=0"):
+    with pytest.raises(ValueError, match=r"singular .*reg=0"):
         estimator(reg=0.0).fit(X)
     assert estimator(reg=0.1, random_state=0).fit(X).result_.status is Status.CONVERGED
 
@@ -81,20 +79,20 @@ def test_features_that_depend_on_each_other(rng, estimator, dtype):
 @pytest.mark.parametrize("estimator", BOTH)
 def test_fewer_different_rows_than_clusters(estimator):
     X = np.repeat([[0.0, 1.0], [2.0, 5.0]], 5, axis=0)
-    with pytest.warns(ConvergenceWarning, match="Found 2 clusters where n_clusters=3"):
+    with pytest.warns(ConvergenceWarning, match="Found 2 .*n_clusters=3"):
         model = estimator(3, random_state=0).fit(X)
     assert clustering_error(np.repeat([0, 1], 5), model.labels_) == 0.0
     np.testing.assert_array_equal(model.predict(X), model.labels_)
     assert model.cluster_centers_.shape[0] == 2
     assert np.isfinite(model.cluster_centers_).all()
     assert np.isfinite(model.decision_function(X)).all()
-    with pytest.raises(ValueError, match=r"all rows of X are equal.*Use n_clusters=1"):
+    with pytest.raises(ValueError, match=r"rows of X .*n_clusters=1"):
         estimator().fit(np.full((6, 2), 0.1))
 
 
 def test_rows_that_are_equal_beside_a_large_regulariser_are_reported(rng):
     X = rng.standard_normal((28, 29)).astype(np.float32)
-    with pytest.warns(ConvergenceWarning, match=r"Found 1 clusters,.* reg=1e\+15"):
+    with pytest.warns(ConvergenceWarning, match=r"Found 1 .*reg=1e\+15"):
         model = LDAKMeans(7, reg=1e15, init=np.arange(28) % 7).fit(X)
     assert model.result_.status is Status.DEGENERATE
     assert len(model.cluster_centers_) == 1
@@ -156,14 +154,14 @@ def test_start_from_labels_runs_once(rng, estimator):
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"reg": -1.0}, ValueError, "reg must be at least 0, got -1"),
-        ({"reg": "auto"}, TypeError, "reg must be a number, got 'auto'"),
-        ({"n_init": 0}, ValueError, "n_init must be at least 1, got 0"),
+        ({"reg": -1.0}, ValueError, "^reg .*got -1"),
+        ({"reg": "auto"}, TypeError, "^reg .*got 'auto'"),
+        ({"n_init": 0}, ValueError, "^n_init"),
         ({"max_iter": 1.5}, TypeError, "max_iter must be an integer"),
         ({"init": "pca"}, ValueError, "init must be one of 'k-means"),
-        ({"init": [0, 1]}, ValueError, "init must hold one label per row"),
-        ({"init": np.zeros(20)}, ValueError, "init must hold n_clusters=2 different labels"),
-        ({"n_clusters": 40}, ValueError, "n_clusters=40 is more than the number of rows"),
+        ({"init": [0, 1]}, ValueError, "^init .*label per"),
+        ({"init": np.zeros(20)}, ValueError, "^init .*n_clusters=2"),
+        ({"n_clusters": 40}, ValueError, "^n_clusters=40"),
     ],
 )
 def test_bad_parameters(rng, estimator, parameters, error, message):
@@ -172,13 +170,13 @@ def test_bad_parameters(rng, estimator, parameters, error, message):
 
 
 def test_bad_tolerance(rng):
-    with pytest.raises(ValueError, match="tol must be at least 0 and at most 1, got 2"):
+    with pytest.raises(ValueError, match=r"^tol\b"):
         LDAKMeans(tol=2.0).fit(rng.standard_normal((20, 3)))
 
 
 def test_memory_is_checked_first(monkeypatch, rng):
     monkeypatch.setattr(_memory, "available_memory", lambda: 1000)
-    with pytest.raises(MemoryError, match=r"whitened copy of 100 rows.*TruncatedSVD"):
+    with pytest.raises(MemoryError, match=r"100 rows.*TruncatedSVD"):
         DiscriminativeKMeans().fit(rng.standard_normal((100, 2)))
 
 

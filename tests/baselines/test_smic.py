@@ -337,7 +337,7 @@ def test_remark_2_of_jmlr(rng):
         posterior = fit_quietly(SMIC(affinity="precomputed"), K)
         n_differ += clustering_error(posterior.labels_, model.labels_) > 0
     assert n_differ > 0
-    with pytest.raises(ValueError, match="rounding='difference' is defined for two clusters only"):
+    with pytest.raises(ValueError, match=r"^rounding='difference'"):
         SMIC(3, rounding="difference").fit(rng.standard_normal((20, 2)))
     with pytest.raises(ValueError, match="rounding must be one of"):
         SMIC(rounding="random").fit(rng.standard_normal((20, 2)))
@@ -365,7 +365,7 @@ def test_an_eigenvector_of_copies_alone_is_said():
     problem = KernelSpectrum(
         Graph(np.ones((4, 4)), None), np.array([3.0, 2.0, 1.0]), vectors, np.zeros(2), points
     )
-    with pytest.warns(UserWarning, match="Only 1 of n_clusters=2 clusters have rows"):
+    with pytest.warns(UserWarning, match="n_clusters=2"):
         result = information_maximization(problem)
     assert result.status is Status.DEGENERATE
     assert "only separates identical rows" in problem.words(0)

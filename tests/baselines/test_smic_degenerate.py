@@ -36,7 +36,7 @@ def test_clusters_without_rows_are_left_out(seed, n, k, missing):
 
 def test_more_components_than_clusters_are_degenerate():
     W = linalg.block_diag(np.ones((6, 6)), np.ones((5, 5)), np.ones((4, 4)))
-    with pytest.warns(UserWarning, match="3 connected components of 4 to 6.*n_clusters=3") as said:
+    with pytest.warns(UserWarning, match="3 connected components") as said:
         model = SMIC(affinity="precomputed").fit(W)
     assert len(said) == 1
     assert model.result_.status is Status.DEGENERATE
@@ -71,7 +71,7 @@ def test_rows_without_an_eigenvector_are_reported():
     """A second component whose eigenvalues all lie below two of the first."""
     first = np.kron(np.array([[1.0, 0.5], [0.5, 1.0]]), np.ones((10, 10)))
     W = linalg.block_diag(first, 0.1 * np.ones((10, 10)))
-    with pytest.warns(UserWarning, match="The 2 leading eigenvectors .* zero on 10 of 30 rows"):
+    with pytest.warns(UserWarning, match="eigenvectors .*10 of 30 rows"):
         model = SMIC(affinity="precomputed").fit(W)
     assert model.result_.status is Status.DEGENERATE
     assert (model.labels_[20:] == 0).all()
@@ -87,7 +87,7 @@ def test_eigenvalues_below_zero_are_reported_and_not_divided_by(n):
     rng = np.random.default_rng(0)
     W = 1 - np.eye(n) + 0.01 * np.diag(rng.random(n))
     exact = linalg.eigvalsh(W)[::-1]
-    with pytest.warns(UserWarning, match=r"at most 1 cluster\(s\)\. Eigenvalue 2 .* is -"):
+    with pytest.warns(UserWarning, match="at most 1 .*Eigenvalue 2"):
         model = SMIC(affinity="precomputed").fit(W)
     np.testing.assert_allclose(model.eigenvalues_, exact[:3], atol=1e-12)
     assert model.result_.status is Status.DEGENERATE
@@ -99,7 +99,7 @@ def test_eigenvalues_below_zero_are_reported_and_not_divided_by(n):
 
 def test_low_rank_kernels_are_reported_and_not_divided_by(rng):
     A = rng.random((20, 2))
-    with pytest.warns(UserWarning, match=r"at most 2 cluster\(s\)\. Eigenvalue 3 of the sim"):
+    with pytest.warns(UserWarning, match="at most 2 .*Eigenvalue 3"):
         model = SMIC(3, affinity="precomputed").fit(A @ A.T)
     assert model.result_.divisors.min() > 1e-3
     assert model.result_.status is Status.DEGENERATE
@@ -111,24 +111,24 @@ def test_low_rank_kernels_are_reported_and_not_divided_by(rng):
 def test_stray_rows_are_reported(rng):
     X = np.vstack([rng.standard_normal((300, 2)), [[500.0, 500.0]] * 12])
     W = local_scaling_similarity(X, graph="knn")
-    with pytest.warns(UserWarning, match=r"2 connected components .*12 of 312"):
+    with pytest.warns(UserWarning, match="2 connected components"):
         SMIC(affinity="precomputed").fit(W)
 
 
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: SMIC(0), ValueError, "n_clusters must be at least 1, got 0"),
-        (lambda: SMIC(2.5), TypeError, r"n_clusters must be an integer .* got 2\.5"),
-        (lambda: SMIC(31), ValueError, "n_clusters=31 is more than the number of rows"),
-        (lambda: SMIC(affinity="rbf"), ValueError, "'precomputed' or a recipe.*got 'rbf'"),
-        (lambda: SMIC(affinity=3), TypeError, "object with a build method; got int"),
+        (lambda: SMIC(0), ValueError, "^n_clusters .*got 0"),
+        (lambda: SMIC(2.5), TypeError, r"^n_clusters .*got 2\.5"),
+        (lambda: SMIC(31), ValueError, "^n_clusters=31"),
+        (lambda: SMIC(affinity="rbf"), ValueError, "^affinity .*got 'rbf'"),
+        (lambda: SMIC(affinity=3), TypeError, "^affinity .*got int"),
         (lambda: SMIC(affinity=GaussianSimilarity), TypeError, "not a class"),
         (lambda: SMIC(sigma=1.0), ValueError, r"sigma=1\.0 has no meaning"),
         (
             lambda: SMIC(affinity=rbf_kernel, n_neighbors=3),
             ValueError,
-            "n_neighbors cannot be given with a callable",
+            "^n_neighbors .*callable",
         ),
         (lambda: SMIC(affinity="gaussian", sigma=-1), ValueError, "sigma"),
         (lambda: SMIC(n_neighbors=30), ValueError, "n_neighbors"),
@@ -142,21 +142,21 @@ def test_bad_parameters(rng, make, error, message):
 
 def test_bad_precomputed(rng):
     K = spd_kernel(rng, 10)
-    with pytest.raises(ValueError, match="cannot be given with affinity='precomputed'"):
+    with pytest.raises(ValueError, match=r"^sigma .*affinity='precomputed'"):
         SMIC(affinity="precomputed", sigma=1.0).fit(K)
     with pytest.raises(ValueError, match="negative entries"):
         SMIC(affinity="precomputed").fit(K - 3)
     with pytest.raises(ValueError, match="must be symmetric"):
         SMIC(affinity="precomputed").fit(np.triu(K))
     model = SMIC(affinity="precomputed").fit(K)
-    with pytest.raises(ValueError, match="row 1 of X has no positive similarity"):
+    with pytest.raises(ValueError, match=r"^row 1 of X"):
         model.predict(np.vstack([K[0], np.zeros(10)]))
     with pytest.raises(ValueError, match="negative entries"):
         model.predict(-K)
 
 
 def test_no_similarity_at_all_is_refused():
-    with pytest.raises(ValueError, match="all similarities between rows of X are zero"):
+    with pytest.raises(ValueError, match=r"similarities .*zero"):
         SMIC(affinity="precomputed").fit(np.zeros((6, 6)))
 
 

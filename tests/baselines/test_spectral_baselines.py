@@ -176,7 +176,7 @@ def test_stray_components_are_reported_in_one_warning(method, rng):
     X = np.vstack([rng.standard_normal((300, 2)), [[500.0, 500.0]] * 12])
     W = local_scaling_similarity(X, graph="knn")
     model = method(affinity="precomputed", random_state=0)
-    with pytest.warns(UserWarning, match="2 connected components .*12 of 312") as caught:
+    with pytest.warns(UserWarning, match="2 connected components") as caught:
         model.fit(W)
     assert len(caught) == 1
     assert model.objective_ == pytest.approx(0.0, abs=1e-9)
@@ -185,7 +185,7 @@ def test_stray_components_are_reported_in_one_warning(method, rng):
 
 def test_more_components_than_clusters_is_degenerate():
     W = np.kron(np.eye(3), np.ones((5, 5)))
-    with pytest.warns(UserWarning, match="3 connected components of 5 to 5.*n_clusters=3"):
+    with pytest.warns(UserWarning, match="n_clusters=3"):
         model = NormalizedCut(affinity="precomputed").fit(W)
     assert model.result_.status is Status.DEGENERATE
     assert model.objective_ == pytest.approx(0.0, abs=1e-9)
@@ -218,9 +218,9 @@ def test_equal_coordinates_are_not_cut_apart():
         (
             lambda: NormalizedCut(affinity="rbf"),
             ValueError,
-            "'precomputed' or a recipe.*got 'rbf'",
+            "^affinity .*got 'rbf'",
         ),
-        (lambda: NormalizedCut(sigma=1.0), ValueError, "sigma=1.0 has no meaning.*='gaussian'"),
+        (lambda: NormalizedCut(sigma=1.0), ValueError, "^sigma=1.0"),
         (
             lambda: NormalizedCut(affinity="gaussian", n_neighbors=3),
             ValueError,
@@ -229,7 +229,7 @@ def test_equal_coordinates_are_not_cut_apart():
         (
             lambda: NormalizedCut(affinity=GaussianSimilarity(), sigma=2.0),
             ValueError,
-            "set it there, in GaussianSimilarity",
+            "^sigma .*GaussianSimilarity",
         ),
         (lambda: NormalizedCut(affinity="gaussian", sigma=-1), ValueError, "sigma"),
         (lambda: NormalizedCut(n_neighbors=30), ValueError, "n_neighbors"),
@@ -248,12 +248,12 @@ def test_bad_parameters(rng, make, error, message):
 
 def test_bad_precomputed(rng):
     W = random_graph(rng, 10)
-    with pytest.raises(ValueError, match="cannot be given with affinity='precomputed'"):
+    with pytest.raises(ValueError, match=r"^sigma .*affinity='precomputed'"):
         NormalizedCut(affinity="precomputed", sigma=1.0).fit(W)
     with pytest.raises(ValueError, match="negative"):
         NormalizedCut(affinity="precomputed").fit(-W)
     model = NormalizedCut(affinity="precomputed").fit(W)
-    with pytest.raises(ValueError, match="row 1 of X has no positive similarity"):
+    with pytest.raises(ValueError, match=r"^row 1 of X"):
         model.predict(np.vstack([W[0], np.zeros(10)]))
     with pytest.raises(ValueError, match="negative entries"):
         model.predict(-W)
@@ -263,7 +263,7 @@ def test_no_cut_that_leaves_enough_rows():
     X = np.array([[0.0]] * 18 + [[1.0], [2.0]])
     with pytest.raises(
         ValueError,
-        match=r"no cut has 5 row\(s\) with edges on both sides.*Lower min_cluster_size",
+        match=r"5 row\(s\).*Lower min_cluster_size",
     ):
         NormalizedCut(affinity="gaussian", sigma=1.0, min_cluster_size=5).fit(X)
 
@@ -353,7 +353,7 @@ def test_a_failed_refit_leaves_no_half_model(rng):
 def test_magnitudes_whose_squares_do_not_fit_are_refused(rng):
     X = rng.standard_normal((30, 2))
     for scale in (1e160, 1e-170):
-        with pytest.raises(ValueError, match=r"largest magnitude.*StandardScaler"):
+        with pytest.raises(ValueError, match=r"^X .*StandardScaler"):
             NormalizedCut().fit(scale * X)
     with pytest.raises(ValueError, match="does not fit float32"):
         NormalizedCut().fit((1e-20 * X).astype(np.float32))

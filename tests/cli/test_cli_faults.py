@@ -100,7 +100,7 @@ def one_line(errors):
 # ---------------------------------------------------------------------- signals
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_in_the_middle_of_a_file_leaves_no_part(table, tmp_path, name):
     number = getattr(signal, name, None)
     if number is None:
@@ -128,9 +128,12 @@ def test_a_signal_that_is_ignored_stays_so(table, tmp_path):
     assert len(check_whole(tmp_path)) == len(OUTPUTS)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_signals_at_random_moments(table, tmp_path):
-    """Twelve runs: nothing broken, nothing left, and never a traceback."""
+    """Twelve runs: nothing broken, nothing left, and never a traceback.
+
+    Every night; signals in the middle of a file, the worst moment, are sent in every run above.
+    """
     draw = random.Random(25)
     codes = set()
     before = time.monotonic()
@@ -158,7 +161,7 @@ def test_signals_at_random_moments(table, tmp_path):
 # ---------------------------------------------------------------------- disks and folders
 
 
-@pytest.mark.parametrize("size", [0, 100, 3000])
+@pytest.mark.parametrize("size", [0, 3000])
 def test_a_full_disk_keeps_the_old_files(table, tmp_path, size):
     pytest.importorskip("resource")
     for name in OUTPUTS.values():
@@ -230,17 +233,22 @@ def test_a_file_that_appears_in_mid_run_is_kept(table, tmp_path, monkeypatch):
     assert (tmp_path / "labels.csv").read_text() == "another's"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("force", [False, True])
-def test_writers_at_the_same_time(table, tmp_path, force):
+@pytest.mark.parametrize(
+    ("force", "n_writers"),
+    [
+        (False, 3),
+        *(pytest.param(force, 8, marks=pytest.mark.nightly) for force in (False, True)),
+    ],
+)
+def test_writers_at_the_same_time(table, tmp_path, force, n_writers):
     """Without --force exactly one gets the file; with it, files are whole."""
     options = ["--force"] if force else []
-    processes = [start(table, tmp_path, *options) for _ in range(8)]
+    processes = [start(table, tmp_path, *options) for _ in range(n_writers)]
     ended = [(end(process, 300)[1], process.returncode) for process in processes]
     codes = [code for _, code in ended]
     if force:
-        assert codes == [0] * 8, ended
+        assert codes == [0] * n_writers, ended
     else:
-        assert sorted(codes) == [0] + [2] * 7, ended
+        assert sorted(codes) == [0] + [2] * (n_writers - 1), ended
         assert all("exists already" in one_line(text) for text, code in ended if code)
     assert check_whole(tmp_path) == set(OUTPUTS.values())

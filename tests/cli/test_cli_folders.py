@@ -107,7 +107,7 @@ class TestCsvTypes:
         assert float(drawn.frame["m"][0]) == float(values[0].split(",")[1])
         result = invoke("cluster", tmp_path)
         assert result.exit_code == 0, result.stderr
-        assert "treated as missing, such as 'word' in row 1300" in result.stderr
+        assert "'word' in row 1300" in result.stderr
 
     def test_blocks_of_a_file_are_the_file(self, tmp_path, monkeypatch, rng):
         frame = pd.DataFrame({"n": np.arange(300), "x": rng.normal(size=300), "ä": 'ö,"ü'})

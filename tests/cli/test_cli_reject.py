@@ -73,7 +73,7 @@ def test_without_the_option_nothing_changes(model, newcomers, tmp_path):
 def test_levels_out_of_reach_are_warned_of(model, newcomers):
     result = invoke("predict", model, newcomers, "--reject", "0.001")
     assert result.exit_code == 0, result.output
-    assert "warning: --reject 0.001 rejects no row of cluster 0" in result.output
+    assert "warning: --reject 0.001" in result.output
 
 
 @pytest.mark.parametrize("level", ["0", "1", "-0.1", "nan"])

@@ -182,7 +182,7 @@ def test_a_refused_table_is_one_line_even_after_warnings(tmp_path):
     np.save(fewer, frame.to_numpy()[:, :2])
     result = invoke("predict", model, rows)
     assert result.exit_code == 0
-    assert "warning: X does not have valid feature names" in result.stderr
+    assert "warning: X " in result.stderr
     assert "validation.py" not in result.stderr
     result = invoke("predict", model, fewer)
     assert result.exit_code == 2

@@ -215,9 +215,9 @@ def test_the_frame_and_the_words(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labels": [0, 1]}, r"labels must hold one label for each row of X, shape \(6,\)"),
-        ({"used": [True]}, "used must have one entry for each of the 2 columns"),
-        ({"feature_names": ["a"]}, "feature_names must have one name for each of the 2 columns"),
+        ({"labels": [0, 1]}, r"^labels .*shape \(6,\)"),
+        ({"used": [True]}, r"^used\b"),
+        ({"feature_names": ["a"]}, "^feature_names"),
         ({"n_levels": 0}, "n_levels must be"),
         ({"max_rows": 0}, "max_rows must be"),
         ({"X": np.empty((0, 2)), "labels": []}, "X has no rows"),

@@ -259,7 +259,7 @@ def test_a_model_that_was_fitted_to_other_rows_predicts():
     model = kmeans().fit(X[:200])
     found = describe_clusters(X[100:], model, random_state=0)
     assert found.sizes.sum() == 300
-    with pytest.raises(ValueError, match="was fitted to other rows and cannot predict"):
+    with pytest.raises(ValueError, match="cannot predict"):
         describe_clusters(X, AgglomerativeClustering(2).fit(X[:200]))
 
 
@@ -309,18 +309,18 @@ def test_few_columns_are_tested_by_sign_flips_and_many_by_mirrors():
     ("change", "error", "message"),
     [
         ({"q": 0}, ValueError, "q must be greater than 0"),
-        ({"rule": "t"}, ValueError, "rule must be one of 'auto', 'mirror', 'sign_flips'"),
+        ({"rule": "t"}, ValueError, r"^rule\b"),
         ({"n_typical": 0}, ValueError, "n_typical must be at least 1"),
-        ({"n_subsets": 40}, ValueError, "n_subsets must be between 2 and 16"),
-        ({"feature_names": ["a"]}, ValueError, "one name for each of the 5 columns"),
+        ({"n_subsets": 40}, ValueError, "^n_subsets"),
+        ({"feature_names": ["a"]}, ValueError, "^feature_names"),
         ({"ids": [1, 2]}, ValueError, r"ids must have shape \(300,\)"),
-        ({"model_input": np.ones((3, 2))}, ValueError, "model_input must have the 300 rows"),
+        ({"model_input": np.ones((3, 2))}, ValueError, "^model_input"),
         ({"labels_or_model": [0, 1]}, ValueError, r"labels of shape \(300,\)"),
         ({"labels_or_model": KMeans}, TypeError, "Pass an instance"),
-        ({"labels_or_model": np.full(300, 0.5)}, TypeError, "labels must be integers or text"),
+        ({"labels_or_model": np.full(300, 0.5)}, TypeError, "^labels .*integers"),
         ({"X": np.ones(5)}, ValueError, "X must have rows and columns"),
         ({"X": np.ones((0, 5)), "labels_or_model": []}, ValueError, "X has no rows"),
-        ({"X": pd.DataFrame({"z": [[1]] * 300})}, TypeError, "column 'z' holds a list in row 0"),
+        ({"X": pd.DataFrame({"z": [[1]] * 300})}, TypeError, "column 'z' .*row 0"),
         ({"X": np.ones((300, 2), dtype=complex)}, TypeError, "complex numbers"),
         ({"X": sparse.csr_array(np.full((300, 2), np.nan))}, ValueError, "is sparse and has 600"),
     ],
@@ -334,7 +334,7 @@ def test_bad_input(change, error, message):
 
 def test_an_estimator_that_takes_no_such_rows():
     frame, labels = mixed()
-    with pytest.raises(ValueError, match="no subset of the rows could be clustered by KMeans"):
+    with pytest.raises(ValueError, match=r"no subset .*KMeans"):
         describe_clusters(frame, labels, estimator=kmeans())
     X, labels = two_groups()
     with pytest.raises(ValueError, match="takes a precomputed matrix"):

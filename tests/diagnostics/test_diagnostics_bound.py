@@ -281,18 +281,18 @@ H2 = {"Q": [1.0, 2.0, 3.0], "reg": 1.0, "eta": -1.0, "h": [0.6, 0.8, 0.0]}
     ("kwargs", "match"),
     [
         ({}, "Q, reg and eta are required"),
-        ({**H2, "h": None, "n_revealed": 1}, "h=None requires rho, and does not allow labels"),
+        ({**H2, "h": None, "n_revealed": 1}, "^h=None"),
         ({**H2, "h": None, "revealed": [0], "labels": [1], "rho": 1.0}, "h=None requires rho"),
-        ({**H2}, "n_revealed and revealed are both None"),
-        ({**H2, "n_revealed": 3}, "n_revealed must be between 1 and 2"),
-        ({**H2, "labels": [1, 1]}, "revealed must hold the indices of the rows of labels"),
-        ({**H2, "revealed": [0, 0]}, "distinct row indices from 0 to 2"),
-        ({**H2, "revealed": [0, 3]}, "distinct row indices from 0 to 2"),
-        ({**H2, "revealed": [True, False]}, "indices of 1 to 2 rows, got bool"),
+        ({**H2}, "^n_revealed .*revealed"),
+        ({**H2, "n_revealed": 3}, "^n_revealed .*between 1"),
+        ({**H2, "labels": [1, 1]}, "^revealed .*labels"),
+        ({**H2, "revealed": [0, 0]}, "^revealed .*distinct"),
+        ({**H2, "revealed": [0, 3]}, "^revealed .*distinct"),
+        ({**H2, "revealed": [True, False]}, "^revealed .*got bool"),
         ({**H2, "revealed": [0, 1, 2]}, "indices of 1 to 2 rows"),
-        ({**H2, "revealed": [0], "n_revealed": 2}, "n_revealed=2 contradicts revealed"),
+        ({**H2, "revealed": [0], "n_revealed": 2}, "^n_revealed=2"),
         ({**H2, "revealed": [0, 1], "labels": [1]}, "one label per revealed row"),
-        ({**H2, "eta": 1.5, "n_revealed": 1}, "eta must be below .* 1, got 1.5"),
+        ({**H2, "eta": 1.5, "n_revealed": 1}, r"^eta\b"),
         ({**H2, "h": [3.0, 4.0, 0.0], "n_revealed": 1}, "norm 5. Divide it"),
         ({**H2, "n_revealed": 1, "delta": 0.0}, "delta must be greater than 0"),
         ({**H2, "n_revealed": 1, "rho": 0.0}, "rho must be greater than 0"),
@@ -306,18 +306,18 @@ def test_bad_input_of_the_bound(kwargs, match):
 
 def test_bad_models(moons):
     X, _, model = moons
-    with pytest.raises(TypeError, match="model must be a SoftLabelMVC, got KernelKMeans"):
+    with pytest.raises(TypeError, match="SoftLabelMVC, got KernelKMeans"):
         error_bound(KernelKMeans(random_state=0).fit(X), n_revealed=10)
     with pytest.raises(NotFittedError):
         error_bound(SoftLabelMVC(), n_revealed=10)
-    with pytest.raises(ValueError, match="two clusters, got n_clusters=1"):
+    with pytest.raises(ValueError, match="n_clusters=1"):
         error_bound(SoftLabelMVC(n_clusters=1).fit(X), n_revealed=10)
-    with pytest.raises(ValueError, match="reg, h must be None with a model"):
+    with pytest.raises(ValueError, match=r"^reg\b"):
         error_bound(model, reg=1.0, h=model.h_, n_revealed=10)
     for unknown in (np.nan, None):
-        with pytest.raises(ValueError, match="label for every revealed row, got NaN or None"):
+        with pytest.raises(ValueError, match=r"^labels .*got NaN or None"):
             error_bound(model, revealed=np.arange(3), labels=[1.0, unknown, 1.0])
-    with pytest.raises(ValueError, match="labels must have at most two distinct values, got 3"):
+    with pytest.raises(ValueError, match=r"^labels .*got 3"):
         error_bound(model, revealed=[0, 1, 2], labels=[0, 1, 2])
 
 

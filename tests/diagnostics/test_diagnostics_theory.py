@@ -236,12 +236,12 @@ def test_every_kind_of_matrix_gives_the_same_report():
 @pytest.mark.parametrize(
     ("Q", "kwargs", "error", "match"),
     [
-        (np.ones((3, 2)), {}, ValueError, r"Q must be square, got shape \(3, 2\)"),
+        (np.ones((3, 2)), {}, ValueError, r"^Q .*got shape \(3, 2\)"),
         ([[1.0, 0.5], [0.2, 1.0]], {}, ValueError, "Q must be symmetric"),
         ([[1.0]], {}, ValueError, "minimum of 2"),
         ([[1.0, np.nan], [np.nan, 1.0]], {}, ValueError, "Q contains NaN"),
         (np.eye(3), {"tol": -1.0}, ValueError, "tol must be at least 0"),
-        (np.eye(3), {"max_rows_for_si": 30}, ValueError, "max_rows_for_si must be between 0"),
+        (np.eye(3), {"max_rows_for_si": 30}, ValueError, "^max_rows_for_si"),
         (np.eye(3), {"max_work": np.inf}, ValueError, "max_work must be"),
     ],
 )

@@ -296,7 +296,7 @@ def test_wrong_input():
     rng = np.random.default_rng(0)
     X = draw(rng, 100)
     model = MSPC(3, random_state=0).fit(X)
-    with pytest.raises(ValueError, match=r"X_old=None requires a model that keeps a summary"):
+    with pytest.raises(ValueError, match=r"^X_old"):
         drift(model, X)
     with pytest.raises(ValueError, match="alpha"):
         drift(model, X, X, alpha=0.0)

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.pairs import spread
 from scipy import sparse
 
 from volmar import MSPC
@@ -88,8 +89,7 @@ def arguments(kinds):
     return [(call, name) for call, given in CALLS.items() for name in given if name in kinds]
 
 
-@pytest.mark.parametrize("kind", ROWS)
-@pytest.mark.parametrize(("call", "name"), arguments({"X", "Q"}))
+@pytest.mark.parametrize(("call", "name", "kind"), spread(arguments({"X", "Q"}), ROWS, 6))
 def test_wrong_rows_are_named(call, name, kind):
     takes_tables = call in (column_profiles, describe_clusters)
     if takes_tables and kind in ("text", "one text", "NaN", "infinity", "huge integers"):
@@ -103,10 +103,13 @@ def test_wrong_rows_are_named(call, name, kind):
     assert not told.startswith(("setting an array", "could not convert", "float() argument"))
 
 
-@pytest.mark.parametrize("kind", VECTORS)
 @pytest.mark.parametrize(
-    ("call", "name"),
-    arguments({"x", "h", "scores", "p_values", "labels", "labels_or_model", "resolutions"}),
+    ("call", "name", "kind"),
+    spread(
+        arguments({"x", "h", "scores", "p_values", "labels", "labels_or_model", "resolutions"}),
+        VECTORS,
+        5,
+    ),
 )
 def test_wrong_vectors_are_named(call, name, kind):
     if kind == "text" and name in ("labels", "labels_or_model"):
@@ -122,19 +125,14 @@ def test_wrong_vectors_are_named(call, name, kind):
     assert name in told or (name == "labels_or_model" and "labels" in told), told
 
 
-@pytest.mark.parametrize(
-    "value", NUMBERS, ids=[f"{type(one).__name__}{i}" for i, one in enumerate(NUMBERS)]
-)
-@pytest.mark.parametrize(
-    ("call", "name"),
-    arguments(
-        {
-            *("alpha", "n_splits", "min_cluster_size", "n_levels", "max_rows", "n_resamples"),
-            *("q", "n_typical", "share", "tol", "max_rows_for_si", "max_work"),
-            *("reg", "eta", "n_revealed", "delta", "n_draws"),
-        }
-    ),
-)
+COUNTS = {
+    *("alpha", "n_splits", "min_cluster_size", "n_levels", "max_rows", "n_resamples"),
+    *("q", "n_typical", "share", "tol", "max_rows_for_si", "max_work"),
+    *("reg", "eta", "n_revealed", "delta", "n_draws"),
+}
+
+
+@pytest.mark.parametrize(("call", "name", "value"), spread(arguments(COUNTS), NUMBERS, 5))
 def test_wrong_numbers_are_named(call, name, value):
     told = named(name, call, value)
     if told is None:
@@ -150,7 +148,7 @@ def test_wrong_numbers_are_named(call, name, value):
 )
 def test_a_wrong_random_state_is_named(call, seed):
     given = {**CALLS[call], "random_state": seed}
-    with pytest.raises(ValueError, match="random_state must be None, an integer"):
+    with pytest.raises(ValueError, match=r"^random_state"):
         call(**given)
 
 
@@ -158,13 +156,13 @@ def test_a_wrong_random_state_is_named(call, seed):
 @pytest.mark.parametrize("call", [split_test, compare_numbers, stability])
 def test_what_is_no_clusterer_is_named(call, estimator):
     given = {**CALLS[call], "estimator": estimator}
-    with pytest.raises(TypeError, match=r"estimator must be a clusterer .*, got"):
+    with pytest.raises(TypeError, match=r"^estimator .*clusterer"):
         call(**given)
 
 
 @pytest.mark.parametrize("n_jobs", [0, 1.5, "a", math.inf])
 def test_a_wrong_number_of_jobs_is_named(n_jobs):
-    with pytest.raises(TypeError, match="n_jobs must be None or an integer other than 0"):
+    with pytest.raises(TypeError, match=r"^n_jobs"):
         stability(**CALLS[stability], n_jobs=n_jobs)
 
 
@@ -176,13 +174,13 @@ def test_jobs_are_no_more_than_parts():
 @pytest.mark.parametrize("rng", [None, 0, np.random.RandomState(0), np.random])
 @pytest.mark.parametrize("call", [hump_test, dithered])
 def test_a_wrong_generator_is_named(call, rng):
-    with pytest.raises(TypeError, match=r"rng must be a numpy\.random\.Generator"):
+    with pytest.raises(TypeError, match=r"^rng\b"):
         call(**{**CALLS[call], "rng": rng})
 
 
 @pytest.mark.parametrize("noise", [[-1], np.array([-1, 2]), {-1}, sparse.csr_array(X)])
 def test_noise_has_one_label(noise):
-    with pytest.raises(TypeError, match="noise_label must be a single label"):
+    with pytest.raises(TypeError, match=r"^noise_label"):
         label_test(X, LABELS, noise_label=noise)
 
 

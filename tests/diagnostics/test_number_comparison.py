@@ -170,9 +170,9 @@ def test_few_rows():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"estimator": DBSCAN()}, ValueError, "DBSCAN has no parameter n_clusters"),
+        ({"estimator": DBSCAN()}, ValueError, "^estimator .*n_clusters"),
         ({"numbers": [1, 2]}, ValueError, "numbers must be"),
-        ({"numbers": [900]}, ValueError, "no number between 2 and half of the 300 rows"),
+        ({"numbers": [900]}, ValueError, "half of the 300 rows"),
         ({"numbers": []}, ValueError, "no number between 2"),
         ({"max_rows": 2}, ValueError, "max_rows must be"),
         ({"n_resamples": 0}, ValueError, "n_resamples must be"),
@@ -181,7 +181,7 @@ def test_few_rows():
         (
             {"estimator": KMeans(n_init=1, algorithm="nonsense")},
             ValueError,
-            "KMeans failed for all numbers of clusters",
+            "KMeans failed",
         ),
     ],
 )

@@ -117,7 +117,7 @@ class OnlyAll(Fussy):
 
 
 def test_no_part_could_be_clustered():
-    with pytest.raises(ValueError, match=r"none of the 20 subsets of 40 rows .* Raise share"):
+    with pytest.raises(ValueError, match=r"20 subsets .* Raise share"):
         stability(blobs(50), OnlyAll(50), random_state=0)
 
 
@@ -173,14 +173,14 @@ def test_stability_in_words(agreement, words):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"n_resamples": 1}, ValueError, "n_resamples must be at least 2, got 1"),
-        ({"share": 0.0}, ValueError, "share must be greater than 0 and at most 1, got 0.0"),
-        ({"share": 1.0}, ValueError, "share=1.0 of 240 rows is 240, .*such as 0.8"),
+        ({"n_resamples": 1}, ValueError, "^n_resamples"),
+        ({"share": 0.0}, ValueError, "^share .*got 0.0"),
+        ({"share": 1.0}, ValueError, "^share=1.0"),
         ({"share": 0.001}, ValueError, "is 0, but a subset must have at least 2 rows"),
         ({"X": blobs() * np.nan}, ValueError, "Input X contains NaN"),
-        ({"estimator": KMeans}, TypeError, "estimator must be a clusterer.*got the class KMeans"),
+        ({"estimator": KMeans}, TypeError, "^estimator .*got the class KMeans"),
         ({"estimator": MSPC(kernel="precomputed")}, ValueError, "takes a precomputed matrix"),
-        ({"estimator": StandardScaler()}, TypeError, "neither fit_predict nor labels_"),
+        ({"estimator": StandardScaler()}, TypeError, "^estimator .*fit_predict"),
     ],
 )
 def test_bad_input_to_stability(options, error, message):

@@ -174,9 +174,9 @@ def test_blocks_do_not_matter(monkeypatch):
 
 def test_bad_input_to_the_border():
     X = rng().normal(size=(20, 2))
-    with pytest.raises(ValueError, match=r"sides has shape \(3,\) for 20 seen rows. Pass one"):
+    with pytest.raises(ValueError, match=r"^sides"):
         Border(X, [True, False, True], rng())
-    with pytest.raises(ValueError, match=r"rows has 5 columns and the seen rows have 2. Pass the"):
+    with pytest.raises(ValueError, match=r"^rows has 5 columns"):
         Border(X, X[:, 0] > 0, rng()).distances(np.ones((4, 5)))
 
 
@@ -226,7 +226,7 @@ def test_noise_belongs_to_neither_side():
 def test_one_cluster_scores_nothing_and_three_are_refused():
     X = rng().normal(size=(90, 2))
     np.testing.assert_array_equal(walk_scores(DBSCAN(eps=9).fit(X), X, X[:5], rng()), 0.0)
-    with pytest.raises(ValueError, match=r"KMeans found 3 clusters, but a split has two. Use"):
+    with pytest.raises(ValueError, match=r"^estimator .*KMeans"):
         walk_scores(KMeans(3, n_init=1).fit(X), X, X, rng())
 
 

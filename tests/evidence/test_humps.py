@@ -193,7 +193,7 @@ def shares_below(sampler, n, repeats, seed, **options):
     return {level: np.mean(p_values <= level) for level in (0.01, 0.05, 0.25, 0.5)}
 
 
-@pytest.mark.parametrize("n", [50, 300, 3000])
+@pytest.mark.parametrize("n", [50, 300, pytest.param(3000, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", FLAT)
 def test_flat_tops_are_kept_too(name, n):
     """200 samples, and three and a half standard errors, since there are 15 cases."""
@@ -421,9 +421,9 @@ def test_what_says_nothing_has_p_value_one(x):
         ([np.inf] + [0.0] * 30, {}, ValueError, "got inf at position 0"),
         (np.ones((30, 2)), {}, ValueError, r"got shape \(30, 2\)"),
         (["a", "b"], {}, TypeError, "real numbers"),
-        (np.arange(30), {"n_draws": 0}, ValueError, "n_draws must be an integer, at least 1"),
+        (np.arange(30), {"n_draws": 0}, ValueError, "^n_draws"),
         (np.arange(30), {"n_draws": 10.5}, ValueError, "got 10.5"),
-        (np.arange(30), {"rng": 0}, TypeError, "rng must be a numpy.random.Generator, got 0"),
+        (np.arange(30), {"rng": 0}, TypeError, r"^rng\b"),
     ],
 )
 def test_bad_input_to_the_hump_test(x, options, error, message):

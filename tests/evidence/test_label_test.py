@@ -358,15 +358,15 @@ def test_many_rows_are_sampled(monkeypatch):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (np.zeros(299), r"labels must hold one label for each row of X, shape \(300,\)"),
+        (np.zeros(299), r"^labels .*\(300,\)"),
         (np.zeros((300, 2)), r"got shape \(300, 2\)"),
-        (np.where(np.arange(300) == 7, np.nan, 1.0), "labels holds nan at position 7"),
-        (["a"] * 299 + [None], "labels holds None at position 299"),
-        (pd.array([1] * 299 + [None], dtype="Int64"), "at position 299, which is not a label"),
-        (np.zeros(300), r"labels has only one cluster \(0.0\).*split_test"),
-        (np.where(np.arange(300) < 9, -1, 4), r"labels has only one cluster \(4\)"),
-        (np.full(300, -1), r"all 300 rows are noise \(label -1\).*noise_label=None"),
-        (np.arange(300) // 15, "min_cluster_size=20 rows; the largest has 15"),
+        (np.where(np.arange(300) == 7, np.nan, 1.0), "^labels .*position 7"),
+        (["a"] * 299 + [None], "^labels .*None at position"),
+        (pd.array([1] * 299 + [None], dtype="Int64"), "^labels .*position 299"),
+        (np.zeros(300), r"^labels .*cluster \(0.0\)"),
+        (np.where(np.arange(300) < 9, -1, 4), r"^labels .*cluster \(4\)"),
+        (np.full(300, -1), "^labels .*noise_label=None"),
+        (np.arange(300) // 15, "min_cluster_size=20 .*15"),
     ],
 )
 def test_labels_that_cannot_be_tested_are_refused(labels, message):
@@ -379,10 +379,10 @@ def test_labels_that_cannot_be_tested_are_refused(labels, message):
     [
         ({"alpha": 0.0}, ValueError, "alpha must be greater than 0"),
         ({"alpha": "much"}, TypeError, "alpha must be a number"),
-        ({"alpha": 1e-5}, ValueError, "alpha=1e-05 is too small for 2 clusters"),
+        ({"alpha": 1e-5}, ValueError, "^alpha=1e-05"),
         ({"n_splits": 0}, ValueError, "n_splits must be at least 1"),
         ({"min_cluster_size": 5}, ValueError, "min_cluster_size must be at least 10"),
-        ({"min_cluster_size": 20.5}, TypeError, "min_cluster_size must be an integer"),
+        ({"min_cluster_size": 20.5}, TypeError, "^min_cluster_size .*integer"),
     ],
 )
 def test_parameters_are_checked(parameters, error, message):
@@ -396,7 +396,7 @@ def test_rows_are_checked():
     X[3, 1] = np.nan
     with pytest.raises(ValueError, match="contains NaN"):
         label_test(X, y)
-    with pytest.raises(ValueError, match=r"largest magnitude.*StandardScaler"):
+    with pytest.raises(ValueError, match=r"^X .*StandardScaler"):
         label_test(np.full((300, 2), 1e300), y)
     with pytest.raises(TypeError, match="labels has dtype datetime64"):
         label_test(two()[0], np.where(y, np.datetime64("2020-01-01"), np.datetime64("2021-01-01")))

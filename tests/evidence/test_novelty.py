@@ -118,14 +118,14 @@ def few_rows(rng):
     return np.concatenate([rng.normal(0, 1, (150, 50)), rng.normal(2, 1, (150, 50))])
 
 
+@pytest.mark.parametrize("n_draws", [6, pytest.param(20, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("draw", [blobs, skewed, unequal, few_rows])
-def test_false_alarms_are_at_the_level(draw):
+def test_false_alarms_are_at_the_level(draw, n_draws):
     """The share of rejected new rows exceeds alpha by at most two standard errors.
 
     It is not lower by more either, apart from the steps of the p-values and the case of 50 columns
     and 150 rows.
     """
-    n_draws = 20
     shares = []
     for seed in range(n_draws):
         rng = np.random.default_rng(seed)
@@ -250,12 +250,12 @@ def test_input_is_not_changed_and_seeds_repeat():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labels": [0, 1]}, r"labels must be an array of integers of shape \(200,\)"),
-        ({"labels": np.full(200, 0.5)}, "labels must be an array of integers"),
-        ({"labels": np.full(200, -1)}, "labels has no cluster: all labels are -1"),
+        ({"labels": [0, 1]}, r"^labels .*\(200,\)"),
+        ({"labels": np.full(200, 0.5)}, "^labels .*integers"),
+        ({"labels": np.full(200, -1)}, "^labels .*cluster: all"),
         ({"labels": np.full(200, -2)}, "labels holds -2"),
         ({"labels": np.full(200, 500)}, "labels holds 500"),
-        ({"n_clusters": 1}, "n_clusters=1 is less than .* 2. Raise"),
+        ({"n_clusters": 1}, "^n_clusters=1"),
     ],
 )
 def test_wrong_input_is_refused(change, message):
@@ -267,7 +267,7 @@ def test_wrong_input_is_refused(change, message):
 def test_wrong_new_rows_are_refused():
     X, labels = two_groups(np.random.default_rng(0))
     novelty = calibrate_novelty(X, labels, random_state=0)
-    with pytest.raises(ValueError, match="X has 3 columns, but the calibration had 4"):
+    with pytest.raises(ValueError, match=r"^X .*calibration"):
         novelty.p_values(X[:, :3], labels)
-    with pytest.raises(ValueError, match="labels holds 2, but clusters are numbered from 0 to 1"):
+    with pytest.raises(ValueError, match=r"^labels holds 2"):
         novelty.p_values(X, labels + 1)

@@ -303,34 +303,34 @@ def test_words(noise):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"n_splits": 0}, ValueError, "n_splits must be at least 1, got 0"),
+        ({"n_splits": 0}, ValueError, "^n_splits .*got 0"),
         ({"n_splits": 1.5}, TypeError, "n_splits must be an integer"),
-        ({"alpha": 0}, ValueError, "alpha must be at least 0.001 and at most 1, got 0"),
-        ({"alpha": 1.5}, ValueError, "alpha must be .* at most 1, got 1.5"),
+        ({"alpha": 0}, ValueError, "^alpha .*got 0"),
+        ({"alpha": 1.5}, ValueError, "^alpha .*got 1.5"),
         ({"alpha": float("nan")}, ValueError, "alpha"),
-        ({"alpha": "small"}, TypeError, "alpha must be a number, got 'small'"),
-        ({"random_state": "zero"}, ValueError, "random_state must be None, an integer.*'zero'"),
-        ({"X": blobs(79)}, ValueError, "X has 79 rows.* at least 80 rows"),
-        ({"X": np.ones((90, 2))}, ValueError, "all 90 rows of X are the same.*Check"),
-        ({"X": sparse.csr_array((90, 2))}, ValueError, "all 90 rows of X are the same"),
+        ({"alpha": "small"}, TypeError, "^alpha .*got 'small'"),
+        ({"random_state": "zero"}, ValueError, "^random_state"),
+        ({"X": blobs(79)}, ValueError, "^X .*least 80"),
+        ({"X": np.ones((90, 2))}, ValueError, "all 90 rows of X"),
+        ({"X": sparse.csr_array((90, 2))}, ValueError, "all 90 rows of X"),
         ({"X": blobs() * np.nan}, ValueError, "Input X contains NaN"),
         ({"X": np.append(blobs(), [[np.inf] * 4], 0)}, ValueError, "Input X contains infinity"),
-        ({"X": 1e160 * blobs()}, ValueError, "X has a largest magnitude of .* Scale X"),
+        ({"X": 1e160 * blobs()}, ValueError, "^X .*magnitude"),
         ({"X": np.arange(100.0)}, ValueError, "Expected 2D array"),
-        ({"estimator": KMeans(3)}, ValueError, "KMeans has n_clusters=3, .*Use n_clusters=2"),
+        ({"estimator": KMeans(3)}, ValueError, "^estimator .*n_clusters=3"),
         ({"estimator": MSPC(1)}, ValueError, "MSPC has n_clusters=1"),
         ({"estimator": MSPC("auto")}, ValueError, "MSPC has n_clusters='auto'"),
         ({"estimator": make_pipeline(PCA(2), MSPC(4))}, ValueError, "MSPC has n_clusters=4"),
-        ({"estimator": MSPC}, TypeError, "estimator must be a clusterer.*the class MSPC"),
-        ({"estimator": "kmeans"}, TypeError, "estimator must be a clusterer.*got str"),
-        ({"estimator": MSPC(kernel="precomputed")}, ValueError, "MSPC takes a precomputed matrix"),
+        ({"estimator": MSPC}, TypeError, "^estimator .*class MSPC"),
+        ({"estimator": "kmeans"}, TypeError, "^estimator .*got str"),
+        ({"estimator": MSPC(kernel="precomputed")}, ValueError, "^estimator .*precomputed"),
         (
             {"estimator": StandardScaler()},
             TypeError,
-            "has no decision_function.*Use a clusterer",
+            "^estimator .*decision_function",
         ),
-        ({"estimator": GaussianMixture(3)}, ValueError, "GaussianMixture found 3 clusters, but a"),
-        ({"estimator": Linear(np.eye(4))}, ValueError, "Linear scores 4 clusters.*n_clusters=2"),
+        ({"estimator": GaussianMixture(3)}, ValueError, "^estimator .*GaussianMixture"),
+        ({"estimator": Linear(np.eye(4))}, ValueError, "^estimator .*scores"),
         ({"estimator": Linear((np.nan,) * 4)}, ValueError, "Linear returns the score nan"),
     ],
 )
@@ -463,5 +463,5 @@ def test_one_cluster_is_no_split():
 
 
 def test_an_estimator_that_finds_only_noise_is_named(noise):
-    with pytest.raises(ValueError, match=r"estimator DBSCAN labelled all .* -1"):
+    with pytest.raises(ValueError, match=r"^estimator .*labelled"):
         split_test(noise, DBSCAN(eps=1e-9, min_samples=2), random_state=0)

@@ -124,7 +124,7 @@ def test_constant_columns_at_a_distance(rng):
 
 def test_too_many_features_are_refused_before_the_allocation(rng):
     X = sparse.csr_array((100, 100_000_000))
-    with pytest.raises(MemoryError, match=r"100 rows of 100000000 features.*Reduce"):
+    with pytest.raises(MemoryError, match="100000000 features"):
         searched_rows(X, rng)
 
 

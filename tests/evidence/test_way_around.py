@@ -173,9 +173,9 @@ def test_of_many_rows_some_are_looked_at(monkeypatch):
 
 def test_bad_input():
     X = ring(50)
-    with pytest.raises(ValueError, match=r"scores has shape \(3,\) for 50 rows. Pass one"):
+    with pytest.raises(ValueError, match=r"^scores .*shape \(3,\)"):
         has_way_around(X, [1.0, 2.0, 3.0])
-    with pytest.raises(ValueError, match=r"scores must be finite, got nan"):
+    with pytest.raises(ValueError, match=r"^scores .*got nan"):
         has_way_around(X, np.full(50, np.nan))
 
 

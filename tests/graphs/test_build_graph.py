@@ -38,9 +38,9 @@ def test_recipes_win_over_callables_and_classes_are_refused():
         with pytest.raises(TypeError, match=rf"function must be a callable.*got {bad.__name__}"):
             CallableSimilarity(bad)
     for bad in (3, None):
-        with pytest.raises(TypeError, match=r"a callable f\(X, Y\) or an object with a build met"):
+        with pytest.raises(TypeError, match=r"^affinity .*object"):
             make_similarity(bad)
-    with pytest.raises(TypeError, match=r"function must be a callable.*rbf_kernel; got float"):
+    with pytest.raises(TypeError, match=r"^function .*got float"):
         CallableSimilarity(0.5)
 
 
@@ -52,18 +52,16 @@ def test_parameters_beside_a_callable_are_refused():
             NormalizedCut(affinity=rbf_kernel, **params).fit(X)
         with pytest.raises(ValueError, match=f"{name} cannot be given.*set it there, in Recipe"):
             NormalizedCut(affinity=Recipe(), **params).fit(X)
-    with pytest.raises(TypeError, match=r"takes no gamma here. Bind.*functools\.partial"):
+    with pytest.raises(TypeError, match=r"^affinity .*functools\.partial"):
         make_similarity(rbf_kernel, gamma=2.0)
-    with pytest.raises(
-        ValueError, match=r"sigma=1\.0 has no meaning for affinity='nearest_neighb"
-    ):
+    with pytest.raises(ValueError, match=r"^sigma=1\.0"):
         NormalizedCut(affinity="nearest_neighbors", sigma=1.0).fit(X)
 
 
 def test_names_stand_in_the_messages():
     with pytest.raises(ValueError, match="nearest_neighbors; got 'rbf'"):
         make_similarity("rbf")
-    with pytest.raises(ValueError, match=r"'nearest_neighbors', a callable f\(X, Y\), 'precomp"):
+    with pytest.raises(ValueError, match=r"^affinity .*'nearest_neighbors'"):
         build_graph(points(0), "rbf")
     with pytest.raises(ValueError, match="or 'cosine_knn' or 'nearest_neighbors'"):
         build_graph(points(0), "gaussian", n_neighbors=3)

@@ -86,17 +86,17 @@ def asymmetric(X, Y):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda X, Y: rbf_kernel(X, Y)[:, :3], r"affinity\(X, X\) has shape \(40, 3\) and must h"),
+        (lambda X, Y: rbf_kernel(X, Y)[:, :3], r"affinity\(X, X\) .*\(40, 3\)"),
         (
             asymmetric,
-            r"affinity\(X, X\) must be symmetric, but affinity\(X, X\)\[0, 1\].*differ by 0\.5",
+            r"affinity\(X, X\) .*symmetric.*\[0, 1\].* 0\.5",
         ),
         (
             lambda X, Y: rbf_kernel(X, Y) - 0.9,
-            r"affinity\(X, X\) has negative entries \(smallest -",
+            r"affinity\(X, X\) .*negative",
         ),
         (lambda X, Y: rbf_kernel(X, Y) * np.nan, r"affinity\(X, X\) contains NaN"),
-        (lambda X, Y: rbf_kernel(X, Y) + np.inf, r"affinity\(X, X\) contains infinity"),
+        (lambda X, Y: rbf_kernel(X, Y) + np.inf, r"affinity\(X, X\) .*infinity"),
     ],
 )
 def test_bad_matrices_of_a_callable(function, message, wrap):
@@ -113,7 +113,7 @@ def test_bad_matrices_of_a_callable(function, message, wrap):
 
 @pytest.mark.parametrize("answer", [None, 1.0, np.ones(40), np.ones((40, 40, 1))])
 def test_answers_that_are_no_matrix_are_refused(answer):
-    with pytest.raises(ValueError, match=r"affinity\(X, X\) has shape \(.*must have \(40, 40\)"):
+    with pytest.raises(ValueError, match=r"affinity\(X, X\) .*\(40, 40\)"):
         CallableSimilarity(lambda X, Y: answer).build(points(0))
 
 
@@ -125,22 +125,22 @@ def test_new_rows_that_a_callable_cannot_place(wrap):
     _, extension = CallableSimilarity(function).build(points(0))
     X_new = points(1, n=4)
     X_new[2] = 1e3
-    with pytest.raises(ValueError, match="row 2 of X_new has no positive similarity"):
+    with pytest.raises(ValueError, match=r"^row 2 of X_new"):
         extension.weights(X_new)
     assert dense(extension(X_new))[2].sum() == 0
     X_new[2] = -1.0
     for call in (extension, extension.weights):
-        with pytest.raises(ValueError, match=r"affinity\(X_new, X\) has negative entries"):
+        with pytest.raises(ValueError, match=r"affinity\(X_new, X\) .*negative"):
             call(X_new)
     _, extension = CallableSimilarity(lambda X, Y: rbf_kernel(Y, X)).build(points(0))
-    with pytest.raises(ValueError, match=r"affinity\(X_new, X\) has shape \(40, 4\) and must ha"):
+    with pytest.raises(ValueError, match=r"affinity\(X_new, X\) .*\(40, 4\)"):
         extension(points(1, n=4))
-    with pytest.raises(ValueError, match="X_new has 2 features, but the graph was built on 3"):
+    with pytest.raises(ValueError, match=r"^X_new .*features"):
         extension(points(0, d=2))
     _, extension = CallableSimilarity(
         lambda X, Y: rbf_kernel(X, Y) * (1.0 if len(X) == 40 else np.nan)
     ).build(points(0))
-    with pytest.raises(ValueError, match=r"affinity\(X_new, X\) contains NaN"):
+    with pytest.raises(ValueError, match=r"affinity\(X_new, X\) .*NaN"):
         extension(points(1, n=4))
 
 
@@ -175,5 +175,5 @@ def test_a_callable_gaussian_is_the_recipe():
     called = NormalizedCut(affinity=partial(rbf_kernel, gamma=12.5)).fit(X)
     np.testing.assert_array_equal(named.labels_, called.labels_)
     np.testing.assert_allclose(named.decision_function(X), called.decision_function(X), atol=1e-8)
-    with pytest.raises(ValueError, match="row 0 of X_new has no positive similarity"):
+    with pytest.raises(ValueError, match=r"^row 0 of X_new"):
         called.predict([[1e3, 1e3]])

@@ -331,9 +331,9 @@ def test_very_few_rows(n):
 @pytest.mark.parametrize(
     ("params", "error", "message"),
     [
-        ({"exponent": -1.0}, ValueError, "exponent must be a number of at least 0; got -1.0"),
+        ({"exponent": -1.0}, ValueError, "^exponent .*got -1.0"),
         ({"exponent": np.nan}, ValueError, "exponent must be a number"),
-        ({"n_edges": 0}, ValueError, "n_edges must be at least 1; got 0"),
+        ({"n_edges": 0}, ValueError, "^n_edges .*got 0"),
         ({"n_edges": True}, TypeError, "n_edges must be an integer"),
         ({"n_edges": 2.5}, TypeError, "n_edges must be an integer; got 2.5"),
         ({"n_neighbors": 120}, ValueError, "n_neighbors=120 needs at least 121 points"),
@@ -345,7 +345,7 @@ def test_bad_parameters(params, error, message):
 
 
 def test_bad_rows():
-    with pytest.raises(ValueError, match="all 30 rows of X are the same point"):
+    with pytest.raises(ValueError, match="all 30 rows of X"):
         density_scaling_similarity(np.ones((30, 2)))
     with pytest.raises(ValueError, match="NaN"):
         density_scaling_similarity(np.full((30, 2), np.nan))

@@ -107,7 +107,7 @@ def test_graph_from_points_goes_straight_through():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match=r"kind must be one of unnormalized.*got 'sym'"):
+    with pytest.raises(ValueError, match=r"^kind\b"):
         laplacian(random_graph(0), kind="sym")
     with pytest.raises(ValueError, match="negative entries"):
         laplacian(-random_graph(0))
@@ -118,7 +118,7 @@ def test_bad_input():
 def test_memory_refusal(monkeypatch):
     W = random_graph(0)
     monkeypatch.setattr(_memory, "available_memory", lambda: 10)
-    with pytest.raises(MemoryError, match=r"dense Laplacian of 25 nodes.*sparse similarity"):
+    with pytest.raises(MemoryError, match="dense Laplacian of 25 nodes"):
         laplacian(W)
     assert laplacian(sp.csr_array(W)).shape == (25, 25)
 

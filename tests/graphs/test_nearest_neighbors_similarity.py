@@ -62,12 +62,12 @@ def test_nearest_neighbors_keeps_the_dtype_and_takes_sparse_points(wrap, dtype):
 
 def test_nearest_neighbors_checks_its_parameters():
     X = points(0, n=6)
-    with pytest.raises(ValueError, match=r"n_neighbors=6 needs at least 7 points.*at most 5"):
+    with pytest.raises(ValueError, match=r"^n_neighbors=6"):
         nearest_neighbors_similarity(X, n_neighbors=6)
-    with pytest.raises(TypeError, match="n_neighbors must be an integer"):
+    with pytest.raises(TypeError, match=r"^n_neighbors .*integer"):
         nearest_neighbors_similarity(X, n_neighbors=2.5)
     with pytest.raises(TypeError, match="'nearest_neighbors' has no parameter sigma; it takes"):
         make_similarity("nearest_neighbors", sigma=1.0)
     _, extension = NearestNeighborsSimilarity(n_neighbors=2).build(X)
-    with pytest.raises(ValueError, match="X_new has 2 features, but the graph was built on 3"):
+    with pytest.raises(ValueError, match=r"^X_new .*features"):
         extension(points(0, d=2))

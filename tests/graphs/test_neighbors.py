@@ -157,7 +157,7 @@ def test_symmetrize_by_hand():
         np.testing.assert_allclose(result.toarray(), expected)
         assert (result != result.T).nnz == 0
         assert result.nnz == np.count_nonzero(expected)
-    with pytest.raises(ValueError, match="how must be one of union, mutual, average; got 'max'"):
+    with pytest.raises(ValueError, match=r"^how\b"):
         symmetrize(G, "max")
     with pytest.raises(ValueError, match="square"):
         symmetrize(G[:2])

@@ -63,7 +63,7 @@ def test_the_model_keeps_the_names(table, tmp_path):
 
 
 def test_wrong_columns_are_refused(table):
-    with pytest.raises(TableError, match="has no column 'nown', given in seeds="):
+    with pytest.raises(TableError, match=r"'nown'.*seeds="):
         TableClusterer(3, clusterer=METHOD, seeds="nown").fit(table)
     with pytest.raises(TableError, match="has a label in every row"):
         TableClusterer(3, clusterer=METHOD, seeds="truth").fit(table)
@@ -124,19 +124,20 @@ def test_the_name_of_every_kept_row_is_its_label(table, n_clusters, missing, clu
 
 
 DROPPED = {
-    "all": (["bad", "good", "odd"], "with the label 'bad' or 'good' or 'odd' have missing"),
-    "one": (["good"], "with the label 'good' have missing"),
-    "two": (["bad", "odd"], "with the label 'bad' or 'odd' have missing"),
+    "all": (["bad", "good", "odd"], "'bad' or 'good' or 'odd'"),
+    "one": (["good"], "label 'good'"),
+    "two": (["bad", "odd"], "'bad' or 'odd'"),
     "unlabelled": ([None], "without a label have missing"),
 }
 
 
-@pytest.mark.parametrize("n_clusters", [3, 4, "auto"])
-@pytest.mark.parametrize(("lost", "message"), DROPPED.values(), ids=DROPPED)
-def test_labels_whose_rows_are_all_dropped_are_reported(
-    table, n_clusters, lost, message, tmp_path
-):
+@pytest.mark.parametrize(
+    ("n_clusters", "name"),
+    [(3, "all"), ("auto", "one"), (4, "two"), ("auto", "unlabelled"), (4, "unlabelled")],
+)
+def test_labels_whose_rows_are_all_dropped_are_reported(table, n_clusters, name, tmp_path):
     """The other names must not move to the clusters of these labels."""
+    lost, message = DROPPED[name]
     table.loc[table["known"].isin(lost), "b"] = np.nan
     for clusterer in ("MSPC", METHOD):
         model = TableClusterer(

@@ -110,17 +110,19 @@ def test_one_function_reads_labels_and_ids(y, names):
     np.testing.assert_array_equal(units, check_must_link(np.where(KNOWN, TRUTH, -1), N))
 
 
-@pytest.mark.parametrize("model", GUIDED, ids=lambda model: type(model).__name__)
-def test_all_spellings_give_one_fit(model):
-    """Labels and ids, in all estimators; the clusters are equal bit for bit."""
+@pytest.mark.parametrize("turn", range(len(GUIDED)), ids=lambda i: type(GUIDED[i]).__name__)
+def test_all_spellings_give_one_fit(turn):
+    """Labels and ids, all with MSPC, and each with another estimator; equal bit for bit."""
+    model = GUIDED[turn]
     expected = clone(model).fit(X, np.where(KNOWN, TRUTH, -1))
     linked = clone(model).fit(X, must_link=np.where(KNOWN, TRUTH, -1)).labels_
     assert np.array_equal(expected.labels_[KNOWN], TRUTH[KNOWN])
-    for name, y in OF_INTEGERS.items():
+    chosen = slice(None) if turn == 0 else slice(turn - 1, None, len(GUIDED) - 1)
+    for name, y in [*OF_INTEGERS.items()][chosen]:
         found = clone(model).fit(X, y)
         np.testing.assert_array_equal(found.classes_, [3, 7, 12], err_msg=name)
         np.testing.assert_array_equal(found.labels_, found.classes_[expected.labels_])
-    for name, y in OF_STRINGS.items():
+    for name, y in [*OF_STRINGS.items()][chosen]:
         found = clone(model).fit(X, y)
         np.testing.assert_array_equal(found.classes_, ["ash", "oak", "yew"], err_msg=name)
         np.testing.assert_array_equal(found.labels_, found.classes_[expected.labels_])
@@ -128,8 +130,13 @@ def test_all_spellings_give_one_fit(model):
         np.testing.assert_array_equal(again, linked, err_msg=name)
 
 
-@pytest.mark.parametrize("model", GUIDED, ids=lambda model: type(model).__name__)
-@pytest.mark.parametrize("none", [-1, "", "-1", None, np.nan, pd.NA])
+NONE = [-1, "", "-1", None, np.nan, pd.NA]
+
+
+@pytest.mark.parametrize(
+    ("model", "none"),
+    [*((GUIDED[0], none) for none in NONE), *zip(GUIDED[1:], NONE[1:], strict=False)],
+)
 def test_rows_without_an_id_are_not_linked(model, none):
     """Four clear groups, and nine rows of three households within them."""
     corners = 20.0 * np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
@@ -166,33 +173,33 @@ def test_complete_labels_are_ignored(y):
 WRAPPED = np.array(numbers(-1)).astype(np.uint8)
 HALVES = [value / 2 for value in INTEGERS.tolist()]
 REFUSED = {
-    "uint8": (WRAPPED, "y has dtype uint8 and the value 255"),
-    "converted nan": (np.array(words(np.nan)), "y has the text 'nan' in row 1"),
-    "converted None": (OF_STRINGS["None"].astype(str), "y has the text 'None' in row 1"),
-    "converted NA": (words("<NA>"), "y has the text '<NA>' in row 1"),
+    "uint8": (WRAPPED, "^y .*uint8"),
+    "converted nan": (np.array(words(np.nan)), "^y .*'nan'"),
+    "converted None": (OF_STRINGS["None"].astype(str), "^y .*'None'"),
+    "converted NA": (words("<NA>"), "^y .*text '<NA>'"),
     "booleans": (beside([True] * N, None), "y holds labels of type bool"),
     "nullable booleans": (pd.array(beside([True] * N, None)), "y holds labels of type bool"),
     "dates": (
         np.array(beside([np.datetime64("2020-01-01")] * N, np.datetime64("NaT"))),
-        "y holds labels of type datetime64",
+        "^y .*datetime64",
     ),
     "objects": (beside([datetime.date(2020, 1, 1)] * N, None), "y holds labels of type date"),
     "bytes": (beside([b"a"] * N, b""), "y holds labels of type bytes"),
-    "mixed": ([1, "a", *[-1] * (N - 2)], "y holds labels of type int and str"),
-    "complex": (np.array(beside([1j] * N, -1)), "y holds labels of type complex"),
+    "mixed": ([1, "a", *[-1] * (N - 2)], "^y .*type int"),
+    "complex": (np.array(beside([1j] * N, -1)), "^y .*complex"),
     "fractions": (np.array(beside(HALVES, np.nan)), "y holds the number"),
     "list of fractions": (beside(HALVES, None), "y holds the number"),
     "infinite": (np.array(beside([np.inf] * N, np.nan)), "y holds the number inf"),
-    "2**70": (beside([2**70] * N, -1), "y has the label 1180591620717411303424"),
+    "2**70": (beside([2**70] * N, -1), "^y .*1180591620717411303424"),
     "1e300": (np.array(beside([1e300] * N, np.nan)), "y has the label 1000"),
-    "uint64": (beside([np.uint64(2**63)] * N, -1), "y has the label 9223372036854775808"),
-    "lists": (beside([[1, 2]] * N, -1), r"y must hold one integer or string.*\[1, 2\] in row 0"),
-    "arrays": (beside([np.zeros(2)] * N, -1), "y must hold one integer or string"),
-    "two columns": (np.zeros((N, 2)), r"y must hold one value per row.*\(60, 2\)"),
-    "one column": (np.zeros((N, 1)), "y must hold one value per row"),
-    "frame": (pd.DataFrame({"a": numbers(-1)}), "y must hold one value per row"),
-    "too few": (numbers(-1)[1:], "y must hold one value per row"),
-    "a dict": ({0: 1}, "y must hold one value per row"),
+    "uint64": (beside([np.uint64(2**63)] * N, -1), "^y .*9223372036854775808"),
+    "lists": (beside([[1, 2]] * N, -1), r"^y .*\[1, 2\] in row 0"),
+    "arrays": (beside([np.zeros(2)] * N, -1), "^y .*integer or string"),
+    "two columns": (np.zeros((N, 2)), r"^y .*\(60, 2\)"),
+    "one column": (np.zeros((N, 1)), "^y .*value per"),
+    "frame": (pd.DataFrame({"a": numbers(-1)}), "^y .*value per"),
+    "too few": (numbers(-1)[1:], "^y .*value per"),
+    "a dict": ({0: 1}, "^y .*value per"),
 }
 
 
@@ -208,7 +215,7 @@ def test_a_regression_target_with_a_value_of_minus_one_is_reported():
     """A pipeline passes the target of its last step to all steps."""
     y = np.array(beside(HALVES, -1.0))
     for given in (y, y.tolist()):
-        with pytest.warns(UserWarning, match=r"y is ignored: y holds the number .*\.5"):
+        with pytest.warns(UserWarning, match="^y .*ignored"):
             found = MSPC(3, random_state=0).fit(X, given)
         np.testing.assert_array_equal(found.labels_, MSPC(3, random_state=0).fit(X).labels_)
     y = np.linspace(-0.9, 3, N)
@@ -220,7 +227,7 @@ def test_a_regression_target_with_a_value_of_minus_one_is_reported():
 @pytest.mark.parametrize("model", GUIDED, ids=lambda model: type(model).__name__)
 @pytest.mark.parametrize("value", [[1, 2], {"a": 1}, np.zeros(2), {1}])
 def test_ids_that_cannot_be_compared_are_refused(model, value):
-    with pytest.raises(TypeError, match="must_link must hold one integer or string per row"):
+    with pytest.raises(TypeError, match=r"^must_link .*integer"):
         model.fit(X, must_link=[value, *[-1] * (N - 1)])
 
 
@@ -245,7 +252,7 @@ def test_ids_of_other_types_link_rows(ids):
 
 
 def test_a_wrapped_id_is_refused():
-    with pytest.raises(ValueError, match="must_link has dtype uint8 and the value 255"):
+    with pytest.raises(ValueError, match=r"^must_link .*dtype"):
         MSPC(3).fit(X, must_link=WRAPPED)
     with pytest.raises(ValueError, match="must_link has the text 'nan'"):
         MSPC(3).fit(X, must_link=np.array(words(np.nan)))
@@ -311,7 +318,7 @@ def test_lazy_labels_that_cannot_be_used_are_refused(blocks):
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abc")), npartitions=3)
     with pytest.raises(TypeError, match="y must hold integers"):
         MSPC(3).fit(frame, dd.from_pandas(OF_INTEGERS["Int64"], npartitions=3))
-    with pytest.warns(UserWarning, match="y is ignored: y holds the number"):
+    with pytest.warns(UserWarning, match="^y .*ignored"):
         MSPC(3, random_state=0).fit(blocks, da.from_array(np.array(beside(HALVES, np.nan)), 23))
 
 

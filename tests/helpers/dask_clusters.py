@@ -60,17 +60,22 @@ def until(condition, seconds=20.0):
         time.sleep(0.02)
 
 
+def local_cluster(n_workers, processes=True):
+    return distributed.LocalCluster(
+        n_workers=n_workers,
+        processes=processes,
+        threads_per_worker=1,
+        host="127.0.0.1" if processes else None,
+        dashboard_address="127.0.0.1:0",
+        memory_limit=0,
+    )
+
+
 @contextlib.contextmanager
 def cluster_of(n_workers, processes=True, **options):
+    """A cluster of one test, which may kill its workers."""
     with (
-        distributed.LocalCluster(
-            n_workers=n_workers,
-            processes=processes,
-            threads_per_worker=1,
-            host="127.0.0.1" if processes else None,
-            dashboard_address="127.0.0.1:0",
-            memory_limit=0,
-        ) as cluster,
+        local_cluster(n_workers, processes) as cluster,
         distributed.Client(cluster, **options) as client,
     ):
         yield client

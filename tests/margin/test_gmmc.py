@@ -255,7 +255,7 @@ def test_a_small_C_gives_the_first_kernel_component(rng):
     values, vectors = linalg.eigh(centred)
     smallest = 1 / (values[-1] + 1 / 30)
     for C in (1e-9, 1e-3, 0.999 * smallest):
-        with pytest.warns(UserWarning, match=r"inside the margin.*Raise C above") as seen:
+        with pytest.warns(UserWarning, match="margin.*Raise C") as seen:
             model = GMMC(C=C, gamma=0.1).fit(X)
         assert f"{smallest:.3g}" in str(seen[0].message)
         assert clustering_error((vectors[:, -1] > 0).astype(int), model.labels_) == 0.0
@@ -355,7 +355,7 @@ def test_ties_are_degenerate():
 
 def test_a_small_balance_weight_is_warned_of(rng):
     X, _ = groups(rng, 30)
-    with pytest.warns(UserWarning, match=r"one cluster.*balance_weight=1e-06.*Raise it"):
+    with pytest.warns(UserWarning, match="one cluster.*balance_weight=1e-06"):
         model = GMMC(balance_weight=1e-6).fit(X)
     assert not model.labels_.any()
     assert not model.predict(X).any()
@@ -373,14 +373,14 @@ def test_extreme_values_of_C_and_shift(rng):
     X, _ = groups(rng)
     hard = GMMC(C=None).fit(X)
     assert GMMC(C=1e300).fit(X).objective_ == hard.objective_
-    with pytest.raises(ValueError, match=r"shift=1e\+300 is too large for a kernel.*Lower it"):
+    with pytest.raises(ValueError, match=r"^shift=1e\+300"):
         GMMC(shift=1e300).fit(X)
-    with pytest.raises(ValueError, match=r"balance_weight=1e-300 is too small.*Raise it"):
+    with pytest.raises(ValueError, match=r"^balance_weight=1e-300"):
         GMMC(balance_weight=1e-300).fit(X)
 
 
 def test_equal_rows_are_refused():
-    with pytest.raises(ValueError, match="all 8 rows of X are identical under the kernel"):
+    with pytest.raises(ValueError, match="all 8 rows of X"):
         GMMC().fit(np.ones((8, 2)))
     with pytest.raises(ValueError, match="whose values are all 0"):
         GMMC(kernel="precomputed").fit(np.zeros((8, 8)))
@@ -389,19 +389,19 @@ def test_equal_rows_are_refused():
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"C": 0.0}, ValueError, "C must be greater than 0, got 0.0"),
-        ({"C": "soft"}, TypeError, "C must be a number, got 'soft'"),
-        ({"balance_weight": 0.0}, ValueError, "balance_weight must be greater than 0"),
-        ({"balance_weight": np.inf}, ValueError, "balance_weight must be greater than 0"),
+        ({"C": 0.0}, ValueError, "^C .*got 0.0"),
+        ({"C": "soft"}, TypeError, "^C .*got 'soft'"),
+        ({"balance_weight": 0.0}, ValueError, "^balance_weight .*greater"),
+        ({"balance_weight": np.inf}, ValueError, "^balance_weight .*greater"),
         ({"shift": -1.0}, ValueError, "shift must be at least 0"),
         ({"gamma": -1.0}, ValueError, "gamma must be greater than 0"),
-        ({"gamma": "auto"}, ValueError, "gamma must be a positive number"),
+        ({"gamma": "auto"}, ValueError, "^gamma .*positive"),
         ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
-        ({"kernel": "nonsense"}, ValueError, "kernel='nonsense' is not known"),
-        ({"kernel_params": 3}, TypeError, "kernel_params must be a dict.*or None, got 3"),
-        ({"kernel": "poly", "degree": "x"}, TypeError, "degree must be a number, got 'x'"),
-        ({"kernel": "sigmoid", "coef0": None}, TypeError, "coef0 must be a number, got None"),
+        ({"kernel": "nonsense"}, ValueError, "^kernel='nonsense'"),
+        ({"kernel_params": 3}, TypeError, "^kernel_params"),
+        ({"kernel": "poly", "degree": "x"}, TypeError, "^degree"),
+        ({"kernel": "sigmoid", "coef0": None}, TypeError, "^coef0"),
     ],
 )
 def test_bad_parameters(parameters, error, message, rng):
@@ -411,10 +411,10 @@ def test_bad_parameters(parameters, error, message, rng):
 
 def test_bad_kernel_matrices(rng):
     A = rng.standard_normal((12, 12))
-    with pytest.raises(ValueError, match=r"must be symmetric.*\(K \+ K.T\) / 2"):
+    with pytest.raises(ValueError, match=r"symmetric.*K\.T"):
         GMMC(kernel="precomputed").fit(A)
     indefinite = A + A.T
-    with pytest.raises(ValueError, match=r"positive semidefinite.*smallest eigenvalue") as seen:
+    with pytest.raises(ValueError, match="positive semidefinite") as seen:
         GMMC(kernel="precomputed").fit(indefinite)
     # The remedy in the message works.
     shift = float(str(seen.value).split("shift=")[1].split()[0])

@@ -184,7 +184,7 @@ def test_duplicates_and_wide_rows(rng, options, C):
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
 @pytest.mark.parametrize("options", [{"kernel": "linear"}, {"gamma": 1.0}])
 def test_equal_rows_are_refused(options, value):
-    with pytest.raises(ValueError, match="all 8 rows of X are identical"):
+    with pytest.raises(ValueError, match="all 8 rows of X"):
         IterSVR(init=np.arange(8) % 2, **options).fit(np.full((8, 2), value))
 
 
@@ -208,7 +208,7 @@ def test_pickle_leaves_the_kernel_matrix_behind(rng, options):
 
 def test_an_early_end_warns(rng):
     X = rng.standard_normal((60, 4))
-    with pytest.warns(ConvergenceWarning, match=r"after 1 regressions.*Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="after 1 .*max_iter"):
         model = IterSVR(max_iter=1, init="random", random_state=0).fit(X)
     assert model.status_ is Status.MAX_ITER
     np.testing.assert_array_equal(model.predict(X), model.labels_)
@@ -221,14 +221,14 @@ def test_an_early_end_warns(rng):
         ({"C": 1e300}, ValueError, r"C=1e\+300 is .* Lower C"),
         ({"C": 1e300, "kernel": "linear"}, ValueError, r"C=1e\+300 is .* Lower C"),
         ({"C": "auto"}, ValueError, "C must be one of 'scale'"),
-        ({"bias": "median"}, ValueError, "bias must be one of 'balance', 'gap'"),
-        ({"min_cluster_size": 0.6}, ValueError, "min_cluster_size must be .* at most 0.5"),
-        ({"min_cluster_size": 0}, ValueError, "min_cluster_size must be at least 1"),
-        ({"min_cluster_size": 31}, ValueError, "min_cluster_size=31 .* at most 30"),
+        ({"bias": "median"}, ValueError, r"^bias\b"),
+        ({"min_cluster_size": 0.6}, ValueError, "^min_cluster_size .*most 0.5"),
+        ({"min_cluster_size": 0}, ValueError, "^min_cluster_size .*least 1"),
+        ({"min_cluster_size": 31}, ValueError, "^min_cluster_size=31"),
         ({"init": "k means"}, ValueError, "init must be one of"),
         ({"init": np.zeros(60)}, ValueError, "init must hold n_clusters=2"),
-        ({"init": np.arange(59) % 2}, ValueError, r"init must hold one label per row.*\(59,\)"),
-        ({"n_clusters": "auto"}, ValueError, "^n_clusters must be an integer .* use MSPC"),
+        ({"init": np.arange(59) % 2}, ValueError, "^init .*label per"),
+        ({"n_clusters": "auto"}, ValueError, "^n_clusters .*integer"),
         ({"n_init": 0}, ValueError, "n_init must be at least 1"),
         ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),

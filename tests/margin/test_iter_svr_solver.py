@@ -48,9 +48,9 @@ def test_uneven_labels_of_one_cloud_are_degenerate(rng):
         nothing = iterate_svr(space, uneven, C, lowest_loss_cut, floor=8)
         assert nothing.status is Status.DEGENERATE
         assert nothing.labels.size == 0
-    with pytest.raises(ValueError, match="labels of the start is no better than a constant"):
+    with pytest.raises(ValueError, match="labels of the start"):
         IterSVR(kernel="linear", init=uneven).fit(X)
-    with pytest.warns(ConvergenceWarning, match=r"no better than a constant.*min_cluster_size"):
+    with pytest.warns(ConvergenceWarning, match="constant.*min_cluster_size"):
         model = IterSVR(kernel="linear", init=first, bias="balance", min_cluster_size=8).fit(X)
     np.testing.assert_array_equal(model.predict(X), model.labels_)
 
@@ -92,7 +92,7 @@ def test_a_regression_that_failed_is_not_a_fixed_point_found(groups, start):
     result = iterate_svr(space, start, 0.5, widest_gap_cut, floor=6, tol=1e-300)
     assert result.residuals["switched"] == 0.0
     assert result.status is Status.FAILED
-    with pytest.warns(ConvergenceWarning, match=r"gap .* above tol=1e-300.*[Rr]aise tol"):
+    with pytest.warns(ConvergenceWarning, match="tol=1e-300"):
         model = IterSVR(init=start, tol=1e-300).fit(groups)
     assert model.status_ is Status.FAILED
     np.testing.assert_array_equal(model.predict(groups), model.labels_)

@@ -187,7 +187,7 @@ def test_a_large_C_converges(rng, kernel):
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_equal_rows_are_refused(kernel, dtype):
-    with pytest.raises(ValueError, match="rows of X are identical under the kernel"):
+    with pytest.raises(ValueError, match=r"rows of X .*kernel"):
         LGMMC(kernel=kernel, gamma=1.0).fit(np.full((8, 2), 0.1, dtype=dtype))
 
 
@@ -202,15 +202,15 @@ def test_a_kernel_that_is_none_is_refused(rng):
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"C": 0.0}, ValueError, "C must be at least 1e-10 and at most 1e[+]10, got 0"),
-        ({"C": 1e300}, ValueError, "C must be at least 1e-10 and at most 1e[+]10, got 1e[+]300"),
+        ({"C": 0.0}, ValueError, "^C .*got 0"),
+        ({"C": 1e300}, ValueError, "^C .*got 1e[+]300"),
         ({"C": "high"}, TypeError, "C must be a number"),
         ({"balance": 1.0}, ValueError, "balance=1 .* below 1"),
         ({"balance": -0.1}, ValueError, "balance must be at least 0"),
         ({"n_init": 0}, ValueError, "n_init must be at least 1"),
         ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
-        ({"n_clusters": "auto"}, ValueError, "^n_clusters must be an integer .* use MSPC"),
+        ({"n_clusters": "auto"}, ValueError, "^n_clusters .*integer"),
         ({"gamma": "automatic"}, ValueError, "gamma must be"),
     ],
 )
@@ -233,7 +233,7 @@ def test_bad_data_are_refused(near_halves):
 def test_an_early_end_warns_and_brackets_all_the_same(rng):
     X = rng.standard_normal((60, 6))
     options = {"kernel": "linear", "C": 100.0, "random_state": 0}
-    with pytest.warns(ConvergenceWarning, match="still violated .* Raise max_iter or tol"):
+    with pytest.warns(ConvergenceWarning, match="violated .*max_iter"):
         early = LGMMC(max_iter=2, **options).fit(X)
     assert early.status_ is Status.MAX_ITER
     assert early.n_iter_ == 2

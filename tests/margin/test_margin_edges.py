@@ -126,7 +126,7 @@ def test_one_row_with_weight_is_refused():
     weights[3] = 1.0
     models = (SKMMC(), CPMMC(), KernelCPMMC(method="nystroem"))
     for model in models:
-        with pytest.raises(ValueError, match="rows with a positive sample_weight, 1"):
+        with pytest.raises(ValueError, match="positive sample_weight, 1"):
             model.fit(X, sample_weight=weights)
 
 
@@ -153,7 +153,7 @@ def test_annealing_values_not_below_C_are_refused():
 
 def test_a_wide_box_and_a_small_C_are_both_named():
     X, _ = two_groups()
-    with pytest.raises(ValueError, match=r"Lower balance, or use threshold='adaptive'"):
+    with pytest.raises(ValueError, match="threshold='adaptive'"):
         SKMMC(threshold="fixed", balance=100.0, random_state=0).fit(X)
     with pytest.raises(ValueError, match="Lower balance"):
         SKMMC(balance_unit="score", balance=1e9, random_state=0).fit(X)

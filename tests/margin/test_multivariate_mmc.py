@@ -154,9 +154,9 @@ def test_the_scale_of_the_rows_does_not_matter_to_C_by_rule(kernel):
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"C": "scale"}, "C='scale' depends on the scale.*threshold='fixed'"),
+        ({"C": "scale"}, "^C='scale'"),
         ({"C": "scale", "mode": "paper", "threshold": "adaptive"}, "C='scale' depends on the"),
-        ({"C": "large", "mode": "paper"}, r"C must be.*'3\*scale'.*got 'large'"),
+        ({"C": "large", "mode": "paper"}, "^C .*got 'large'"),
         ({"C": "0*scale", "mode": "paper"}, "C must be"),
         ({"C": "scale/0", "mode": "paper"}, "C must be"),
         ({"C": -1.0, "mode": "paper"}, "C must be"),
@@ -196,7 +196,7 @@ def test_paper_mode_has_rows_on_both_sides_of_circles(loss, factor, seed):
 def test_a_balance_that_holds_all_scores_names_the_remedy():
     X, _ = digits(8, 9)
     model = MultivariateMMC(mode="paper", C="scale/100", balance=1.0, random_state=0)
-    with pytest.raises(ValueError, match=r"balance=1.*both sides. Lower balance, or raise C"):
+    with pytest.raises(ValueError, match=r"balance=1.* raise C"):
         model.fit(X)
 
 

@@ -79,7 +79,7 @@ def test_labels_to_start_from():
     for given in (names, da.from_array(names, chunks=700)):
         far = CPMMC(K, init=given, random_state=0).fit(in_blocks(X))
         check_same(near, far, X, in_blocks(X))
-    with pytest.raises(ValueError, match="n_clusters=4 different labels, got 2"):
+    with pytest.raises(ValueError, match=r"^init .*got 2"):
         CPMMC(K, init=y > 1).fit(in_blocks(X))
 
 

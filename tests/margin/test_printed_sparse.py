@@ -237,9 +237,21 @@ def test_the_loop_is_algorithm_3(threshold, l_of_paper, seed):
 # ------------------------------------------------------------------ the estimator
 
 
-@pytest.mark.parametrize("init", ["k-means", "random"])
-@pytest.mark.parametrize("l_of_paper", [0, 1, 20])
-@pytest.mark.parametrize("gamma", ["16*rms", "rms", "rms/16"])
+# Every pair of values of two parameters.
+@pytest.mark.parametrize(
+    ("init", "l_of_paper", "gamma"),
+    [
+        ("k-means", 0, "16*rms"),
+        ("k-means", 1, "rms"),
+        ("k-means", 20, "rms/16"),
+        ("random", 0, "rms"),
+        ("random", 1, "rms/16"),
+        ("random", 20, "16*rms"),
+        ("k-means", 0, "rms/16"),
+        ("random", 1, "16*rms"),
+        ("random", 20, "rms"),
+    ],
+)
 def test_every_setting_has_rows_on_both_sides(init, l_of_paper, gamma):
     X = groups(100, apart=1.0)
     model = SKMMC(
@@ -265,7 +277,7 @@ def test_every_setting_has_rows_on_both_sides(init, l_of_paper, gamma):
 
 def test_a_recurring_cut_does_not_count_as_convergence():
     X = groups(100, apart=1.0)
-    with pytest.warns(ConvergenceWarning, match="violated cut was found again.*Raise n_basis"):
+    with pytest.warns(ConvergenceWarning, match="violated cut .*n_basis"):
         model = SKMMC(mode="paper", random_state=0).fit(X)
     assert model.status_ is Status.CYCLE
     assert model.result_.n_repeated >= 1
@@ -282,7 +294,7 @@ def test_parameters_of_the_paper_and_of_the_library():
     one = quietly(SKMMC(mode="paper", random_state=0), X)
     other = quietly(SKMMC(mode="paper", basis="single", n_basis=1, gamma="rms", random_state=0), X)
     assert one.objective_ == other.objective_
-    with pytest.raises(ValueError, match="basis='split' cannot be used with mode='paper'"):
+    with pytest.raises(ValueError, match=r"^basis"):
         SKMMC(mode="paper", basis="split").fit(X)
     default = SKMMC(random_state=0).fit(X)
     same = SKMMC(basis="split", max_basis=50, C=2.0, random_state=0).fit(X)

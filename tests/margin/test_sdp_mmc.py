@@ -235,7 +235,7 @@ def test_degenerate_data(rng):
     ],
 )
 def test_rows_that_are_the_same_to_the_kernel_are_refused(settings, X):
-    with pytest.raises(ValueError, match=r"all rows of X are identical under the kernel"):
+    with pytest.raises(ValueError, match=r"rows of X .*kernel"):
         SDPMMC(**settings).fit(X)
 
 
@@ -243,7 +243,7 @@ def test_a_far_from_two_groups_matrix_is_warned_of_but_certified():
     """Three equal groups: `spread` and a warning concern the labels, `status` the value."""
     X = np.repeat([[0.0, 0.0], [4.0, 0.0], [2.0, 3.4]], 10, axis=0)
     X = X + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
-    with pytest.warns(UserWarning, match=r"ratio of the second.*may be one choice of several"):
+    with pytest.warns(UserWarning, match="ratio of the second"):
         model = SDPMMC(balance=1.0, random_state=0).fit(X)
     assert model.result_.spread > 0.5
     assert model.result_.status is Status.CONVERGED
@@ -330,9 +330,7 @@ def test_rounding_is_not_taken_for_an_indefinite_kernel(shift, rng):
 
 def test_an_iteration_limit_keeps_the_certificate(rng):
     X, _ = groups(rng)
-    with pytest.warns(
-        ConvergenceWarning, match="after 2 iterations.*Raise max_iter or tol, or balance"
-    ) as seen:
+    with pytest.warns(ConvergenceWarning, match="after 2 .*max_iter") as seen:
         model = SDPMMC(max_iter=2, random_state=0).fit(X)
     assert seen[0].filename == __file__
     assert model.result_.status is Status.MAX_ITER
@@ -359,18 +357,18 @@ def test_unequal_groups_without_balance(rng):
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"C": 0.0}, ValueError, "C must be greater than 0, got 0.0"),
+        ({"C": 0.0}, ValueError, r"^C\b"),
         ({"balance": -1.0}, ValueError, "balance must be at least 0"),
-        ({"gamma": "auto"}, ValueError, "gamma must be a positive number"),
+        ({"gamma": "auto"}, ValueError, "^gamma"),
         ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"mode": "printed"}, ValueError, "mode must be one of"),
         ({"rounding": "best"}, ValueError, "rounding must be one of"),
-        ({"n_clusters": "auto"}, ValueError, "^n_clusters must be an integer .* use MSPC"),
-        ({"row_balance": None}, TypeError, "row_balance must be True or False, got None"),
-        ({"kernel_params": 3}, TypeError, "kernel_params must be a dict.*or None, got 3"),
-        ({"center": 1}, TypeError, "center must be True or False, got 1"),
-        ({"kernel": "nonsense"}, ValueError, "kernel='nonsense' is not known"),
+        ({"n_clusters": "auto"}, ValueError, "^n_clusters .*integer"),
+        ({"row_balance": None}, TypeError, "^row_balance"),
+        ({"kernel_params": 3}, TypeError, "^kernel_params"),
+        ({"center": 1}, TypeError, "^center"),
+        ({"kernel": "nonsense"}, ValueError, "^kernel='nonsense'"),
     ],
 )
 def test_bad_parameters(parameters, error, message, rng):
@@ -380,7 +378,7 @@ def test_bad_parameters(parameters, error, message, rng):
 
 def test_bad_kernel_matrices(rng):
     A = rng.standard_normal((12, 12))
-    with pytest.raises(ValueError, match=r"must be symmetric.*\(K \+ K.T\) / 2"):
+    with pytest.raises(ValueError, match=r"symmetric.*K\.T"):
         SDPMMC(kernel="precomputed").fit(A)
     with pytest.raises(ValueError, match="positive semidefinite, but its smallest") as seen:
         SDPMMC(kernel="precomputed").fit(A + A.T)
@@ -400,7 +398,7 @@ def test_a_kernel_without_a_margin_is_refused_by_name(kind):
 def test_one_cluster_is_recognised_in_paper_mode():
     """Not centred and without a bound on row sums, M = 11' is the only solution."""
     X, _ = make_two_circles(60, random_state=0)
-    with pytest.warns(UserWarning, match=r"It is all ones.*mode='default', which"):
+    with pytest.warns(UserWarning, match="all ones.*mode='default'"):
         model = SDPMMC(mode="paper", gamma=8.0, random_state=0).fit(X)
     assert model.result_.one_cluster
     with pytest.warns(UserWarning, match="ratio of the second"):

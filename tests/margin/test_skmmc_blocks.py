@@ -83,7 +83,7 @@ def check_same(here, there, X, D, atol=1e-10):
 def test_rows_in_blocks_give_the_answer_of_rows_in_memory(parameters):
     X, _ = clouds()
     here = SKMMC(random_state=0, **parameters).fit(X)
-    for chunks in CHUNKS if len(parameters) < 2 else CHUNKS[1:2]:
+    for chunks in CHUNKS[1:2] if parameters else CHUNKS:
         D = in_blocks(X, chunks)
         there = SKMMC(random_state=0, **parameters).fit(D)
         check_same(here, there, X, D)
@@ -389,5 +389,5 @@ def test_equal_rows_are_refused(value, dtype):
 
 def test_too_wide_a_kernel_warns():
     X, _ = clouds()
-    with pytest.warns(UserWarning, match="all rows look alike to a kernel"):
+    with pytest.warns(UserWarning, match="all rows .*kernel"):
         SKMMC(gamma=5e-9, random_state=0).fit(in_blocks(X))

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.pairs import spread
 
 from volmar.metrics import (
     balanced_clustering_error,
@@ -71,14 +72,12 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize(("name", "kind"), spread(zip(ALONE), KINDS, 6))
 def test_labels_of_every_kind(name, kind):
     assert ALONE[name](KINDS[kind](CODES)) == ALONE[name](CODES)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize(("name", "kind"), spread(zip(BESIDE), KINDS, 6))
 def test_labellings_of_every_kind(name, kind):
     other = np.repeat([0, 1], 6)
     expected = BESIDE[name](CODES, other)
@@ -112,16 +111,14 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("kind", WRONG)
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize(("name", "kind"), spread(zip(ALONE), WRONG, 6))
 def test_wrong_labels_are_named(name, kind):
     labels, error, message = WRONG[kind]
     with pytest.raises(error, match=rf"^labels .*{message}"):
         ALONE[name](labels)
 
 
-@pytest.mark.parametrize("kind", WRONG)
-@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize(("name", "kind"), spread(zip(BESIDE), WRONG, 6))
 def test_wrong_labellings_are_named(name, kind):
     labels, error, message = WRONG[kind]
     with pytest.raises(error, match=rf"^labels_true .*{message}"):
@@ -132,7 +129,7 @@ def test_wrong_labellings_are_named(name, kind):
 
 @pytest.mark.parametrize("name", BESIDE)
 def test_labellings_of_different_lengths(name):
-    with pytest.raises(ValueError, match="must have the same length, got 12 and 11"):
+    with pytest.raises(ValueError, match=r"^labels_true .*got 12 and 11"):
         BESIDE[name](CODES, CODES[1:])
 
 
@@ -211,14 +208,14 @@ def test_separation_along_has_no_unit(scale):
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"scores": 3.0}, ValueError, "scores must be a one-dimensional array"),
-        ({"scores": ["a"] * 4}, TypeError, "scores must hold real numbers"),
-        ({"scores": [0.0, 1.0, np.nan, 2.0]}, ValueError, "scores must be finite, got nan"),
-        ({"sides": [True]}, ValueError, r"sides has shape \(1,\) for 4 rows"),
-        ({"sides": [0, 1, 2, 1]}, ValueError, "sides must hold True or False"),
-        ({"weights": 1j}, TypeError, "weights must hold real numbers"),
-        ({"weights": [1.0, 2.0]}, ValueError, r"weights has shape \(2,\) for 4 rows"),
-        ({"weights": [1.0, -1.0, 1.0, 1.0]}, ValueError, "weights must not be negative, got -1"),
+        ({"scores": 3.0}, ValueError, "^scores .*one-dimensional"),
+        ({"scores": ["a"] * 4}, TypeError, "^scores .*real numbers"),
+        ({"scores": [0.0, 1.0, np.nan, 2.0]}, ValueError, "^scores .*got nan"),
+        ({"sides": [True]}, ValueError, r"^sides .*shape \(1,\)"),
+        ({"sides": [0, 1, 2, 1]}, ValueError, "^sides .*False"),
+        ({"weights": 1j}, TypeError, "^weights .*real numbers"),
+        ({"weights": [1.0, 2.0]}, ValueError, r"^weights .*shape \(2,\)"),
+        ({"weights": [1.0, -1.0, 1.0, 1.0]}, ValueError, "^weights .*got -1"),
     ],
 )
 def test_wrong_arguments_of_separation_along(given, error, message):
@@ -242,7 +239,7 @@ def test_rows_beyond_the_range_of_squares_are_refused(name, scale):
     score = {"calinski_harabasz": calinski_harabasz, "separation_score": separation_score}.get(
         name, msp_score
     )
-    with pytest.raises(ValueError, match=r"^X has a largest magnitude of"):
+    with pytest.raises(ValueError, match=r"^X .*magnitude"):
         score(scale * X, CODES)
 
 

@@ -226,10 +226,10 @@ def test_relative_margins_have_no_unit_and_no_names(rng):
     [
         (lambda: relative_margin([1.0, 2.0, 3.0], [0, 1, 2]), "labels must have 2 clusters"),
         (lambda: relative_margin([1.0, 1.0], [0, 1]), "the same mean score"),
-        (lambda: relative_margin([1.0, 2.0], [0, 1, 1]), "one label for each of the 2 rows"),
+        (lambda: relative_margin([1.0, 2.0], [0, 1, 1]), "^labels .*2 rows"),
         (
             lambda: normalized_margin(np.eye(3), [0, 1, 1], [1.0]),
-            "coef has 1 entries, but X has 3",
+            "^coef .*entries, but",
         ),
         (lambda: normalized_margin(np.eye(3), [0, 1, 1], np.zeros(3)), "coef must not be 0"),
         (lambda: normalized_margin(np.ones((3, 2)), [0, 1, 1], [1.0, 0.0]), "are equal"),

@@ -90,10 +90,10 @@ def test_no_direction_is_better():
         assert best == pytest.approx(score(X, labels), abs=0.02)
 
 
-def test_theorem_2_holds_in_thousands_of_cases():
+def test_theorem_2_holds_in_a_thousand_cases():
     rng = np.random.default_rng(0)
     violations, tight = 0, 0
-    for _ in range(2000):
+    for _ in range(1000):
         d, k = int(rng.integers(1, 7)), int(rng.choice([2, 2, 2, 3]))
         sizes = rng.integers(1, 30, k)
         X, labels = clusters(int(rng.integers(2**31)), sizes, d, gap=rng.exponential(2))
@@ -102,7 +102,7 @@ def test_theorem_2_holds_in_thousands_of_cases():
         violations += bound > p + 1e-9
         tight += bound > 0.9 * p
     assert violations == 0
-    assert tight > 100  # the bound is not trivial
+    assert tight > 50  # the bound is not trivial
 
 
 def test_bound_is_attained_by_balanced_clusters_of_one_shape():
@@ -289,7 +289,7 @@ def test_singular_covariances_need_regularisation(score, cross_fit):
     X, _ = clusters(9, (10, 10))
     labels = np.repeat([0, 1], 10)
     for singular in (few, np.hstack([X, X[:, :1]]), np.hstack([X, X[:, :1] + X[:, 1:2]])):
-        with pytest.raises(ValueError, match=r"singular and `reg` is too small.*reg=0\.1"):
+        with pytest.raises(ValueError, match=r"singular .*reg=0\.1"):
             score(singular, labels, reg=0, cross_fit=cross_fit, random_state=0)
         assert 0 <= score(singular, labels, cross_fit=cross_fit, random_state=0) < 1
     with pytest.raises(ValueError, match="singular"):
@@ -300,19 +300,19 @@ def test_singular_covariances_need_regularisation(score, cross_fit):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"labels": np.zeros(50)}, "labels must have at least 2 clusters, got 1"),
-        ({"labels": [0, 1]}, "one label for each of the 50 rows of X, got 2"),
+        ({"labels": np.zeros(50)}, "^labels .*got 1"),
+        ({"labels": [0, 1]}, "^labels .*got 2"),
         ({"labels": np.r_[np.nan, np.ones(49)]}, "labels must not contain NaN"),
-        ({"labels": np.zeros((50, 2))}, "labels must hold one label per row"),
+        ({"labels": np.zeros((50, 2))}, "^labels .*label per"),
         ({"X": np.r_[np.nan, np.ones(49)][:, None]}, "Input X contains NaN"),
         ({"X": np.r_[np.inf, np.ones(49)][:, None]}, "Input X contains infinity"),
-        ({"reg": -0.1}, "reg must be a number between 0 and 1e+.*, got -0.1"),
-        ({"reg": np.inf}, "reg must be a number between 0 and 1e+.*, got inf"),
-        ({"reg": np.nan}, "reg must be a number between 0 and 1e+.*, got nan"),
-        ({"reg": "auto"}, "reg must be a number between 0 and 1e+.*, got 'auto'"),
+        ({"reg": -0.1}, "^reg .*got -0.1"),
+        ({"reg": np.inf}, "^reg .*got inf"),
+        ({"reg": np.nan}, "^reg .*got nan"),
+        ({"reg": "auto"}, "^reg .*got 'auto'"),
         (
             {"labels": np.r_[2, np.arange(49) % 2], "cross_fit": True},
-            "at least 2 rows in every cluster, got 1 in the smallest. Merge or drop",
+            "^cross_fit",
         ),
     ],
 )

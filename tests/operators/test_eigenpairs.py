@@ -74,11 +74,12 @@ def test_lobpcg_finds_every_zero_of_a_disconnected_graph(monkeypatch, known):
     L = sparse.csr_matrix(sparse.block_diag([part[0] for part in parts]))
     root = np.concatenate([part[1] for part in parts]) if known else None
     operator = SparseOperator(L, bounds=(0, 2), null_space=root)
+    lowest = [linalg.eigh(part[0].toarray(), eigvals_only=True)[:4] for part in parts]
+    exact = np.sort(np.concatenate(lowest))
     for k in (1, 3, 4):
         pairs = operator.smallest_eigenpairs(k)
         assert pairs.method == ("known" if known and k == 1 else "lobpcg")
-        exact = linalg.eigh(L.toarray(), subset_by_index=(0, k - 1), eigvals_only=True)
-        np.testing.assert_allclose(pairs.values, exact, atol=1e-8)
+        np.testing.assert_allclose(pairs.values, exact[:k], atol=1e-8)
         np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(k), atol=1e-6)
 
 
@@ -172,7 +173,7 @@ def strays(seed):
 
 
 @pytest.mark.parametrize("with_null_space", [False, True])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_stray_groups_do_not_hide_zeros(seed, with_null_space):
     L, root = strays(seed)
     null_space = component_roots(L, root) if with_null_space else None

@@ -92,9 +92,9 @@ def test_many_clusters_and_single_rows(three):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (np.zeros(300), "labels has 1 cluster of 300 rows"),
-        (np.arange(300), "labels has 300 clusters of 300 rows"),
-        ([0, 1], r"shape \(300,\), got shape \(2,\)"),
+        (np.zeros(300), "^labels .*1 cluster"),
+        (np.arange(300), "^labels .*300 clusters"),
+        ([0, 1], r"^labels .*\(300,\)"),
     ],
 )
 def test_silhouettes_refuse(labels, message, three):
@@ -153,7 +153,7 @@ def test_a_panel_for_each_column_and_cluster():
     display.figure_.canvas.draw()
     few = ColumnProfilesDisplay(display.profiles).plot(max_columns=2, max_clusters=2)
     assert few.axes_.shape == (2, 2)
-    with pytest.raises(ValueError, match="no column with values to plot"):
+    with pytest.raises(ValueError, match=r"^profiles"):
         ColumnProfilesDisplay.from_labels(frame[["id"]], labels)
 
 

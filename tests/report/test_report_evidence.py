@@ -180,7 +180,7 @@ def test_what_cannot_be_tested_is_said():
     assert "there are 120 clusters, and at most 50 are tested" in found["untested"][0].sentence
     tiny = by_kind(evidence_of(None, X, np.arange(120) % 20, n_clusters=20))
     assert "borders of the clusters were not tested" in tiny["untested"][0].sentence
-    with pytest.raises(ValueError, match=r"labels must hold one label for each row of X.*\(3,\)"):
+    with pytest.raises(ValueError, match=r"^labels .*each row"):
         evidence_of(None, X, [0, 1, 1], n_clusters=2)
 
 

@@ -130,11 +130,11 @@ def test_signatures_tell_sets_apart():
 def test_sources_refuse_arrays():
     X, _ = data()
     rows = as_rows(in_blocks(X))
-    with pytest.raises(TypeError, match="v must be a vector over these rows"):
+    with pytest.raises(TypeError, match=r"^v\b"):
         rows.combine(np.ones(24))
-    with pytest.raises(TypeError, match="mask must be a vector over these rows"):
+    with pytest.raises(TypeError, match=r"^mask .*vector"):
         rows.moments(np.ones(24, dtype=bool))
-    with pytest.raises(ValueError, match="mask must be boolean, got dtype float64"):
+    with pytest.raises(ValueError, match=r"^mask .*got dtype float64"):
         rows.moments(constant_vector(rows, 1.0, float))
     with pytest.raises(TypeError, match="labels must be a vector"):
         bin_sums(rows, np.ones(5), 0.0, 1.0, 3, np.ones(24, dtype=bool))
@@ -217,7 +217,7 @@ def test_unknown_chunk_sizes():
     assert np.isnan(kept.shape[0])  # the input is not modified
     there = X[:, 0] > 2.0
     sources_agree(rows, DenseRows(X[there], sample_weight=X[there, 1] ** 2), rng)
-    with pytest.raises(ValueError, match="at least one row and one column"):
+    with pytest.raises(ValueError, match=r"^X .*least one row"):
         as_table(lazy[lazy[:, 0] > 1e9])
 
 
@@ -242,12 +242,12 @@ def test_data_frames():
 @pytest.mark.parametrize("dtype", [object, "U3", complex, "M8[s]"])
 def test_other_entries_are_refused(dtype):
     X = np.ones((6, 2)).astype(dtype if dtype != "M8[s]" else "i8").astype(dtype)
-    with pytest.raises(TypeError, match=r"real numbers.*astype\(float\)"):
+    with pytest.raises(TypeError, match=r"^X .*astype\(float\)"):
         as_table(da.from_array(X, chunks=(3, 2)))
 
 
 def test_other_shapes_are_refused():
-    with pytest.raises(ValueError, match=r"two dimensions.*reshape\(-1, 1\)"):
+    with pytest.raises(ValueError, match=r"^X .*dimensions"):
         as_table(da.ones(6, chunks=3))
     with pytest.raises(ValueError, match="got a dask array with 3"):
         as_table(da.ones((6, 2, 2), chunks=3))
@@ -269,7 +269,7 @@ def test_arrays_in_the_same_blocks():
     as_beside(table, v.copy(), "sample_weight")
     assert len(table.rows_of.given) == n_given
     for wrong in (v[:-1], v[:, None], 1.0, da.from_array(v[:-1], chunks=7), da.ones((24, 1))):
-        with pytest.raises(ValueError, match=r"sample_weight must have one entry for each row"):
+        with pytest.raises(ValueError, match=r"^sample_weight"):
             as_beside(table, wrong, "sample_weight")
 
 

@@ -135,7 +135,7 @@ def test_in_place(n, sizes, seed):
 
 def test_in_place_refuses_what_numpy_refuses():
     table, (v, w), _ = vectors(6, (4,), 0, "i8", "f8")
-    with pytest.raises(TypeError, match=r"float64 cannot be written into a vector of int64"):
+    with pytest.raises(TypeError, match=r"float64 .*int64"):
         v += w
     block = BlockRows(table).scores(np.eye(2))
     with pytest.raises(ValueError, match="does not"):

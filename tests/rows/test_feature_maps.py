@@ -274,7 +274,7 @@ def test_indefinite_kernels_give_their_positive_part_and_a_warning():
         other = -np.abs(B[:, :1] - X[:, :1].T).mean(axis=1)
         return k - near - other + shift.mean() - 0.05
 
-    with pytest.warns(UserWarning, match=r"not positive semidefinite: \d+% .* dropped"):
+    with pytest.warns(UserWarning, match=r"semidefinite: \d+%"):
         feature_map = NystroemMap(kernel, landmarks=np.arange(80)).fit(X)
     Z = feature_map.transform(X)
     np.testing.assert_allclose(Z @ Z.T, positive, atol=1e-8)
@@ -321,15 +321,15 @@ def test_a_fitted_map_does_not_follow_its_data():
 
 @pytest.mark.parametrize("make", [NystroemMap, KernelPCAMap])
 def test_bad_kernels_are_named(make):
-    with pytest.raises(ValueError, match=r"kernel='gauss' is not known.*'rbf'"):
+    with pytest.raises(ValueError, match=r"^kernel='gauss'"):
         make(kernel="gauss")
-    with pytest.raises(ValueError, match=r"gamma=1\.0 has no meaning for a callable"):
+    with pytest.raises(ValueError, match=r"^gamma"):
         make(kernel=vectorised, gamma=1.0)
-    with pytest.raises(ValueError, match=r"kernel_params=.* is only for callable kernels"):
+    with pytest.raises(ValueError, match=r"^kernel_params"):
         make(kernel="rbf", kernel_params={"gamma": 2.0})
-    with pytest.raises(ValueError, match=r"returned shape \(\).*pairwise_kernels"):
+    with pytest.raises(ValueError, match=r"shape \(\).*pairwise_kernels"):
         make(kernel=lambda x, y: 1.0).fit(points(120))
-    with pytest.raises(ValueError, match=r"must be symmetric.*\(K \+ K.T\)"):
+    with pytest.raises(ValueError, match=r"symmetric.*K\.T"):
         make(kernel=lambda x, y: x[:, :1] - y[:, :1].T).fit(points(120))
 
 
@@ -341,20 +341,20 @@ def test_bad_points_are_named(make):
     with pytest.raises(NotFittedError, match="has not been fitted"):
         feature_map.n_components  # noqa: B018 - a property that raises
     feature_map.fit(points(120))
-    with pytest.raises(ValueError, match="X has 3 features, but the map was fitted to 4"):
+    with pytest.raises(ValueError, match=r"^X .*features"):
         feature_map.transform(points(d=3))
 
 
 @pytest.mark.parametrize(
     ("landmarks", "error", "message"),
     [
-        (100, ValueError, "landmarks=100 must be between 1 and the number of rows, 80"),
-        (0, ValueError, "landmarks=0 must be between 1"),
-        (np.array([0, 80]), ValueError, "indices between 0 and 79.* got 0 to 80"),
-        (np.array([-1, 2]), ValueError, "indices between 0 and 79.* got -1 to 2"),
+        (100, ValueError, "^landmarks=100"),
+        (0, ValueError, "^landmarks=0"),
+        (np.array([0, 80]), ValueError, "^landmarks .*got 0 to 80"),
+        (np.array([-1, 2]), ValueError, "^landmarks .*got -1 to 2"),
         (np.array([], dtype=int), ValueError, "at least one, got none"),
-        (np.ones((3, 2)), ValueError, "landmarks have 2 features, but X has 4"),
-        (0.5, TypeError, "landmarks must be a number of landmarks, an array of row indices"),
+        (np.ones((3, 2)), ValueError, "^landmarks .*features"),
+        (0.5, TypeError, "^landmarks .*row indices"),
         (np.ones(80, dtype=bool), TypeError, "landmarks must be a number of landmarks"),
         ("all", TypeError, "landmarks must be a number of landmarks"),
     ],
@@ -365,20 +365,20 @@ def test_bad_landmarks_are_named(landmarks, error, message):
 
 
 def test_other_bad_arguments_are_named():
-    with pytest.raises(ValueError, match="choice must be 'kmeans' or 'random', got 'grid'"):
+    with pytest.raises(ValueError, match=r"^choice"):
         NystroemMap(choice="grid")
     with pytest.raises(ValueError, match=r"kernel='precomputed'.*KernelPCAMap"):
         NystroemMap("precomputed")
-    with pytest.raises(TypeError, match=r"n_components must be an integer or None, got 2\.5"):
+    with pytest.raises(TypeError, match=r"^n_components .*got 2\.5"):
         KernelPCAMap(2.5)
-    with pytest.raises(ValueError, match=r"n_components=81 must be between 1 and .* 80"):
+    with pytest.raises(ValueError, match=r"^n_components=81"):
         KernelPCAMap(81).fit(points())
-    with pytest.raises(ValueError, match=r"square kernel matrix .* got shape \(80, 4\)"):
+    with pytest.raises(ValueError, match=r"square .*got shape \(80, 4\)"):
         KernelPCAMap(kernel="precomputed").fit(points())
-    with pytest.raises(TypeError, match=r"must be dense. Pass K.toarray"):
+    with pytest.raises(TypeError, match=r"^a\b"):
         KernelPCAMap(kernel="precomputed").fit(sparse.csr_array(np.eye(3)))
     fitted = KernelPCAMap(kernel="precomputed").fit(rbf_kernel(points()))
-    with pytest.raises(ValueError, match=r"X has 4 columns \(training points\).*fitted to 80"):
+    with pytest.raises(ValueError, match=r"^X .*columns"):
         fitted.transform(points())
 
 
@@ -386,12 +386,12 @@ def test_matrices_that_do_not_fit_are_refused(monkeypatch):
     X = points()
     maps = NystroemMap(landmarks=9).fit(X), KernelPCAMap().fit(X)
     monkeypatch.setattr(_memory, "available_memory", lambda: 100)
-    with pytest.raises(MemoryError, match=r"kernel matrix of 80 points.*NystroemMap"):
+    with pytest.raises(MemoryError, match=r"80 points.*NystroemMap"):
         KernelPCAMap().fit(X)
-    with pytest.raises(MemoryError, match=r"kernel matrix of 9 landmarks.*fewer landmarks"):
+    with pytest.raises(MemoryError, match="9 landmarks"):
         NystroemMap(landmarks=9).fit(X)
     for fitted in maps:
-        with pytest.raises(MemoryError, match=r"between 80 rows and \d+ points.*MappedRows"):
+        with pytest.raises(MemoryError, match=r"80 rows .*MappedRows"):
             fitted.transform(X)
 
 

@@ -168,18 +168,18 @@ def test_bad_use_is_named():
     moments = rows.moments()
     with pytest.raises(ValueError, match=r"different centres.*shifted"):
         moments + rows.moments(center=np.zeros(3))
-    with pytest.raises(ValueError, match="with and without second moments"):
+    with pytest.raises(ValueError, match=r"^moments .*without"):
         moments - rows.moments(second=False)
-    with pytest.raises(ValueError, match=r"no second moments.*second=True"):
+    with pytest.raises(ValueError, match="no second moments"):
         rows.moments(second=False).covariance()
-    with pytest.raises(ValueError, match="cannot subtract rows of weight 4 from rows of weight 2"):
+    with pytest.raises(ValueError, match=r"weight 4 .*weight 2"):
         rows.moments(np.array([True, True, False, False])) - moments
     empty = rows.moments(np.zeros(4, dtype=bool))
     with pytest.raises(ValueError, match="weight 0 have no mean"):
         empty.mean  # noqa: B018 - a property that raises
     with pytest.raises(ValueError, match="weight 0 have no mean"):
         empty.covariance()
-    with pytest.raises(ValueError, match=r"center must have the shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"^center .*shape \(3,\)"):
         moments.shifted(np.zeros(2))
     with pytest.raises(TypeError):
         moments + 1
@@ -188,9 +188,9 @@ def test_bad_use_is_named():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((np.zeros((2, 1)), 1.0, np.zeros(2)), "center must have one dimension"),
+        ((np.zeros((2, 1)), 1.0, np.zeros(2)), "^center .*dimension"),
         ((np.zeros(2), 1.0, np.zeros(3)), r"sum must have the shape \(2,\)"),
-        ((np.zeros(2), 1.0, np.zeros(2), np.zeros((2, 3))), r"second must have the shape \(2, 2"),
+        ((np.zeros(2), 1.0, np.zeros(2), np.zeros((2, 3))), "^second"),
     ],
 )
 def test_bad_shapes_are_named(arguments, message):
@@ -199,5 +199,5 @@ def test_bad_shapes_are_named(arguments, message):
 
 
 def test_what_is_not_numbers_is_named():
-    with pytest.raises(TypeError, match="sum must be an array of numbers"):
+    with pytest.raises(TypeError, match=r"^sum .*numbers"):
         Moments(np.zeros(2), 1.0, ["a", "b"])

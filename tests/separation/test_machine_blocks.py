@@ -168,7 +168,7 @@ def test_dataframes_bring_names_and_unknown_sizes():
     np.testing.assert_array_equal(
         there.predict(lazy[columns]).compute(), here.predict(frame[columns])
     )
-    with pytest.raises(ValueError, match=r"same order. Expected a, b, c, d, e; got e, d"):
+    with pytest.raises(ValueError, match=r"^X .*got e, d"):
         there.predict(lazy[columns[::-1]])
     # Arrays with chunks of unknown size, alone and selected by a condition.
     unknown = lazy[lazy["w"] > 0]
@@ -238,18 +238,18 @@ MISSING[700] = np.nan
         (bad((900, 1), np.nan), DY, None, "X contains NaN or infinity"),
         (bad((900, 1), np.nan), DY, WEIGHTS, "X contains NaN or infinity"),
         (D, np.zeros(N), None, "y has 1 class"),
-        (D, np.arange(N) % 3, None, "Only binary classification.*OneVsOneClassifier"),
+        (D, np.arange(N) % 3, None, "OneVsOneClassifier"),
         (D, np.arange(N), None, "Only binary classification"),
         (D, X[:, 0], None, "Unknown label type: continuous"),
         (D, np.where(Y, 1.0, np.nan), None, "Input y contains NaN"),
-        (D, MISSING, None, "y has labels that cannot be sorted"),
-        (D, da.from_array(MISSING, chunks=100), WEIGHTS, "y has labels that cannot be sorted"),
+        (D, MISSING, None, "^y .*labels"),
+        (D, da.from_array(MISSING, chunks=100), WEIGHTS, "^y .*labels"),
         (D, Y.astype(object), None, "Unknown label type: unknown"),
-        (D, DY[:-1], None, r"y must have one entry for each row, shape \(1200,\), got \(1199,\)"),
+        (D, DY[:-1], None, r"^y .*got \(1199,\)"),
         (D, None, None, "requires y to be passed"),
-        (D, DY, np.where(Y, 0.0, 1.0), r"sample_weight is 0 for every row of class np.int64\(1\)"),
-        (D, DY, -WEIGHTS, "sample_weight must be finite and not negative"),
-        (D, DY, WEIGHTS[1:], "sample_weight must have one entry for each row"),
+        (D, DY, np.where(Y, 0.0, 1.0), r"^sample_weight .*class .*1"),
+        (D, DY, -WEIGHTS, "^sample_weight .*negative"),
+        (D, DY, WEIGHTS[1:], "^sample_weight .*each row"),
     ],
 )
 def test_bad_input_is_named(rows, y, weights, message):
@@ -267,9 +267,9 @@ def test_weights_that_are_no_numbers_are_not_blamed_on_the_labels():
 
 
 def test_parameters_that_cannot_be_right():
-    with pytest.raises(TypeError, match=r"kernel='precomputed'.*one column per row"):
+    with pytest.raises(TypeError, match="kernel='precomputed'"):
         MinimaxProbabilityMachine(kernel="precomputed").fit(D @ D.T, DY)
-    with pytest.raises(ValueError, match="n_components must be between 1 and 1200, got 5000"):
+    with pytest.raises(ValueError, match=r"^n_components .*got 5000"):
         MinimaxProbabilityMachine(kernel="rbf", n_components=5000).fit(D, DY)
     counted = np.count_nonzero(WEIGHTS)
     with pytest.raises(ValueError, match=f"between 1 and {counted}, got {counted + 1}"):
@@ -354,16 +354,16 @@ def test_scores_name_bad_input(score):
             score(bad((900, 1), value), DY)
     with pytest.raises(ValueError, match="at least 2 clusters, got 1"):
         score(D, DY * 0)
-    with pytest.raises(ValueError, match="labels must have one entry for each row"):
+    with pytest.raises(ValueError, match=r"^labels .*each row"):
         score(D, DY[1:])
     with pytest.raises(ValueError, match="labels must not contain NaN"):
         score(D, np.where(Y, 1.0, np.nan))
-    with pytest.raises(TypeError, match="a mixture that cannot be sorted"):
+    with pytest.raises(TypeError, match=r"^labels .*mixture"):
         score(D, MISSING)
     with pytest.raises(ValueError, match="singular"):
         score(D[:, [0, 0]], DY, reg=0.0)
     lonely = np.where(np.arange(len(Y)) == 5, 2, Y)
-    with pytest.raises(ValueError, match=r"cross_fit=True needs at least 2 rows"):
+    with pytest.raises(ValueError, match=r"^cross_fit"):
         score(D, lonely, cross_fit=True)
 
 

@@ -330,7 +330,7 @@ def test_constant_and_duplicated_features():
     assert model.coef_.shape == (1, 6)
     assert model.coef_[0, 4] == 0.0
     assert model.coef_[0, 0] == pytest.approx(model.coef_[0, 5])
-    with pytest.raises(ValueError, match=r"singular with reg=0. .*larger reg, e.g. the default"):
+    with pytest.raises(ValueError, match="singular with reg=0"):
         MinimaxProbabilityMachine(reg=0).fit(wide, y)
 
 
@@ -364,7 +364,7 @@ def test_one_row_a_class_is_the_middle():
 )
 def test_equal_means_warn(X):
     y = [0, 0, 1, 1]
-    with pytest.warns(ConvergenceWarning, match="classes have the same mean.*rbf"):
+    with pytest.warns(ConvergenceWarning, match="same mean.*rbf"):
         model = MinimaxProbabilityMachine().fit(X, y)
     assert model.result_.status is Status.DEGENERATE
     assert model.kappa_ == model.separation_probability_ == 0.0
@@ -419,19 +419,19 @@ def test_more_classes_by_pairs():
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"reg": -1.0}, ValueError, "reg must be at least 0, got -1.0"),
-        ({"reg": "much"}, TypeError, "reg must be a number, got 'much'"),
-        ({"reg": np.nan}, ValueError, "reg must be at least 0, got nan"),
+        ({"reg": -1.0}, ValueError, "^reg .*got -1.0"),
+        ({"reg": "much"}, TypeError, "^reg .*got 'much'"),
+        ({"reg": np.nan}, ValueError, "^reg .*got nan"),
         ({"kernel": "wavy"}, ValueError, "kernel='wavy' is not known"),
-        ({"gamma": "auto"}, ValueError, "gamma must be .*'scale'.* got 'auto'"),
+        ({"gamma": "auto"}, ValueError, "^gamma .*got 'auto'"),
         ({"gamma": 0.0}, ValueError, "gamma must be greater than 0"),
-        ({"kernel_params": {"a": 1}}, ValueError, "kernel_params.*is only for callable kernels"),
-        ({"n_components": 0}, ValueError, "n_components must be at least 1, got 0"),
-        ({"n_components": 2.5}, TypeError, "n_components must be an integer"),
+        ({"kernel_params": {"a": 1}}, ValueError, "^kernel_params"),
+        ({"n_components": 0}, ValueError, "^n_components .*got 0"),
+        ({"n_components": 2.5}, TypeError, "^n_components .*integer"),
         (
             {"n_components": 61, "kernel": "rbf"},
             ValueError,
-            "n_components must be between 1 and 60",
+            "^n_components .*between 1",
         ),
         ({"kernel": "precomputed"}, ValueError, "square kernel matrix.*60, 4"),
         ({"kernel": rbf_kernel, "gamma": 1.0}, ValueError, "gamma=1.0 has no meaning"),
@@ -445,10 +445,10 @@ def test_bad_parameters(parameters, error, message):
 @pytest.mark.parametrize(
     ("y", "weights", "message"),
     [
-        (np.arange(60) % 3, None, "Only binary classification is supported.*multiclass.*OneVsOne"),
+        (np.arange(60) % 3, None, "OneVsOne"),
         (np.zeros(60), None, "y has 1 class.*needs 2"),
-        (np.arange(60) % 2, np.arange(60) % 2, "0 for every row of class .*0.*needs 2 classes"),
-        (np.arange(60) % 2, -np.ones(60), "sample_weight must be finite and not negative"),
+        (np.arange(60) % 2, np.arange(60) % 2, "^sample_weight .*classes"),
+        (np.arange(60) % 2, -np.ones(60), "^sample_weight .*negative"),
         (np.linspace(0, 1, 60), None, "Unknown label type"),
     ],
 )

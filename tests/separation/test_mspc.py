@@ -401,10 +401,10 @@ def test_constant_features_get_no_weight(rng):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"solver": "svm"}, "solver must be one of 'gep', 'mpm', 'eig', got 'svm'"),
-        ({"reg": -1.0}, "reg must be at least 0, got -1"),
-        ({"reg": 0.0}, "correlation matrix is singular.*Use reg=1"),
-        ({"init": "pca"}, "init must be one of 'auto', 'k-means'"),
+        ({"solver": "svm"}, "^solver"),
+        ({"reg": -1.0}, r"^reg\b"),
+        ({"reg": 0.0}, "singular.*reg=1"),
+        ({"init": "pca"}, "^init .*'k-means'"),
         ({"mode": "exact"}, "mode must be one of"),
         ({"min_cluster_size": 30}, "Lower it to at most 10"),
         ({"tol": 2.0}, "tol must be"),
@@ -419,15 +419,13 @@ def test_bad_parameters(rng, parameters, message):
 
 
 def test_equal_rows_are_refused():
-    with pytest.raises(ValueError, match="all 10 rows of X are the same"):
+    with pytest.raises(ValueError, match="all 10 rows of X"):
         MSPC().fit(np.ones((10, 3)))
 
 
 def test_a_floor_that_no_cut_keeps_is_said():
     X = np.r_[np.zeros(9), 1.0][:, None]
-    with pytest.raises(
-        ValueError, match=r"no hyperplane was found that leaves enough rows.*weight of 3\)"
-    ):
+    with pytest.raises(ValueError, match=r"no hyperplane .*weight of 3\)"):
         MSPC(min_cluster_size=0.3).fit(X)
 
 

@@ -163,7 +163,7 @@ def test_what_blocks_do_not_take(square):
         MSPC(max_cluster_size=700, random_state=0).fit(blocks)
     with pytest.raises(TypeError, match="y must hold integers"):
         MSPC(random_state=0).fit(blocks, da.from_array(np.full(1200, "a"), chunks=400))
-    with pytest.raises(ValueError, match="y must have one entry for each row"):
+    with pytest.raises(ValueError, match=r"^y .*each row"):
         MSPC(random_state=0).fit(blocks, da.from_array(corner[:7], chunks=400))
-    with pytest.raises(ValueError, match="n_clusters=2 is less than the number"):
+    with pytest.raises(ValueError, match=r"^n_clusters=2"):
         MSPC(random_state=0).fit(blocks, seeds_of(corner, 13))

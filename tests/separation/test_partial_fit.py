@@ -273,7 +273,7 @@ def test_labels_of_some_rows_are_refused():
         for one in (model, MSPC(3)):
             with pytest.raises(ValueError, match="y holds labels of some rows"):
                 one.partial_fit(X, y)
-    with pytest.raises(ValueError, match="y must hold one value per row"):
+    with pytest.raises(ValueError, match=r"^y .*value"):
         model.partial_fit(X, truth[1:])
     assert model.n_samples_seen_ == 300
     np.testing.assert_array_equal(model.labels_, before)

@@ -433,18 +433,18 @@ def test_the_result_survives_pickling_and_knows_its_certificate():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"G": np.eye(3)}, r"shapes .* got \(3, 3\), \(2,\) and \(2,\)"),
+        ({"G": np.eye(3)}, r"got \(3, 3\), \(2,\) and \(2,\)"),
         ({"G": np.zeros((0, 0)), "s": np.zeros(0), "m": np.zeros(0)}, "at least one"),
         ({"s": np.array([np.nan, 0])}, "must be finite, got NaN"),
         ({"G": np.array([[np.inf, 0], [0, 1]])}, "must be finite"),
-        ({"G": np.array([[1.0, 2.0], [2.0, 1.0]])}, "positive semi-definite.*Pass G = A @ A.T"),
+        ({"G": np.array([[1.0, 2.0], [2.0, 1.0]])}, "^G .*semi-definite"),
         ({"G": np.array([[1.0, 0.5], [0.0, 1.0]])}, "symmetric"),
         ({"G": np.array([[0.0, 1.0], [1.0, 0.0]])}, "Gram matrix"),
-        ({"C": 0.0}, "C must be a positive finite number, got 0.0"),
-        ({"C": np.inf}, "C must be a positive finite number, got inf"),
-        ({"tau": -0.1}, "tau must be .* at least 0, got -0.1"),
-        ({"threshold": "auto"}, "threshold must be 'adaptive' or 'fixed', got 'auto'"),
-        ({"balance": "none"}, "balance must be 'absolute' or 'relative', got 'none'"),
+        ({"C": 0.0}, "^C .*got 0.0"),
+        ({"C": np.inf}, "^C .*got inf"),
+        ({"tau": -0.1}, r"^tau\b"),
+        ({"threshold": "auto"}, "^threshold"),
+        ({"balance": "none"}, "^balance"),
     ],
 )
 def test_bad_input_is_named(change, message):

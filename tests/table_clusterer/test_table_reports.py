@@ -69,12 +69,16 @@ def test_the_report_is_a_page(fitted, tmp_path):
     assert "TableClusterer(id_column=&#39;name&#39;).fit(table)" in html
     with pytest.raises(FileExistsError):
         fitted.report(page)
-    fitted.report(page, force=True)
+
+
+@pytest.fixture(scope="module")
+def outcome(fitted):
+    """With the stages that fit many times."""
+    return fitted.outcome()
 
 
 @pytest.mark.usefixtures("full_reports")
-def test_what_the_report_shows(fitted, monkeypatch):
-    outcome = fitted.outcome()
+def test_what_the_report_shows(fitted, outcome, monkeypatch):
     assert [one.n_clusters for one in outcome.numbers.found][:2] == [2, 3]
     assert outcome.used == [True, True, True]
     assert outcome.column_names == ["height", "weight", "age"]
@@ -86,16 +90,15 @@ def test_what_the_report_shows(fitted, monkeypatch):
 
 
 @pytest.mark.usefixtures("full_reports")
-def test_a_report_does_not_depend_on_the_clock(fitted, monkeypatch):
+def test_a_report_does_not_depend_on_the_clock(fitted, outcome, monkeypatch):
     """Everything but the run times is the same if each look at the clock is an hour later."""
-    usual = fitted.outcome()
     hours = iter(range(0, 10**9, 3600))
     for clock in ("perf_counter", "process_time", "monotonic", "time"):
         monkeypatch.setattr(time, clock, lambda: float(next(hours)))
     busy = fitted.outcome()
-    assert str(busy.numbers) == str(usual.numbers)
-    assert busy.evidence == usual.evidence
-    assert str(busy.description) == str(usual.description)
+    assert str(busy.numbers) == str(outcome.numbers)
+    assert busy.evidence == outcome.evidence
+    assert str(busy.description) == str(outcome.description)
 
 
 def test_pictures(fitted, tmp_path):
@@ -124,7 +127,7 @@ def test_the_level_and_the_maximum_are_those_of_the_clusterer():
     assert any("max_clusters=2" in text for text in few.warnings_)
     with pytest.raises(ValueError, match="alpha"):
         TableClusterer(alpha=2.0).fit(X)
-    with pytest.raises(ValueError, match="max_clusters=3 is not a parameter of KMeans"):
+    with pytest.raises(ValueError, match=r"^max_clusters=3"):
         TableClusterer(2, clusterer=KMeans(), max_clusters=3).fit(X)
 
 
@@ -232,7 +235,7 @@ def test_reports_refuse_what_they_cannot_show(table, tmp_path):
     page = tmp_path / "page.html"
     for given, data, message in (
         (model, None, "Pass them as data"),
-        (model, frame[["height"]], "data lacks the column 'weight'"),
+        (model, frame[["height"]], "^data .*'weight'"),
         (DBSCAN(eps=8).fit(frame), frame[:10], "cannot predict other rows"),
         (KMeans, frame, "Fit an instance"),
         (StandardScaler().fit(frame), frame, "neither labels_ nor predict"),

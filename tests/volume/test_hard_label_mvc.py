@@ -78,7 +78,7 @@ def test_sparse_similarities_are_taken():
 def test_an_undetermined_matrix_is_warned_of():
     """Without balance and with similarities everywhere, the best M is all ones."""
     X, _ = make_two_moons(40, random_state=0)
-    with pytest.warns(UserWarning, match=r"does not determine two clusters.*Use balance, or"):
+    with pytest.warns(UserWarning, match="does not determine.*Use balance"):
         HardLabelMVC(balance=None, sigma="2*mean", reg=0.05, random_state=0).fit(X)
     # Single points: balanced, too, M is anything.
     with pytest.warns(UserWarning, match=r"does not determine.*Use a wider similarity") as seen:
@@ -95,7 +95,7 @@ def test_a_certified_relaxation_is_converged_however_far_from_two_groups():
 
 
 def test_equal_similarities_are_refused():
-    with pytest.raises(ValueError, match=r"equally similar.*narrower similarity"):
+    with pytest.raises(ValueError, match=r"equally similar.*narrower"):
         HardLabelMVC(affinity="precomputed").fit(np.ones((20, 20)))
     # A diagonal does not distinguish rows either; one pair that differs does.
     W = 0.5 + 0.5 * np.eye(20)
@@ -125,9 +125,7 @@ def test_a_pickle_has_no_similarities_in_it():
 
 def test_too_few_iterations_are_warned_of():
     X, _ = make_two_moons(40, random_state=0)
-    with pytest.warns(
-        ConvergenceWarning, match="after 30 iterations.*Raise max_iter or tol, or balance"
-    ) as seen:
+    with pytest.warns(ConvergenceWarning, match="after 30 .*max_iter") as seen:
         model = HardLabelMVC(max_iter=30, tol=1e-9, random_state=0).fit(X)
     assert seen[0].filename == __file__
     assert model.result_.status is Status.MAX_ITER
@@ -230,7 +228,7 @@ def test_the_weights_of_the_papers_are_solved_in_paper_mode(reg, C):
     assert model.result_.is_certified(1e-5)
     assert model.result_.lower_bound - 1e-3 <= value <= model.objective_ + 1e-3
     assert model.result_.eta > 0
-    with pytest.raises(ValueError, match=r"too large.*or mode='paper', which solves it"):
+    with pytest.raises(ValueError, match=r"too large.*mode='paper'"):
         HardLabelMVC(reg=reg, C=C).fit(X)
 
 
@@ -250,7 +248,7 @@ def test_paper_mode_with_its_own_weight_on_two_points(X):
 def test_one_cluster_is_recognised():
     """Without a bound on row sums M = 11' is the only solution, up to the tolerance."""
     X, _ = make_two_circles(60, random_state=0)
-    with pytest.warns(UserWarning, match=r"It is all ones.*Use mode='default', or"):
+    with pytest.warns(UserWarning, match="all ones.*mode='default'"):
         model = HardLabelMVC(mode="paper", random_state=0).fit(X)
     V = model.result_.factor
     assert 0.95 < np.mean(V @ V.sum(axis=0)) / 60 < 0.99  # far from 1, given the gap of 1e-5
@@ -291,11 +289,11 @@ def test_any_definite_matrix_may_be_given():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"Q": "laplacian"}, "Q must be one of 'similarity'|Q must be .*similarity"),
-        ({"Q": np.eye(3)}, "Q must have a row for each row of X, got 3 and 20"),
-        ({"Q": -np.eye(20)}, "Q must be positive definite, but its smallest eigenvalue is -1"),
-        ({"Q": np.ones((20, 20)) + np.eye(20)}, "off-diagonal entries of Q are equal.*another Q"),
-        ({"Q": np.eye(20), "n_clusters": 3}, "Q must be 'similarity' or a function"),
+        ({"Q": "laplacian"}, "^Q .*similarity"),
+        ({"Q": np.eye(3)}, "^Q .*got 3 and 20"),
+        ({"Q": -np.eye(20)}, "^Q .*eigenvalue"),
+        ({"Q": np.ones((20, 20)) + np.eye(20)}, "off-diagonal entries of Q"),
+        ({"Q": np.eye(20), "n_clusters": 3}, "^Q .*function"),
     ],
 )
 def test_wrong_matrices_are_named(settings, message):
@@ -331,5 +329,5 @@ def test_bad_parameters_are_named(settings, message):
     X, _ = make_two_moons(40, random_state=0)
     with pytest.raises(ValueError, match=message):
         HardLabelMVC(**settings).fit(X)
-    with pytest.raises(TypeError, match="row_balance must be True or False, got 1"):
+    with pytest.raises(TypeError, match=r"^row_balance"):
         HardLabelMVC(row_balance=1).fit(X)

@@ -54,9 +54,7 @@ def test_aistats_at_a_large_reg_is_certified(reg):
 def test_aistats_with_an_active_balance_may_not_converge():
     """At a large reg, eq. 6 of AISTATS differs from the multiplier of the program."""
     model = SoftLabelMVC(affinity="precomputed", mode="aistats", reg=1e4, balance=0.3)
-    with pytest.warns(
-        ConvergenceWarning, match="MAX_ITER.*100 steps of Algorithm 1 were too few. Raise"
-    ):
+    with pytest.warns(ConvergenceWarning, match="MAX_ITER.*100 steps"):
         model.fit(path(10))
     assert model.result_.status is Status.MAX_ITER
     assert model.n_iter_ == 100

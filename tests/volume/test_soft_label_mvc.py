@@ -166,7 +166,7 @@ def test_q_may_be_a_matrix_an_operator_or_a_function():
     kernel = SoftLabelMVC(Q="kernel", affinity="gaussian", sigma="mean/4").fit(X)
     assert kernel.eigenvalues_[-1] > 100  # n I - W
     assert set(kernel.labels_) == {0, 1}
-    with pytest.raises(ValueError, match="Q must have a row for each row of X, got 150 and 149"):
+    with pytest.raises(ValueError, match=r"^Q .*got 150 and 149"):
         SoftLabelMVC(Q=shifted).fit(X[:-1])
     with pytest.raises(ValueError, match="Q must be one of"):
         SoftLabelMVC(Q="laplace").fit(X)
@@ -242,7 +242,7 @@ def test_two_and_three_rows(mode):
         ({"max_iter": 1.5}, "max_iter must be"),
         ({"mode": "jmlr"}, "mode must be one of"),
         ({"n_clusters": 3, "mode": "paper"}, "multiway='recursive'"),
-        ({"sigma": 1.0}, "sigma=1.0 has no meaning for affinity='density_scaling'"),
+        ({"sigma": 1.0}, "^sigma"),
         ({"mode": "paper", "n_neighbors": 3}, "n_neighbors=3 has no meaning"),
         ({"affinity": "rbf"}, "affinity must be one of"),
     ],
@@ -261,7 +261,7 @@ def test_a_start_that_is_constant_is_refused():
     Q = (basis * np.concatenate([[0.1, 0.2], np.ones(n - 2)])) @ basis.T
     X = np.random.default_rng(0).standard_normal((n, 2))
     for mode in ("default", "paper"):
-        with pytest.raises(ValueError, match="does not distinguish the rows"):
+        with pytest.raises(ValueError, match="not distinguish"):
             quiet_fit(SoftLabelMVC(Q=Q, mode=mode, affinity="gaussian"), X)
 
 
@@ -269,7 +269,7 @@ def test_a_free_balance_may_leave_one_cluster():
     X, _ = make_blobs([45, 15], centers=[[0, 0], [3, 0]], random_state=0)
     W = gaussian_similarity(X, sigma="2*mean")
     Q = laplacian(W) + 1e-4 * np.eye(60)
-    with pytest.warns(UserWarning, match="All rows are in one cluster, because balance=100"):
+    with pytest.warns(UserWarning, match="one cluster.* balance=100"):
         model = SoftLabelMVC(balance=100.0, Q=Q, affinity="precomputed").fit(W)
     np.testing.assert_array_equal(model.labels_, 0)
 

@@ -195,9 +195,7 @@ def test_the_break_returns_the_iterate_before_and_warns():
 
 def test_an_iteration_limit_is_said():
     X, _ = make_two_moons(60, random_state=0)
-    with pytest.warns(
-        ConvergenceWarning, match="MAX_ITER.*max_iter=2.*2 steps of Algorithm 1 were too few"
-    ):
+    with pytest.warns(ConvergenceWarning, match="MAX_ITER.*max_iter=2"):
         model = SoftLabelMVC(mode="paper", n_candidates=1, max_iter=2).fit(X)
     assert model.result_.status is Status.MAX_ITER
 
@@ -249,7 +247,7 @@ def test_aistats_ends_where_a_program_has_no_minimum():
 def test_candidates_are_counted_and_an_ill_defined_q_is_said():
     X, _ = make_two_gaussians(100, random_state=0)
     W = gaussian_similarity(X, sigma="mean/40", self_loops=True) + 1e-6  # in one piece
-    with pytest.warns(UserWarning, match="ill-defined .*more than ten of its eigenvalues"):
+    with pytest.warns(UserWarning, match="^Q .*eigenvalues"):
         model = SoftLabelMVC(mode="paper", affinity="precomputed").fit(W)
     assert model.ill_defined_ is model.result_.ill_defined is True
     assert model.n_candidates_ == model.result_.n_candidates == 10
@@ -311,7 +309,7 @@ def test_more_than_two_clusters_start_from_given_labels():
     assert clustering_error(labels, model.labels_) == 0
     assert model.n_moved_ == 0
     assert model.degenerate_ is False
-    with pytest.raises(ValueError, match="init must hold n_clusters=3 different labels, got 4"):
+    with pytest.raises(ValueError, match=r"^init .*n_clusters=3"):
         SoftLabelMVC(3, init=labels).fit(rows)
     with pytest.raises(ValueError, match="init holds one entry per row"):
         SoftLabelMVC(4, init=labels, multiway="recursive").fit(rows)
@@ -323,18 +321,18 @@ def test_more_than_two_clusters_start_from_given_labels():
         ({"init": "k-means"}, "init must be one of"),
         (
             {"init": np.zeros(40)},
-            "init must hold labels of two clusters or soft responses of both",
+            "^init .*responses of both",
         ),
-        ({"init": np.arange(1.0, 41.0)}, "of both signs, got 40 entries from 1 to 40"),
+        ({"init": np.arange(1.0, 41.0)}, "^init .*1 to 40"),
         ({"init": np.ones(40), "mode": "paper"}, "soft responses that differ"),
         ({"init": np.arange(39.0)}, "init has shape"),
         ({"init": np.full(40, np.nan)}, "init must be finite"),
-        ({"init": np.arange(40) % 2, "n_candidates": 2}, "n_candidates=2 has no effect if init"),
-        ({"eta0": -1.0}, "eta0=-1.0 has no effect with mode='default'"),
+        ({"init": np.arange(40) % 2, "n_candidates": 2}, "^n_candidates"),
+        ({"eta0": -1.0}, "^eta0=-1.0"),
         ({"eta0": "low", "mode": "paper"}, "eta0 must be a number"),
         ({"eta0": np.inf, "mode": "paper"}, "eta0 must be finite"),
-        ({"eta0": 1.0, "mode": "paper"}, "eta0=1 must be below reg times the smallest eigenvalue"),
-        ({"eta0": 0.0, "mode": "aistats"}, "eta0=0 must be below reg times the smallest"),
+        ({"eta0": 1.0, "mode": "paper"}, "^eta0=1"),
+        ({"eta0": 0.0, "mode": "aistats"}, "^eta0=0"),
     ],
 )
 def test_bad_starts_are_named(settings, message):

@@ -64,7 +64,7 @@ def test_eigenvectors_of_a_coarse_copy_miss_no_piece(estimator):
     check(estimator, walks, 30_000, 4, seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("n", [20_000, 30_000, 50_000])
 @pytest.mark.parametrize("seed", range(3))

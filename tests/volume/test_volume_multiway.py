@@ -131,7 +131,7 @@ class OnlyOnes(DenseOperator):
 
 
 def test_a_matrix_that_cannot_tell_a_cluster_is_refused():
-    with pytest.raises(ValueError, match=r"balance=0, because .* does not distinguish the rows"):
+    with pytest.raises(ValueError, match="balance=0"):
         OneAgainstRest(OnlyOnes(np.eye(9)), 3, 0.0)(np.arange(9) % 3)
 
 
@@ -457,16 +457,16 @@ def test_recursive_splits_are_an_option():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mode": "paper"}, "mode='paper' cannot find .* mode='default', or multiway='recursive'"),
-        ({"mode": "aistats"}, "mode='aistats' cannot find .* multiway='recursive'"),
-        ({"n_candidates": 4}, "n_candidates=4 has no effect .* Leave it out"),
-        ({"reg": 10.0}, "reg=10.0 has no effect .* Leave it out"),
-        ({"tol": 1e-3}, "tol=0.001 has no effect .* Leave it out"),
-        ({"multiway": "pairs"}, "multiway must be one of 'joint', 'recursive', got 'pairs'"),
-        ({"multiway": "recursive", "Q": np.eye(40)}, "Q must be a name or a function"),
+        ({"mode": "paper"}, "^mode='paper'"),
+        ({"mode": "aistats"}, "^mode='aistats'"),
+        ({"n_candidates": 4}, "^n_candidates"),
+        ({"reg": 10.0}, r"^reg\b"),
+        ({"tol": 1e-3}, r"^tol\b"),
+        ({"multiway": "pairs"}, "^multiway"),
+        ({"multiway": "recursive", "Q": np.eye(40)}, "^Q .*function"),
         ({"balance": -1.0}, "balance must be"),
-        ({"n_clusters": 41}, "n_clusters=41 is more than the number of rows"),
-        ({"n_clusters": 3.5}, "n_clusters must be an integer"),
+        ({"n_clusters": 41}, "^n_clusters=41"),
+        ({"n_clusters": 3.5}, "^n_clusters .*integer"),
     ],
 )
 def test_what_has_no_meaning_is_refused(settings, message):

@@ -58,7 +58,7 @@ def test_a_start_with_all_rows_on_one_side_is_refused(solve):
         "sqp": lambda: sqp(problem, np.ones(n) / np.sqrt(n), np.ones(3)),
         "first step": lambda: FirstStep(problem.operator, problem.balance)(np.ones(n)),
     }
-    with pytest.raises(ValueError, match="does not distinguish the rows"):
+    with pytest.raises(ValueError, match="not distinguish"):
         attempts[solve]()
 
 
