@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NAME   ?=
 
 # Tests of make quick: packages with cheap tests, less than 90 seconds on two cores.
-CHEAP  := $(addprefix tests/, datasets diagnostics graphs metrics operators plots rows separation solvers volume)
+CHEAP  := $(addprefix tests/, test_generators.py diagnostics graphs metrics operators plots rows separation solvers volume)
 
 .PHONY: demo test quick fuzz oldest wheels nightly release lint bench house words docs reproduce reproduction clean
 

@@ -242,10 +242,9 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         """Cluster prepared rows, for example a sample of a table in blocks.
 
         The fitted `preparation` will also prepare new tables. Reports describe the clusters by the
-        columns of `table`, from which the rows were prepared. `blocks` are all rows, as returned
-        by `volmar.tables.blocks.prepare_blocks`: a clusterer that accepts dask arrays is fitted to them,
-        and `is_fitted_to_blocks_` is True; others are fitted to `rows`. Tests, labels and reports
-        always use `rows`.
+        columns of `table`, from which the rows were prepared. `blocks` are all rows in blocks: a
+        clusterer that accepts dask arrays is fitted to them, and `is_fitted_to_blocks_` is True;
+        others are fitted to `rows`. Tests, labels and reports always use `rows`.
 
         `labels_` has one entry per row of the table if `rows.kept` is given, and one per prepared
         row otherwise.
