@@ -53,7 +53,7 @@ CLASSES = {
         "spectral.CutResult spectral.NormalizedCut spectral.NormalizedSpectralClustering "
         "spectral.SpectralResult"
     ),
-    "volmar.diagnostics": "drift_summary.CategoryCounts drift_summary.DriftSummary",
+    "volmar.diagnostics": "drift.CategoryCounts drift.DriftSummary",
     "volmar.evidence": (
         "novelty.ClusterNovelty novelty.ClusterScatter novelty.Sketch pairs.LinearCells"
     ),
