@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.stats import rankdata
+from scipy.stats import chi2_contingency, kruskal
 
 from volmar._checks import as_float, check_count, check_random_state
 from volmar._text import as_mean
@@ -653,17 +653,12 @@ def _shares(bins: NDArray, codes: NDArray, k: int, n_bars: int) -> NDArray:
 
 def _rank_effect(values: NDArray, codes: NDArray, k: int) -> float:
     """Return the correlation ratio of ranks, corrected for chance (epsilon squared)."""
-    n = values.size
-    sizes = np.bincount(codes, minlength=k)
-    groups = np.count_nonzero(sizes)
-    ranks = rankdata(values)
-    ranks -= ranks.mean()
-    total = float(ranks @ ranks)
-    if groups < 2 or n <= groups or total <= 0:
+    groups = [values[codes == c] for c in range(k)]
+    groups = [one for one in groups if one.size]
+    n_more = values.size - len(groups)
+    if len(groups) < 2 or n_more < 1 or np.ptp(values) == 0:
         return 0.0
-    sums = np.bincount(codes, weights=ranks, minlength=k)
-    between = float(np.sum(sums[sizes > 0] ** 2 / sizes[sizes > 0])) / total
-    return float(np.sqrt(max(0.0, 1.0 - (1.0 - between) * (n - 1) / (n - groups))))
+    return float(np.sqrt(max(0.0, (kruskal(*groups).statistic - len(groups) + 1) / n_more)))
 
 
 def _level_effect(own: NDArray, ranked: NDArray, codes: NDArray, k: int) -> float:
@@ -676,8 +671,7 @@ def _level_effect(own: NDArray, ranked: NDArray, codes: NDArray, k: int) -> floa
     n, (r, c) = own.size, table.shape
     if min(r, c) < 2 or n < 2:
         return 0.0
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / n
-    phi = float(np.sum((table - expected) ** 2 / expected)) / n
+    phi = chi2_contingency(table, correction=False).statistic / n
     phi = max(0.0, phi - (r - 1) * (c - 1) / (n - 1))
     r_fair, c_fair = r - (r - 1) ** 2 / (n - 1), c - (c - 1) ** 2 / (n - 1)
     return float(np.sqrt(min(phi / max(min(r_fair, c_fair) - 1, 1e-12), 1.0)))

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import false_discovery_control
+from sklearn.preprocessing import StandardScaler
 
 from volmar._checks import check_count, check_number, check_random_state
 from volmar._clones import fitted_labels, refuse_pairwise, seeded
@@ -21,7 +22,6 @@ from volmar.diagnostics.column_profiles import (
     as_features,
     cluster_moments,
     n_rows_of,
-    row_blocks,
     take_rows,
 )
 from volmar.metrics.contingency import as_array, distinct_labels
@@ -53,34 +53,26 @@ class Standardised(NamedTuple):
 
 def standardised(values: Any) -> Standardised:
     """Return features in units of their standard deviations, without overflow."""
-    if sparse.issparse(values):
-        size = np.maximum(abs(values).max(axis=0).toarray().ravel(), np.finfo(float).tiny)
-        scaled = values @ sparse.diags_array(1.0 / size)
-        n = values.shape[0]
-        mean = np.asarray(scaled.sum(axis=0)).ravel() / n
-        square = np.asarray(scaled.multiply(scaled).sum(axis=0)).ravel() / n
-        spread = np.sqrt(np.maximum(square - mean**2, 0.0))
-        varies = spread > 1e-7 * np.abs(mean)
-        spread = np.where(varies, spread, 1.0)
-        scaled = sparse.csr_array(scaled @ sparse.diags_array(1.0 / spread))
-        return Standardised(scaled, None, np.zeros(size.size), size * spread, varies)
-    missing = np.isnan(values)
-    known = ~missing if missing.any() else None
-    size = np.fmax.reduce(np.abs(values), axis=0, initial=np.finfo(float).tiny)
-    out = values / size
-    if known is not None:
-        out[missing] = 0.0
-    count = values.shape[0] if known is None else np.maximum(known.sum(axis=0), 1)
-    # A two-pass computation of the standard deviation, to limit rounding errors.
-    mean = out.sum(axis=0) / count
-    out -= mean
-    if known is not None:
-        out[missing] = 0.0
-    spread = np.sqrt(np.einsum("ij,ij->j", out, out) / count)
+    is_sparse = sparse.issparse(values)
+    size = abs(values).max(axis=0).toarray().ravel() if is_sparse else None
+    if size is None:
+        size = np.fmax.reduce(np.abs(values), axis=0, initial=0.0)
+    size = np.maximum(size, np.finfo(float).tiny)
+    scaled = (
+        sparse.csr_array(values @ sparse.diags_array(1.0 / size)) if is_sparse else values / size
+    )
+    scaler = StandardScaler(copy=False, with_mean=not is_sparse)
+    with np.errstate(invalid="ignore"):
+        out = scaler.fit_transform(scaled)
+    mean, spread = np.nan_to_num(scaler.mean_), np.sqrt(np.nan_to_num(scaler.var_))
     varies = spread > 1e-14 * np.maximum(np.abs(mean), np.finfo(float).tiny)
-    out /= np.where(varies, spread, 1.0)
+    scale = size * np.where(varies, spread, 1.0)
+    if is_sparse:
+        return Standardised(sparse.csr_array(out), None, np.zeros(size.size), scale, varies)
+    known = ~np.isnan(out)
+    out[~known] = 0.0
     out[:, ~varies] = 0.0
-    return Standardised(out, known, mean * size, size * np.where(varies, spread, 1.0), varies)
+    return Standardised(out, None if known.all() else known, mean * size, scale, varies)
 
 
 class Contrasts(NamedTuple):
@@ -546,24 +538,13 @@ def _typical_rows(
     rows: Standardised, codes: NDArray, compared: Contrasts, count: int
 ) -> list[NDArray]:
     """Return the rows of each cluster that are nearest to its mean, nearest first."""
-    means = np.nan_to_num(compared.inside)
-    distance = np.full(codes.size, np.inf)
-    if means.size == 0:
-        return [np.flatnonzero(codes == c)[:count] for c in range(len(means))]
-    if sparse.issparse(rows.values):
-        inside = np.flatnonzero(codes >= 0)
-        square = np.asarray(rows.values.multiply(rows.values).sum(axis=1)).ravel()
-        cross = rows.values @ means.T
-        own = cross[inside, codes[inside]]
-        distance[inside] = square[inside] - 2 * own + (means**2).sum(axis=1)[codes[inside]]
-    else:
-        for some in row_blocks(*rows.values.shape):
-            gap = rows.values[some] - means[codes[some]]
-            if rows.known is not None:
-                gap[~rows.known[some]] = 0.0
-            distance[some] = np.einsum("ij,ij->i", gap, gap)
-            if rows.known is not None:
-                # Scale the distance over the known values to all columns.
-                distance[some] *= gap.shape[1] / np.maximum(rows.known[some].sum(axis=1), 1)
-    every = (np.flatnonzero(codes == c) for c in range(len(means)))
-    return [own[np.argsort(distance[own], kind="stable")[:count]] for own in every]
+    means, Z, known = np.nan_to_num(compared.inside), rows.values, rows.known
+    square = np.asarray((Z.multiply(Z) if sparse.issparse(Z) else Z**2).sum(axis=1)).ravel()
+    sizes = (means**2).sum(axis=1) if known is None else known @ (means**2).T
+    distance = square[:, None] - 2 * (Z @ means.T) + sizes
+    if known is not None:  # scale the distance over the known values to all columns
+        distance /= np.maximum(known.sum(axis=1), 1)[:, None]
+    every = [np.flatnonzero(codes == c) for c in range(len(means))]
+    return [
+        own[np.argsort(distance[own, c], kind="stable")[:count]] for c, own in enumerate(every)
+    ]
