@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +52,25 @@ def listed(words: Sequence[str], limit: int | None = None) -> str:
 def counted(count: int, what: str) -> str:
     """Return "1 row" or "1,200 rows"."""
     return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def aligned(
+    lines: Sequence[Sequence[str]], justify: Callable[[str, int], str] = str.ljust
+) -> list[str]:
+    """Return the lines of a table as text, with aligned columns except for the last."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:-1]
+    return ["  ".join([*map(justify, line[:-1], widths), line[-1]]).rstrip() for line in lines]
+
+
+def data_frame(rows: Sequence[Any], names: Sequence[str], instead: str) -> Any:
+    """Return rows as a DataFrame; without pandas, raise an error that says what to use instead."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError(
+            f"this table needs pandas: pip install 'volmar[io]'. Without it, use {instead}."
+        ) from error
+    return pd.DataFrame(rows, columns=list(names))
 
 
 def as_percent(share: float) -> str:

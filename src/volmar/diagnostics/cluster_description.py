@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar._checks import shortened
-from volmar._text import as_percent, counted, listed
+from volmar._text import as_percent, counted, data_frame, listed
 
 # Minimum mean Jaccard index. Hennig (2007) calls 0.75 and more stable. On samples of noise in two
 # dimensions, 0.75 led to claims in one sample of six, 0.8 in one of twenty.
@@ -125,21 +125,14 @@ class ClusterDescription:
         Its columns are cluster, name, size, share, column, level, kind, inside, outside, effect,
         real and p_value. Requires pandas.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "ClusterDescription.table needs pandas: pip install 'volmar[io]'. Without it, use "
-                "differences(label) or the arrays of the description."
-            ) from error
         called = self.names
         rows = [
             (label, called[label], int(size), float(share), *one)
             for label, size, share in zip(self.clusters, self.sizes, self.shares, strict=True)
             for one in self.differences(label)
         ]
-        names = ["cluster", "name", "size", "share", *Difference._fields]
-        return pd.DataFrame(rows, columns=names).rename(columns={"evidence": "p_value"})
+        names = ["cluster", "name", "size", "share", *Difference._fields[:-1], "p_value"]
+        return data_frame(rows, names, "differences(label) or the arrays of the description")
 
     def differences(self, label: Any, *, real_only: bool = False) -> list[Difference]:
         """Return the differences of a cluster, largest effects first.
@@ -333,14 +326,11 @@ def _middle(
 def _numbered(chosen: dict[Any, tuple[str, ...]]) -> dict[Any, str]:
     """Join the parts of each name, and number duplicates."""
     found: dict[Any, str] = {}
-    seen: dict[frozenset[str], int] = {}
     for label, parts in chosen.items():
+        number = 1 + sum(set(parts) == set(chosen[other]) for other in found)
         name = ", ".join(parts)
-        key = frozenset(parts)
-        seen[key] = seen.get(key, 0) + 1
-        unique = name if seen[key] == 1 else f"{name} ({seen[key]})"
-        while unique in found.values():  # a level may end in a number in brackets
-            seen[key] += 1
-            unique = f"{name} ({seen[key]})"
-        found[label] = unique
+        found[label] = unique = name if number == 1 else f"{name} ({number})"
+        while list(found.values()).count(unique) > 1:  # a level may end in a number in brackets
+            number += 1
+            found[label] = unique = f"{name} ({number})"
     return found

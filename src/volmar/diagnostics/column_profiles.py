@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.stats import chi2_contingency, kruskal
 
 from volmar._checks import as_float, check_count, check_random_state
-from volmar._text import as_mean
+from volmar._text import aligned, as_mean, data_frame
 from volmar.metrics.contingency import distinct_labels, is_missing, labels_of_rows, sampled_rows
 
 # Maximum number of levels of a column that are compared, the most frequent ones.
@@ -287,9 +287,9 @@ class ClusterMoments(NamedTuple):
     @property
     def between(self) -> NDArray:
         """Share of the variance of each column that is between the clusters."""
-        explained = self.sizes / self.sizes.sum() @ (self.means - self.mean) ** 2
-        variance = self.deviation**2
-        return np.clip(explained / np.where(variance > 0, variance, np.inf), 0.0, 1.0)
+        total = self.sizes.sum() * self.deviation**2
+        explained = self.sizes @ (self.means - self.mean) ** 2
+        return explained / np.where(total > 0, total, np.inf)
 
 
 def cluster_moments(
@@ -417,13 +417,6 @@ class ColumnProfiles:
         Its columns are column, kind, used, effect, cluster, size, missing, q25, median, q75 (for
         numbers and dates), and level and share of the most frequent level in the cluster.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "ColumnProfiles.to_frame needs pandas: pip install 'volmar[io]'. Without it, use "
-                "the list `columns`."
-            ) from error
         rows = []
         for one in self.columns:
             for i, label in enumerate(self.clusters):
@@ -439,28 +432,26 @@ class ColumnProfiles:
                 if one.quartiles is not None:
                     values: list[Any] = one.quartiles[i].tolist()
                     if one.kind == "date":
-                        values = [pd.Timestamp(day_text(value)) for value in values]
+                        values = [
+                            np.datetime64(day_text(value) or "NaT", "ns") for value in values
+                        ]
                     row |= dict(zip(("q25", "median", "q75"), values, strict=True))
                 elif (top := one.top_level(i)) is not None:
                     row |= dict(zip(("level", "share"), top, strict=True))
                 rows.append(row)
         names = ["column", "kind", "used", "effect", "cluster", "size", "missing"]
-        return pd.DataFrame(rows, columns=[*names, "q25", "median", "q75", "level", "share"])
+        names += ["q25", "median", "q75", "level", "share"]
+        return data_frame(rows, names, "the list `columns`")
 
     def __str__(self) -> str:
         """Return a table of the columns, with the median or most frequent level per cluster."""
-        head = ["column", "effect", *(f"cluster {label}" for label in self.clusters)]
-        lines = [head]
+        lines = [["column", "effect", *(f"cluster {label}" for label in self.clusters)]]
         for one in self.columns:
             effect = "" if np.isnan(one.effect) else f"{one.effect:.2f}"
             cells = [self._cell(one, i) for i in range(len(self.clusters))]
             name = one.name if one.used else f"{one.name} (left out)"
             lines.append([name, effect, *cells])
-        widths = [max(len(line[j]) for line in lines) for j in range(len(head))]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in lines
-        )
+        return "\n".join(aligned(lines))
 
     def _cell(self, one: ColumnProfile, i: int) -> str:
         if one.quartiles is not None:

@@ -156,10 +156,10 @@ class DriftReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a dict that can be stored as JSON; None for NaN and infinity."""
-        names = ("n_old", "n_new", "n_left_out", "alpha", "level", "p_value", "has_drifted")
-        names += ("shares_p_value", "notes", "sentences")
-        changes = {kind: [one._asdict() for one in getattr(self, kind)] for kind in WORDS}
-        return plain({name: getattr(self, name) for name in names} | changes)
+        names = ["n_old", "n_new", "n_left_out", "alpha", "level", "p_value", "has_drifted"]
+        found = {name: getattr(self, name) for name in [*names, "shares_p_value"]}
+        found |= {kind: [one._asdict() for one in getattr(self, kind)] for kind in WORDS}
+        return plain(found | {"notes": self.notes, "sentences": self.sentences})
 
     def by_cluster(self) -> list[tuple[int, int, int, str, str, str, str]]:
         """Return rows, share and median distance of each cluster, before and now."""
@@ -545,22 +545,20 @@ def _columns(old: DriftSummary, new: DriftSummary) -> list[ColumnShift]:
     seen = np.flatnonzero(np.minimum(old.counts, new.counts) >= MIN_ROWS)
     if seen.size == 0:
         return []
-    n_old, n_new = (one.counts[seen, None] for one in (old, new))
     shift = (new.means - old.means)[seen]
-    parts = [one.variances[seen] / one.counts[seen, None] for one in (old, new)]
-    square = parts[0] + parts[1]
-    pooled = (old.squares + new.squares)[seen] / (n_old + n_new - 2) * (1 / n_old + 1 / n_new)
+    both = [(one.means, np.sqrt(one.variances), one.counts[:, None]) for one in (old, new)]
+    moments = [values[seen] for one in both for values in one]
     # Variances within rounding error count as zero.
+    square = sum(one.variances[seen] / one.counts[seen, None] for one in (old, new))
     known = square > 1e-24 * np.square(np.abs(old.means) + np.abs(new.means))[seen]
+    # Welch's test alone rejects few rows of a skewed column too often: their variance is small
+    # where their mean is small. The pooled variance errs on the other side only.
     with np.errstate(divide="ignore", invalid="ignore"):
-        df = square**2 / (parts[0] ** 2 / (n_old - 1) + parts[1] ** 2 / (n_new - 1))
-        # Welch's test alone rejects few rows of a skewed column too often: their variance is small
-        # where their mean is small. The pooled variance errs on the other side only.
-        tail = np.maximum(
-            stats.t.sf(np.abs(shift) / np.sqrt(square), df),
-            stats.t.sf(np.abs(shift) / np.sqrt(pooled), n_old + n_new - 2),
+        welch, student = (
+            stats.ttest_ind_from_stats(*moments, equal_var=equal).pvalue for equal in (False, True)
         )
-    tail = np.maximum(np.where(known, tail, 0.5 * (shift == 0.0)), 1e-300)
+    tail = np.where(known, np.maximum(welch, student), shift == 0.0) / 2
+    tail = np.maximum(tail, 1e-300)
     z = stats.norm.isf(tail)
     p = holm(stats.chi2.sf(np.square(z).sum(axis=0), seen.size))
     top = z.argmax(axis=0)
