@@ -202,12 +202,16 @@ class ClusterDescription:
         )
 
     def leading(self, label: Any, count: int = 3) -> list[Difference]:
-        """Return the largest differences, one per column, real ones first."""
+        """Return the largest differences, one per column: real ones first, then large ones.
+
+        If no difference is real or large, the largest are returned.
+        """
         found: dict[str, Difference] = {}
         for one in sorted(self.differences(label), key=lambda one: not one.real):
             if one.effect != 0:
                 found.setdefault(one.column, one)
-        return list(found.values())[:count]
+        clear = [one for one in found.values() if one.real or abs(one.effect) >= MIN_EFFECT]
+        return (clear or list(found.values()))[:count]
 
     def was_found_again(self, label: Any) -> bool | None:
         """Return whether the cluster was found again in subsets of the rows; None if untested."""

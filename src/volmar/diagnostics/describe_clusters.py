@@ -20,13 +20,13 @@ from volmar.diagnostics.cluster_description import FOUND_AGAIN, ClusterDescripti
 from volmar.diagnostics.column_profiles import (
     Features,
     as_features,
-    cluster_moments,
     n_rows_of,
     take_rows,
 )
 from volmar.metrics.contingency import as_array, distinct_labels
 from volmar.rows.anywhere import count_labels, draw_from_collection
 from volmar.rows.blocks import is_dask
+from volmar.rows.cluster_sums import cluster_moments
 
 Progress = Callable[[int, int], None]
 

@@ -17,7 +17,6 @@ from volmar._checks import shortened
 from volmar._files import expanded_path, printable, refuse_existing, write_atomically
 from volmar._text import as_count, as_mean, as_number, as_percent, signed
 from volmar._version import __version__
-from volmar.diagnostics.column_profiles import ClusterMoments, cluster_moments
 from volmar.plots.display import COLOURS
 from volmar.report.drawings import bars, scatter
 from volmar.report.drivers import Drivers, drivers
@@ -40,6 +39,7 @@ from volmar.report.verdict import (
     led_by_categories,
     verdict_of,
 )
+from volmar.rows.cluster_sums import ClusterMoments, cluster_moments
 from volmar.solvers import Status
 
 # The colours of the plots, and lighter ones for a dark background.

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from volmar.diagnostics.column_profiles import ClusterMoments
 from volmar.report.outcome import Outcome
+from volmar.rows.cluster_sums import ClusterMoments
 
 # Maximum number of entries of a sparse matrix that is made dense.
 MAX_DENSE = 20_000_000

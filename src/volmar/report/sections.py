@@ -19,12 +19,13 @@ from volmar.diagnostics import (
     describe_clusters,
 )
 from volmar.diagnostics.cluster_description import Difference, suggested_names
-from volmar.diagnostics.column_profiles import OTHER, ColumnProfile, cluster_moments, day_text
+from volmar.diagnostics.column_profiles import OTHER, ColumnProfile, day_text
 from volmar.diagnostics.compare_numbers import NumberComparison, alluvium
 from volmar.diagnostics.silhouettes import silhouettes
 from volmar.report.drawings import bars
 from volmar.report.drivers import drivers
 from volmar.report.outcome import Outcome
+from volmar.rows.cluster_sums import cluster_moments
 
 
 def description_of(outcome: Outcome) -> ClusterDescription:
