@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -366,9 +366,8 @@ class ColumnProfiles:
                 if one.quartiles is not None:
                     values: list[Any] = one.quartiles[i].tolist()
                     if one.kind == "date":
-                        values = [
-                            np.datetime64(day_text(value) or "NaT", "ns") for value in values
-                        ]
+                        known = [value for value in values if np.isfinite(value)]
+                        values = [*map(datetime.fromisoformat, map(day_text, known))] or values
                     row |= dict(zip(("q25", "median", "q75"), values, strict=True))
                 elif (top := one.top_level(i)) is not None:
                     row |= dict(zip(("level", "share"), top, strict=True))

@@ -334,7 +334,12 @@ def describe_clusters(
     check_count("n_typical", n_typical)
     check_count("max_rows", max_rows, low=2)
     if is_dask(X):
-        options = {"q": q, "n_subsets": n_subsets, "n_typical": n_typical, "max_rows": max_rows}
+        options: dict[str, Any] = {
+            "q": q,
+            "n_subsets": n_subsets,
+            "n_typical": n_typical,
+            "max_rows": max_rows,
+        }
         options |= {"progress": progress, "feature_names": feature_names}
         rng = check_random_state(random_state)
         return _of_collection(X, labels_or_model, estimator, model_input, ids, rng, options)
@@ -359,7 +364,7 @@ def describe_clusters(
     compared = contrasts(rows, codes, k)
     model = estimator if estimator is not None else model
     note = _why_untested(model, k)
-    tested = dict.fromkeys(("real", "evidence", "found_again"))
+    tested: dict[str, Any] = dict.fromkeys(("real", "evidence", "found_again"))
     if not note:
         refuse_pairwise(model)
         model = _with_count(seeded(model, int(rng.randint(2**31 - 1))), k)

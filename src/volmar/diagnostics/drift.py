@@ -188,7 +188,7 @@ class DriftReport:
     def _repr_html_(self) -> str:
         """Show the sentences and a table of the clusters in a notebook."""
         header = ["Cluster", "Rows before", "Rows now", "Share before", "Share now", "Distance"]
-        rows = [
+        rows: list[list[Any]] = [
             [f"cluster {j}", *sizes, f"{before} → {now}"]
             for j, *sizes, before, now in self.by_cluster()
         ]
@@ -589,8 +589,9 @@ def _category_change(name: str, old: CategoryCounts, new: CategoryCounts) -> Cat
     is_new = (before == 0) & (now > 0) & (old.n_other == 0)
     order = [i for i in np.argsort(-now, kind="stable") if is_new[i]][:10]
     new_values = tuple(values[i] for i in order)
-    ends = shares[:, largest].tolist()
-    return CategoryChange(name, values[largest], *ends, p_value, new_values, int(now @ is_new))
+    was, is_now = shares[:, largest].tolist()
+    n_new = int(now @ is_new)
+    return CategoryChange(name, values[largest], was, is_now, p_value, new_values, n_new)
 
 
 def _missing(old: DriftSummary, new: DriftSummary) -> list[MissingChange]:
