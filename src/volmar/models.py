@@ -46,7 +46,7 @@ base.tree:SplitTree baselines.kernel_kmeans:KernelKMeans,KernelKMeansResult
 baselines.projected_kmeans:DiscriminativeKMeans,DiscriminativeKMeansResult,LDAKMeans
 baselines.projected_kmeans:LDAKMeansResult baselines.smic:SMIC,SMICResult
 baselines.spectral:CutResult,NormalizedCut,NormalizedSpectralClustering,SpectralResult
-diagnostics.drift_summary:CategoryCounts,DriftSummary evidence.novelty:ClusterNovelty
+diagnostics.drift:CategoryCounts,DriftSummary evidence.novelty:ClusterNovelty
 evidence.novelty:ClusterScatter,Sketch evidence.pairs:LinearCells graphs.copies:Copies
 graphs.density_scaling:DensityScalingExtension,DensityScalingSimilarity,LocalScales
 graphs.graph:Graph,SpectralGraph graphs.neighbors:CellSearch,ExactSearch,NeighborSearch

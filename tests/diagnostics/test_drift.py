@@ -10,8 +10,13 @@ from sklearn.cluster import KMeans
 
 from volmar import MSPC, TableClusterer
 from volmar.diagnostics import DriftReport, drift
-from volmar.diagnostics.drift import compare_summaries, holm, homogeneity
-from volmar.diagnostics.drift_summary import CategoryCounts, DriftSummary
+from volmar.diagnostics.drift import (
+    CategoryCounts,
+    DriftSummary,
+    compare_summaries,
+    holm,
+    homogeneity,
+)
 from volmar.models import load_model
 
 CENTERS = np.random.default_rng(1).normal(size=(3, 5)) * 3

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._text import counted
 from volmar.evidence.wording import level_text, p_value_text
 
 # Maximum number of features listed for a split, and of cluster sizes listed in a note.
@@ -273,9 +274,8 @@ class SplitTree:
 
     def __repr__(self) -> str:
         n = len(self.splits())
-        splits = f"{n} split" if n == 1 else f"{n} splits"
-        clusters = "1 cluster" if self.n_leaves == 1 else f"{self.n_leaves} clusters"
-        return f"SplitTree({clusters}, {splits}, {self.root.n_rows} rows)"
+        sizes = f"{counted(self.n_leaves, 'cluster')}, {counted(n, 'split')}"
+        return f"SplitTree({sizes}, {self.root.n_rows} rows)"
 
     def _repr_html_(self) -> str:
         """Show the tree in a notebook: a sentence and a table with one row per node."""

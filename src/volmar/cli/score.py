@@ -308,12 +308,8 @@ def print_drift(name: str, report: DriftReport) -> None:
 
 
 def _drift_table(report: DriftReport) -> Table:
-    from volmar.diagnostics.drift import as_distance
-
     titles = ("rows before", "now", "share before", "now", "distance before", "now")
     table = narrow_table("cluster", *titles)
-    for share, distance in zip(report.shares, report.distances, strict=True):
-        numbers = (f"{share.n_old:,}", f"{share.n_new:,}", f"{share.old:.1%}", f"{share.new:.1%}")
-        apart = map(as_distance, (distance.old, distance.new))
-        table.add_row(str(share.cluster), *numbers, *apart)
+    for j, n_old, n_new, *shown in report.by_cluster():
+        table.add_row(str(j), f"{n_old:,}", f"{n_new:,}", *shown)
     return table

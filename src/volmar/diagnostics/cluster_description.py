@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar._checks import shortened
+from volmar._text import as_percent, counted, data_frame, listed
 
 # Minimum mean Jaccard index. Hennig (2007) calls 0.75 and more stable. On samples of noise in two
 # dimensions, 0.75 led to claims in one sample of six, 0.8 in one of twenty.
@@ -33,7 +34,7 @@ class Difference(NamedTuple):
     def __str__(self) -> str:
         """Return a short text such as "higher income (+2.1 sd)"."""
         more = self.effect > 0
-        shares = f"{_percent(self.inside)} against {_percent(self.outside)}"
+        shares = f"{as_percent(self.inside)} against {as_percent(self.outside)}"
         if self.kind == "missing":
             return f"{self.column} missing {'more' if more else 'less'} often ({shares})"
         if self.kind == "share":
@@ -76,12 +77,10 @@ class ClusterDescription:
     real : ndarray of bool of shape (k, p) or None
         Whether each difference is significant at the false discovery rate; None if not tested.
     evidence : ndarray of shape (k, p) or None
-        P-values (sign flips), or fractions of the halvings that select a difference (mirrors).
+        P-values of the differences; 1 for clusters that were not found again.
     found_again : ndarray of shape (k,) or None
         Mean Jaccard index of each cluster with its counterparts in subsets of the rows. If it is
         below 0.8, no difference of the cluster counts as real.
-    rule : {"mirror", "sign_flips", ""}
-        Rule by which differences were tested; empty if they were not.
     q : float
         The false discovery rate.
     note : str
@@ -105,7 +104,6 @@ class ClusterDescription:
     real: NDArray | None = field(repr=False)
     evidence: NDArray | None = field(repr=False)
     found_again: NDArray | None
-    rule: str
     q: float
     note: str
     remarks: list[str] = field(repr=False)
@@ -125,24 +123,16 @@ class ClusterDescription:
         """DataFrame with one row per cluster and feature, largest effects first.
 
         Its columns are cluster, name, size, share, column, level, kind, inside, outside, effect,
-        real and p_value or support. Requires pandas.
+        real and p_value. Requires pandas.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "ClusterDescription.table needs pandas: pip install 'volmar[io]'. Without it, use "
-                "differences(label) or the arrays of the description."
-            ) from error
         called = self.names
         rows = [
             (label, called[label], int(size), float(share), *one)
             for label, size, share in zip(self.clusters, self.sizes, self.shares, strict=True)
             for one in self.differences(label)
         ]
-        names = ["cluster", "name", "size", "share", *Difference._fields]
-        evidence = "support" if self.rule == "mirror" else "p_value"
-        return pd.DataFrame(rows, columns=names).rename(columns={"evidence": evidence})
+        names = ["cluster", "name", "size", "share", *Difference._fields[:-1], "p_value"]
+        return data_frame(rows, names, "differences(label) or the arrays of the description")
 
     def differences(self, label: Any, *, real_only: bool = False) -> list[Difference]:
         """Return the differences of a cluster, largest effects first.
@@ -179,12 +169,14 @@ class ClusterDescription:
         if label == -1 and label not in self.clusters:
             if not self.n_noise:
                 raise ValueError(
-                    f"label=-1 is noise, but no row is noise. The clusters are {self._listed()}."
+                    f"label=-1 is noise, but no row is noise. The clusters are {self._known()}."
                 )
             share = self.n_noise / (self.sizes.sum() + self.n_noise)
-            return f"noise: {_rows(self.n_noise)} ({_percent(share)}), not compared"
+            return f"noise: {counted(self.n_noise, 'row')} ({as_percent(share)}), not compared"
         i = self._place(label)
-        parts = [f"cluster {label}: {_rows(self.sizes[i])} ({_percent(self.shares[i])})"]
+        parts = [
+            f"cluster {label}: {counted(int(self.sizes[i]), 'row')} ({as_percent(self.shares[i])})"
+        ]
         if len(self.clusters) > 1:
             parts.append(self._words(label))
         if len(self.typical[i]):
@@ -210,12 +202,16 @@ class ClusterDescription:
         )
 
     def leading(self, label: Any, count: int = 3) -> list[Difference]:
-        """Return the largest differences, one per column; only real ones if they were tested."""
+        """Return the largest differences, one per column: real ones first, then large ones.
+
+        If no difference is real or large, the largest are returned.
+        """
         found: dict[str, Difference] = {}
-        for one in self.differences(label, real_only=self.real is not None):
+        for one in sorted(self.differences(label), key=lambda one: not one.real):
             if one.effect != 0:
                 found.setdefault(one.column, one)
-        return list(found.values())[:count]
+        clear = [one for one in found.values() if one.real or abs(one.effect) >= MIN_EFFECT]
+        return (clear or list(found.values()))[:count]
 
     def was_found_again(self, label: Any) -> bool | None:
         """Return whether the cluster was found again in subsets of the rows; None if untested."""
@@ -226,32 +222,25 @@ class ClusterDescription:
         return bool(again.all() if again.size == 2 else again[self._place(label)])
 
     def _words(self, label: Any) -> str:
-        if self.was_found_again(label) is False:
-            return "not found again in subsets of the rows, so no difference counts as real"
         leading = self.leading(label)
         if not leading:
-            return "no column differs" if self.real is None else "no significant difference"
-        words = ", ".join(str(one) for one in leading)
-        return f"{words} (not tested)" if self.real is None else words
+            return "no column differs"
+        if self.real is None or not any(one.real for one in leading):
+            why = "not tested" if self.real is None else "not confirmed"
+            if self.was_found_again(label) is False:
+                why += ": not found again in subsets of the rows"
+            return f"{', '.join(map(str, leading))} ({why})"
+        return ", ".join(f"{one}{'' if one.real else ' (not confirmed)'}" for one in leading)
 
     def _place(self, label: Any) -> int:
         if label not in self.clusters:
             raise ValueError(
-                f"label={label!r} is not a cluster. The clusters are {self._listed()}."
+                f"label={label!r} is not a cluster. The clusters are {self._known()}."
             )
         return self.clusters.index(label)
 
-    def _listed(self) -> str:
-        shown = ", ".join(repr(one) for one in self.clusters[:10])
-        return shown + (", ..." if len(self.clusters) > 10 else "")
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.2g} %"
-
-
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count:,} rows"
+    def _known(self) -> str:
+        return listed([repr(one) for one in self.clusters], 10)
 
 
 # ------------------------------------------------------------------------- short names of clusters
@@ -341,14 +330,11 @@ def _middle(
 def _numbered(chosen: dict[Any, tuple[str, ...]]) -> dict[Any, str]:
     """Join the parts of each name, and number duplicates."""
     found: dict[Any, str] = {}
-    seen: dict[frozenset[str], int] = {}
     for label, parts in chosen.items():
+        number = 1 + sum(set(parts) == set(chosen[other]) for other in found)
         name = ", ".join(parts)
-        key = frozenset(parts)
-        seen[key] = seen.get(key, 0) + 1
-        unique = name if seen[key] == 1 else f"{name} ({seen[key]})"
-        while unique in found.values():  # a level may end in a number in brackets
-            seen[key] += 1
-            unique = f"{name} ({seen[key]})"
-        found[label] = unique
+        found[label] = unique = name if number == 1 else f"{name} ({number})"
+        while list(found.values()).count(unique) > 1:  # a level may end in a number in brackets
+            number += 1
+            found[label] = unique = f"{name} ({number})"
     return found

@@ -4,44 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.stats import rankdata
+from scipy.stats import chi2_contingency, kruskal
 
 from volmar._checks import as_float, check_count, check_random_state
+from volmar._text import aligned, as_mean, data_frame
 from volmar.metrics.contingency import distinct_labels, is_missing, labels_of_rows, sampled_rows
 
 # Maximum number of levels of a column that are compared, the most frequent ones.
 MAX_LEVELS = 50
-MISSING = "missing"
 
 
-class CodedColumn(NamedTuple):
-    """A column of levels: their indices in `values`, -1 for missing values."""
+class Column(NamedTuple):
+    """A column as float64, NaN for missing values, with its kind.
 
-    codes: NDArray
-    values: list[Any]
-    ordered: bool = False
+    The values of a "number" are finite; those of a "date" are days since 1970-01-01 (UTC), and
+    those of an "ordinal" or a "category" are positions in `levels`.
+    """
 
+    name: str
+    kind: str
+    values: NDArray
+    levels: Sequence[Any] = ()
 
-class DatedColumn(NamedTuple):
-    """A column of dates, as days since 1970-01-01 (UTC), NaN for missing values."""
+    def ranked(self) -> tuple[list[str], NDArray, bool]:
+        """Return the levels as text, the positions of those that occur, and if they are boolean.
 
-    days: NDArray
+        Ordered levels keep their order. Others are sorted by frequency, ties by name; but True
+        comes before False, because its share is of interest.
+        """
+        texts = [str(level) for level in self.levels]
+        codes = self.values[~np.isnan(self.values)].astype(np.int64)
+        counts = np.bincount(codes, minlength=len(texts))
+        present = np.flatnonzero(counts).tolist()
+        boolean = self.kind == "category" and {texts[i] for i in present} <= {"True", "False"}
+        if self.kind == "category":
+            by_count = {i: -counts[i] for i in present}
+            present.sort(key=lambda i: (texts[i] == "False" if boolean else by_count[i], texts[i]))
+        return texts, np.array(present, dtype=np.int64), boolean and bool(present)
 
 
 class Features(NamedTuple):
     """Columns as numbers, of shape (n, p), with names, kinds and levels as in the description.
 
-    A column of numbers, ranks or dates (days since 1970-01-01) is one feature. A column of L
-    levels has L features with values 0 and 1, or only one if L = 2, because the other would be
-    redundant. A column with missing values has a further feature that is 1 for missing values; its
-    other features are NaN there.
+    A column of numbers, ranks or dates is one feature. A column of L levels has L features with
+    values 0 and 1, or only one if L = 2, because the other would be redundant. A column with
+    missing values has a further feature that is 1 for missing values; its other features are NaN
+    there.
     """
 
     values: Any
@@ -68,38 +83,74 @@ def n_rows_of(X: Any) -> int:
     return int(shape[0])
 
 
-def _as_float64(values: NDArray) -> NDArray[np.float64]:
-    with np.errstate(over="ignore"):  # long doubles; infinity counts as missing
-        return values.astype(np.float64)
-
-
-def as_features(X: Any, names: list[str] | None) -> Features:
+def as_features(X: Any, names: Sequence[str] | None) -> Features:
     """Return the features of an array, a CSR matrix or a DataFrame (pandas or polars)."""
     if sparse.issparse(X):
         return _sparse_features(X, names)
-    if not _is_frame(X):
-        X = np.asarray(X)
-        if X.dtype.kind in "iuf":
-            taken = _names_of(X, names)
-            values, missing = _finite(_as_float64(X))
-            d = X.shape[1]
-            plain = Features(values, taken, ["number"] * d, [""] * d, {}, [])
-            return plain if missing is None else _with_missing(plain, missing)
-    taken, columns = table_columns(X, names)
-    return _join(list(columns), taken)
+    found: list[tuple[NDArray, str, str, str]] = []
+    orders: dict[str, list[str]] = {}
+    notes: list[str] = []
+    for column in table_columns(X, names)[1]:
+        missing, name = np.isnan(column.values), column.name
+        if column.kind != "category":
+            found.append((column.values, name, column.kind, ""))
+            if column.kind == "ordinal":
+                orders[name] = [str(level) for level in column.levels]
+        else:
+            for level, is_there in _compared_levels(column, notes):
+                found.append((np.where(missing, np.nan, is_there), name, "share", level))
+        if missing.any():
+            found.append((missing.astype(np.float64), name, "missing", ""))
+    if not found:
+        raise ValueError("X has no column that can be compared. Pass at least one such column.")
+    blocks, of, kinds, levels = map(list, zip(*found, strict=True))
+    return Features(np.column_stack(blocks), of, kinds, levels, orders, notes)
 
 
-def table_columns(
-    X: Any, names: list[str] | None
-) -> tuple[list[str], Iterator[NDArray | CodedColumn | DatedColumn]]:
-    """Return the names of the columns of a table, and an iterator over its columns.
+def _compared_levels(column: Column, notes: list[str]) -> Iterator[tuple[str, NDArray]]:
+    """Yield the most frequent levels, each with a mask of its rows."""
+    texts, ranked, boolean = column.ranked()
+    if ranked.size == np.count_nonzero(~np.isnan(column.values)) > 2:
+        notes.append(
+            f"column {column.name!r} has a different value in every row and is not compared"
+        )
+        return
+    if ranked.size > MAX_LEVELS:
+        notes.append(
+            f"only the {MAX_LEVELS} most frequent of the {ranked.size} values of column "
+            f"{column.name!r} are compared"
+        )
+    if ranked.size == 2:  # only one is used: True, or the rarer one
+        ranked = ranked[:1] if boolean else ranked[1:]
+    for i in ranked[:MAX_LEVELS]:
+        yield texts[i], column.values == i
 
-    Columns of numbers are float64 with NaN for missing values. All others are dates or levels.
-    """
+
+def _sparse_features(X: Any, names: Sequence[str] | None) -> Features:
+    if X.dtype.kind == "c":
+        raise TypeError(
+            "X holds complex numbers, which have no order. Pass their real and imaginary parts as "
+            "separate columns."
+        )
+    X = sparse.csr_array(X).astype(np.float64)
+    taken, d = _names_of(X, names), X.shape[1]
+    wrong = int(np.count_nonzero(~np.isfinite(X.data)))
+    if wrong:
+        raise ValueError(
+            f"X is sparse and has {wrong} missing or infinite values, which are not supported. "
+            "Remove them, or pass a dense array."
+        )
+    return Features(X, taken, ["number"] * d, [""] * d, {}, [])
+
+
+def table_columns(X: Any, names: Sequence[str] | None) -> tuple[list[str], Iterator[Column]]:
+    """Return the names of the columns of a table, and an iterator over its columns."""
     if sparse.issparse(X):
         X = sparse.csc_array(X)
         taken = _names_of(X, names)
-        return taken, (X[:, [j]].toarray().ravel().astype(np.float64) for j in range(X.shape[1]))
+        return taken, (
+            _plain_column(X[:, [j]].toarray().ravel(), name) for j, name in enumerate(taken)
+        )
     if _is_frame(X):
         taken = _names_of(X, names)
         return taken, (_frame_column(X, j, name) for j, name in enumerate(taken))
@@ -112,7 +163,7 @@ def _is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "dtypes")
 
 
-def _names_of(X: Any, names: list[str] | None) -> list[str]:
+def _names_of(X: Any, names: Sequence[str] | None) -> list[str]:
     found = X.columns if _is_frame(X) else [f"x{j}" for j in range(X.shape[1])]
     if names is not None and len(names) != len(found):
         raise ValueError(
@@ -122,86 +173,51 @@ def _names_of(X: Any, names: list[str] | None) -> list[str]:
     return [str(name) for name in (found if names is None else names)]
 
 
-def _finite(values: NDArray) -> tuple[NDArray, NDArray | None]:
-    """Return values with NaN for infinities, and a mask of missing values (None if none)."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()):
-            return values, None
-    missing = ~np.isfinite(values)
-    if not missing.any():
-        return values, None
-    return np.where(missing, np.nan, values), missing
+def _numbers(values: Any, name: str, kind: str = "number") -> Column:
+    with np.errstate(over="ignore"):  # long doubles; infinity counts as missing
+        values = np.asarray(values).astype(np.float64)
+    return Column(name, kind, np.where(np.isfinite(values), values, np.nan))
 
 
-def _with_missing(found: Features, missing: NDArray) -> Features:
-    """Add a feature for each column with missing values."""
-    some = np.flatnonzero(missing.any(axis=0))
-    return found._replace(
-        values=np.hstack([found.values, missing[:, some].astype(np.float64)]),
-        columns=found.columns + [found.columns[j] for j in some],
-        kinds=found.kinds + [MISSING] * some.size,
-        levels=found.levels + [""] * some.size,
-    )
+def _coded(codes: NDArray, levels: Sequence[Any], name: str, kind: str = "category") -> Column:
+    return Column(name, kind, np.where(codes < 0, np.nan, codes), levels)
 
 
-def _sparse_features(X: Any, names: list[str] | None) -> Features:
-    if X.dtype.kind == "c":
-        raise TypeError(
-            "X holds complex numbers, which have no order. Pass their real and imaginary parts as "
-            "separate columns."
-        )
-    X = sparse.csr_array(X).astype(np.float64)
-    d = X.shape[1]
-    taken = _names_of(X, names)
-    wrong = int(np.count_nonzero(~np.isfinite(X.data)))
-    if wrong:
-        raise ValueError(
-            f"X is sparse and has {wrong} missing or infinite values, which are not supported. "
-            "Remove them, or pass a dense array."
-        )
-    return Features(X, taken, ["number"] * d, [""] * d, {}, [])
-
-
-def _frame_column(X: Any, j: int, name: str) -> NDArray | CodedColumn | DatedColumn:
+def _frame_column(X: Any, j: int, name: str) -> Column:
     if not hasattr(X, "iloc"):  # polars
         series = X[:, j]
         if series.dtype.is_numeric():
-            return series.cast(float).fill_null(float("nan")).to_numpy()
+            return _numbers(series.cast(float).fill_null(float("nan")).to_numpy(), name)
         # Dates, durations, booleans and text as Python objects.
         return _plain_column(np.array([*series.to_list(), None], dtype=object)[:-1], name)
     import pandas as pd
 
     series = X.iloc[:, j]
-    types = pd.api.types
     if isinstance(series.dtype, pd.SparseDtype):
         series = series.sparse.to_dense()
-    dtype = series.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        codes = series.cat.codes.to_numpy()
-        return CodedColumn(codes, list(dtype.categories), bool(dtype.ordered))
-    if isinstance(dtype, pd.PeriodDtype):
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        kind = "ordinal" if series.dtype.ordered else "category"
+        return _coded(series.cat.codes.to_numpy(), list(series.dtype.categories), name, kind)
+    if isinstance(series.dtype, pd.PeriodDtype):
         series = series.dt.to_timestamp()
-        dtype = series.dtype
-    if isinstance(dtype, pd.DatetimeTZDtype):
+    if isinstance(series.dtype, pd.DatetimeTZDtype):
         series = series.dt.tz_convert(None)
-    if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
-        return _plain_column(series.to_numpy(), name)
+    dtype, types = series.dtype, pd.api.types
     if types.is_numeric_dtype(dtype) and dtype.kind in "iuf":
-        return series.to_numpy(dtype=np.float64, na_value=np.nan)
+        return _numbers(series.to_numpy(dtype=np.float64, na_value=np.nan), name)
     if types.is_bool_dtype(dtype) or isinstance(dtype, pd.StringDtype):
-        codes, values = pd.factorize(series)
-        return CodedColumn(codes, list(values))
+        codes, levels = pd.factorize(series)
+        return _coded(codes, list(levels), name)
     return _plain_column(series.to_numpy(), name)
 
 
-def _plain_column(column: NDArray, name: str) -> NDArray | CodedColumn | DatedColumn:
+def _plain_column(column: NDArray, name: str) -> Column:
     """Return a column as numbers, dates or durations in days, or as codes if it is neither."""
     kind = column.dtype.kind
     if kind in "iuf":
-        return _as_float64(column)
+        return _numbers(column, name)
     if kind in "mM":
-        days = _in_days(column)
-        return days if kind == "m" else DatedColumn(days)
+        return _numbers(_in_days(column), name, "number" if kind == "m" else "date")
     if kind == "c":
         raise TypeError(
             f"X: column {name!r} holds complex numbers, which have no order. Pass their real and "
@@ -217,14 +233,14 @@ def _plain_column(column: NDArray, name: str) -> NDArray | CodedColumn | DatedCo
             )
         codes[i] = -1 if is_missing(value) else place.setdefault(value, len(place))
     if place and all(_is_number(value) for value in place):
-        numbers = np.array([*map(as_float, place), np.nan])
-        return numbers[codes]
+        return _numbers(np.array([*map(as_float, place), np.nan])[codes], name)
     if place and all(isinstance(value, date) for value in place):  # a datetime is a date
         known = np.array([_naive(value) for value in place], dtype="M8[us]")
-        return DatedColumn(np.append(_in_days(known), np.nan)[codes])
+        return _numbers(np.append(_in_days(known), np.nan)[codes], name, "date")
     if place and all(isinstance(value, timedelta) for value in place):
-        return np.array([*(value / timedelta(days=1) for value in place), np.nan])[codes]
-    return CodedColumn(codes, list(place))
+        days = [value / timedelta(days=1) for value in place]
+        return _numbers(np.array([*days, np.nan])[codes], name)
+    return _coded(codes, list(place), name)
 
 
 def _in_days(times: NDArray) -> NDArray:
@@ -242,55 +258,6 @@ def _naive(value: Any) -> Any:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal | np.number) and not isinstance(value, bool)
-
-
-def _join(columns: list[NDArray | CodedColumn | DatedColumn], names: list[str]) -> Features:
-    """Return the features of all columns."""
-    found: list[tuple[NDArray, str, str, str]] = []
-    orders: dict[str, list[str]] = {}
-    notes: list[str] = []
-    for name, column in zip(names, columns, strict=True):
-        if isinstance(column, DatedColumn):
-            values, missing = _finite(column.days)
-            found.append((values, name, "date", ""))
-        elif not isinstance(column, CodedColumn):
-            values, missing = _finite(column)
-            found.append((values, name, "number", ""))
-        else:
-            missing = column.codes < 0
-            if column.ordered:
-                orders[name] = [str(value) for value in column.values]
-                found.append((np.where(missing, np.nan, column.codes), name, "ordinal", ""))
-            else:
-                for level, is_there in _levels(column, name, notes):
-                    found.append((np.where(missing, np.nan, is_there), name, "share", level))
-        if missing is not None and missing.any():
-            found.append((missing.astype(np.float64), name, MISSING, ""))
-    if not found:
-        raise ValueError("X has no column that can be compared. Pass at least one such column.")
-    blocks, of, kinds, levels = map(list, zip(*found, strict=True))
-    return Features(np.column_stack(blocks), of, kinds, levels, orders, notes)
-
-
-def _levels(column: CodedColumn, name: str, notes: list[str]) -> Iterator[tuple[str, NDArray]]:
-    """Yield the most frequent levels, each with a mask of its rows."""
-    known = column.codes[column.codes >= 0]
-    counts = np.bincount(known, minlength=len(column.values))
-    texts = [str(value) for value in column.values]
-    if np.count_nonzero(counts) == known.size > 2:
-        notes.append(f"column {name!r} has a different value in every row and is not compared")
-        return
-    # Most frequent first, ties by name. Of two levels only one is used: True, or the rarer one.
-    ranked = sorted(np.flatnonzero(counts), key=lambda i: (-counts[i], texts[i]))
-    if {texts[i] for i in ranked} == {"True", "False"}:
-        ranked.sort(key=lambda i: texts[i])
-    if len(ranked) > MAX_LEVELS:
-        notes.append(
-            f"only the {MAX_LEVELS} most frequent of the {len(ranked)} values of column {name!r} "
-            "are compared"
-        )
-    for i in ranked[1:] if len(ranked) == 2 else ranked[:MAX_LEVELS]:
-        yield texts[i], column.codes == i
 
 
 # --------------------------------------------------- distribution of every column in every cluster
@@ -330,6 +297,25 @@ class ColumnProfile:
         """Whether the column holds numbers or dates and has quartiles."""
         return self.quartiles is not None
 
+    @property
+    def spread(self) -> float:
+        """About a standard deviation of a number; it determines the number of decimals."""
+        assert self.quartiles is not None
+        with np.errstate(all="ignore"):
+            width = float(np.nanmean(self.quartiles[:, 2] - self.quartiles[:, 0])) / 1.35
+            reach = float(np.nanmax(self.quartiles) - np.nanmin(self.quartiles)) / 3
+        return max(width, reach) if np.isfinite(width) else 0.0
+
+    def text(self, value: float) -> str:
+        """Return a value of the column as text."""
+        if self.kind == "date":
+            return day_text(value)
+        if self.is_whole and abs(value) < 1e7:
+            # Quartiles of whole numbers may be halves, which matter for small numbers.
+            places = 1 if abs(value) < 1000 else 0
+            return f"{round(value, places) + 0.0:,.{places}f}".removesuffix(".0").replace("-", "−")
+        return as_mean(value, self.spread)
+
     def top_level(self, i: int) -> tuple[str, float] | None:
         """Return the most frequent level of cluster i and its share; None if there is none."""
         if not self.levels or not np.isfinite(self.shares[i]).all():
@@ -365,13 +351,6 @@ class ColumnProfiles:
         Its columns are column, kind, used, effect, cluster, size, missing, q25, median, q75 (for
         numbers and dates), and level and share of the most frequent level in the cluster.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "ColumnProfiles.to_frame needs pandas: pip install 'volmar[io]'. Without it, use "
-                "the list `columns`."
-            ) from error
         rows = []
         for one in self.columns:
             for i, label in enumerate(self.clusters):
@@ -387,37 +366,31 @@ class ColumnProfiles:
                 if one.quartiles is not None:
                     values: list[Any] = one.quartiles[i].tolist()
                     if one.kind == "date":
-                        values = [pd.Timestamp(day_text(value)) for value in values]
+                        known = [value for value in values if np.isfinite(value)]
+                        values = [*map(datetime.fromisoformat, map(day_text, known))] or values
                     row |= dict(zip(("q25", "median", "q75"), values, strict=True))
                 elif (top := one.top_level(i)) is not None:
                     row |= dict(zip(("level", "share"), top, strict=True))
                 rows.append(row)
         names = ["column", "kind", "used", "effect", "cluster", "size", "missing"]
-        return pd.DataFrame(rows, columns=[*names, "q25", "median", "q75", "level", "share"])
+        names += ["q25", "median", "q75", "level", "share"]
+        return data_frame(rows, names, "the list `columns`")
 
     def __str__(self) -> str:
         """Return a table of the columns, with the median or most frequent level per cluster."""
-        head = ["column", "effect", *(f"cluster {label}" for label in self.clusters)]
-        lines = [head]
+        lines = [["column", "effect", *(f"cluster {label}" for label in self.clusters)]]
         for one in self.columns:
             effect = "" if np.isnan(one.effect) else f"{one.effect:.2f}"
             cells = [self._cell(one, i) for i in range(len(self.clusters))]
             name = one.name if one.used else f"{one.name} (left out)"
             lines.append([name, effect, *cells])
-        widths = [max(len(line[j]) for line in lines) for j in range(len(head))]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in lines
-        )
+        return "\n".join(aligned(lines))
 
     def _cell(self, one: ColumnProfile, i: int) -> str:
         if one.quartiles is not None:
-            low, middle, high = one.quartiles[i]
-            if np.isnan(middle):
-                return "missing"
-            if one.kind == "date":
-                return f"{day_text(middle)} ({day_text(low)} to {day_text(high)})"
-            return f"{middle:.4g} ({low:.4g} to {high:.4g})"
+            low, middle, high = one.quartiles[i].tolist()
+            words = f"{one.text(middle)} ({one.text(low)} to {one.text(high)})"
+            return "missing" if np.isnan(middle) else words
         if (top := one.top_level(i)) is not None:
             return f"{top[0]} {100 * top[1]:.0f} %"
         return "missing" if one.kind != "text" else f"{one.n_values} values"
@@ -485,7 +458,7 @@ def column_profiles(
     rows = sampled_rows(codes, max_rows, check_random_state(random_state), 50)
     if rows.size < n:
         X, codes = take_rows(X, rows), codes[rows]
-    names, columns = table_columns(X, None if feature_names is None else list(feature_names))
+    names, columns = table_columns(X, feature_names)
     flags = [True] * len(names) if used is None else [bool(one) for one in used]
     if len(flags) != len(names):
         raise ValueError(
@@ -494,8 +467,8 @@ def column_profiles(
         )
     with np.errstate(over="ignore", invalid="ignore"):  # differences of values near 1e308
         found = [
-            _profile(column, name, is_used, codes, clusters.size, n_levels)
-            for column, name, is_used in zip(columns, names, flags, strict=True)
+            _profile(column, is_used, codes, clusters.size, n_levels)
+            for column, is_used in zip(columns, flags, strict=True)
         ]
     found.sort(key=lambda one: (not one.used, -np.nan_to_num(one.effect, nan=-1.0)))
     return ColumnProfiles(clusters.tolist(), sizes, found, rows.size)
@@ -513,23 +486,18 @@ def take_rows(X: Any, rows: NDArray) -> Any:
     return (X if hasattr(X, "shape") else np.asarray(X))[rows]
 
 
-def _profile(
-    column: Any, name: str, used: bool, codes: NDArray, k: int, n_levels: int
-) -> ColumnProfile:
-    is_coded = isinstance(column, CodedColumn)
-    kind = "date" if isinstance(column, DatedColumn) else "number"
-    values = column.codes if is_coded else column.days if kind == "date" else column
-    known = values >= 0 if is_coded else np.isfinite(values)
+def _profile(column: Column, used: bool, codes: NDArray, k: int, n_levels: int) -> ColumnProfile:
+    known = ~np.isnan(column.values)
     sizes = np.bincount(codes, minlength=k)
     missing = np.bincount(codes, weights=~known, minlength=k) / np.maximum(sizes, 1)
-    empty = ColumnProfile(
-        name, "empty", used, np.nan, missing, None, None, [], shares=np.empty((k, 0))
-    )
+    shares = np.empty((k, 0))
+    empty = ColumnProfile(column.name, "empty", used, np.nan, missing, None, None, [], shares)
     if not known.any():
         return empty
-    if is_coded:
-        return _of_levels(empty, column, values[known], codes[known], k, n_levels)
-    return _of_numbers(empty, values[known], kind, codes[known], k)
+    if column.kind in ("ordinal", "category"):
+        own = column.values[known].astype(np.int64)
+        return _of_levels(empty, column, own, codes[known], k, n_levels)
+    return _of_numbers(empty, column.values[known], column.kind, codes[known], k)
 
 
 def _of_numbers(
@@ -575,35 +543,28 @@ def _edges(values: NDArray, inside: list[NDArray]) -> NDArray:
 
 
 def _of_levels(
-    empty: ColumnProfile, column: CodedColumn, own: NDArray, codes: NDArray, k: int, n_levels: int
+    empty: ColumnProfile, column: Column, own: NDArray, codes: NDArray, k: int, n_levels: int
 ) -> ColumnProfile:
-    texts = [str(value) for value in column.values]
-    counts = np.bincount(own, minlength=len(texts))
-    present = np.flatnonzero(counts)
+    texts, ranked, boolean = column.ranked()
     # A column is text if more than half of its values are distinct.
-    if present.size > max(0.5 * own.size, n_levels) and not column.ordered:
-        return replace(empty, kind="text", n_values=present.size)
-    if column.ordered:
-        kind, ranked = "ordinal", present
-        effect = _rank_effect(own.astype(np.float64), codes, k)
-    else:
-        ranked = np.array(sorted(present, key=lambda i: (-counts[i], texts[i])))
-        kind = "category"
-        if {texts[i] for i in ranked} <= {"True", "False"}:
-            # True comes first, because its share is of interest.
-            kind, ranked = "boolean", np.array(sorted(ranked, key=lambda i: texts[i] == "False"))
-        effect = _level_effect(own, ranked, codes, k)
+    is_ordered = column.kind == "ordinal"
+    if ranked.size > max(0.5 * own.size, n_levels) and not is_ordered:
+        return replace(empty, kind="text", n_values=ranked.size)
     kept = ranked
     # A single remaining level is shown by its name instead of "other".
     if ranked.size > n_levels + 1:
-        common = ranked[np.argsort(-counts[ranked], kind="stable")[:n_levels]]
-        kept = ranked[np.isin(ranked, common)]
+        counts = np.bincount(own, minlength=len(texts))[ranked]
+        kept = ranked[np.sort(np.argsort(-counts, kind="stable")[:n_levels])]
     place = np.full(len(texts), kept.size)
     place[kept] = np.arange(kept.size)
     levels = [texts[i] for i in kept] + [OTHER] * (kept.size < ranked.size)
-    shares = _shares(place[own], codes, k, len(levels))
     return replace(
-        empty, kind=kind, effect=effect, levels=levels, shares=shares, n_values=present.size
+        empty,
+        kind="boolean" if boolean else column.kind,
+        effect=_rank_effect(own, codes, k) if is_ordered else _level_effect(own, ranked, codes, k),
+        levels=levels,
+        shares=_shares(place[own], codes, k, len(levels)),
+        n_values=ranked.size,
     )
 
 
@@ -616,17 +577,12 @@ def _shares(bins: NDArray, codes: NDArray, k: int, n_bars: int) -> NDArray:
 
 def _rank_effect(values: NDArray, codes: NDArray, k: int) -> float:
     """Return the correlation ratio of ranks, corrected for chance (epsilon squared)."""
-    n = values.size
-    sizes = np.bincount(codes, minlength=k)
-    groups = np.count_nonzero(sizes)
-    ranks = rankdata(values)
-    ranks -= ranks.mean()
-    total = float(ranks @ ranks)
-    if groups < 2 or n <= groups or total <= 0:
+    groups = [values[codes == c] for c in range(k)]
+    groups = [one for one in groups if one.size]
+    n_more = values.size - len(groups)
+    if len(groups) < 2 or n_more < 1 or np.ptp(values) == 0:
         return 0.0
-    sums = np.bincount(codes, weights=ranks, minlength=k)
-    between = float(np.sum(sums[sizes > 0] ** 2 / sizes[sizes > 0])) / total
-    return float(np.sqrt(max(0.0, 1.0 - (1.0 - between) * (n - 1) / (n - groups))))
+    return float(np.sqrt(max(0.0, (kruskal(*groups).statistic - len(groups) + 1) / n_more)))
 
 
 def _level_effect(own: NDArray, ranked: NDArray, codes: NDArray, k: int) -> float:
@@ -639,8 +595,7 @@ def _level_effect(own: NDArray, ranked: NDArray, codes: NDArray, k: int) -> floa
     n, (r, c) = own.size, table.shape
     if min(r, c) < 2 or n < 2:
         return 0.0
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / n
-    phi = float(np.sum((table - expected) ** 2 / expected)) / n
+    phi = chi2_contingency(table, correction=False).statistic / n
     phi = max(0.0, phi - (r - 1) * (c - 1) / (n - 1))
     r_fair, c_fair = r - (r - 1) ** 2 / (n - 1), c - (c - 1) ** 2 / (n - 1)
     return float(np.sqrt(min(phi / max(min(r_fair, c_fair) - 1, 1e-12), 1.0)))

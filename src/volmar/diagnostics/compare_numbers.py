@@ -14,6 +14,7 @@ from sklearn.metrics import adjusted_rand_score, silhouette_score
 from volmar._checks import check_count, check_random_state
 from volmar._clones import fitted_labels, refuse_pairwise, repeatable_rows, seeded
 from volmar._input import check_matrix
+from volmar._text import aligned
 from volmar._warn import collecting
 from volmar.evidence.label_test import label_test
 from volmar.metrics import separation_score
@@ -117,12 +118,7 @@ class NumberComparison:
                     " ".join(str(size) for size in np.sort(one.sizes)[::-1]),
                 ]
             )
-        widths = [max(len(line[j]) for line in lines) for j in range(len(head))]
-        text = [
-            "  ".join([*(c.rjust(w) for c, w in zip(line, widths, strict=False)), line[-1]])
-            for line in lines
-        ]
-        return "\n".join([*text, self.note])
+        return "\n".join([*aligned(lines, str.rjust), self.note])
 
 
 def compare_numbers(

@@ -11,18 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import false_discovery_control
+from sklearn.preprocessing import StandardScaler
 
-from volmar._checks import check_choice, check_count, check_number, check_random_state
+from volmar._checks import check_count, check_number, check_random_state
 from volmar._clones import fitted_labels, refuse_pairwise, seeded
 from volmar._warn import collecting
 from volmar.diagnostics.cluster_description import FOUND_AGAIN, ClusterDescription
-from volmar.diagnostics.column_profiles import Features, as_features, n_rows_of, take_rows
+from volmar.diagnostics.column_profiles import (
+    Features,
+    as_features,
+    n_rows_of,
+    take_rows,
+)
 from volmar.metrics.contingency import as_array, distinct_labels
-from volmar.rows.anywhere import count_labels, draw_from_collection
+from volmar.rows.anywhere import cluster_moments, count_labels, draw_from_collection
 from volmar.rows.blocks import is_dask
 
-# Number of rows of a dense table that are processed at a time.
-CHUNK = 50_000
 Progress = Callable[[int, int], None]
 
 
@@ -48,34 +52,26 @@ class Standardised(NamedTuple):
 
 def standardised(values: Any) -> Standardised:
     """Return features in units of their standard deviations, without overflow."""
-    if sparse.issparse(values):
-        size = np.maximum(abs(values).max(axis=0).toarray().ravel(), np.finfo(float).tiny)
-        scaled = values @ sparse.diags_array(1.0 / size)
-        n = values.shape[0]
-        mean = np.asarray(scaled.sum(axis=0)).ravel() / n
-        square = np.asarray(scaled.multiply(scaled).sum(axis=0)).ravel() / n
-        spread = np.sqrt(np.maximum(square - mean**2, 0.0))
-        varies = spread > 1e-7 * np.abs(mean)
-        spread = np.where(varies, spread, 1.0)
-        scaled = sparse.csr_array(scaled @ sparse.diags_array(1.0 / spread))
-        return Standardised(scaled, None, np.zeros(size.size), size * spread, varies)
-    missing = np.isnan(values)
-    known = ~missing if missing.any() else None
-    size = np.fmax.reduce(np.abs(values), axis=0, initial=np.finfo(float).tiny)
-    out = values / size
-    if known is not None:
-        out[missing] = 0.0
-    count = values.shape[0] if known is None else np.maximum(known.sum(axis=0), 1)
-    # A two-pass computation of the standard deviation, to limit rounding errors.
-    mean = out.sum(axis=0) / count
-    out -= mean
-    if known is not None:
-        out[missing] = 0.0
-    spread = np.sqrt(np.einsum("ij,ij->j", out, out) / count)
+    is_sparse = sparse.issparse(values)
+    size = abs(values).max(axis=0).toarray().ravel() if is_sparse else None
+    if size is None:
+        size = np.fmax.reduce(np.abs(values), axis=0, initial=0.0)
+    size = np.maximum(size, np.finfo(float).tiny)
+    scaled = (
+        sparse.csr_array(values @ sparse.diags_array(1.0 / size)) if is_sparse else values / size
+    )
+    scaler = StandardScaler(copy=False, with_mean=not is_sparse)
+    with np.errstate(invalid="ignore"):
+        out = scaler.fit_transform(scaled)
+    mean, spread = np.nan_to_num(scaler.mean_), np.sqrt(np.nan_to_num(scaler.var_))
     varies = spread > 1e-14 * np.maximum(np.abs(mean), np.finfo(float).tiny)
-    out /= np.where(varies, spread, 1.0)
+    scale = size * np.where(varies, spread, 1.0)
+    if is_sparse:
+        return Standardised(sparse.csr_array(out), None, np.zeros(size.size), scale, varies)
+    known = ~np.isnan(out)
+    out[~known] = 0.0
     out[:, ~varies] = 0.0
-    return Standardised(out, known, mean * size, size * np.where(varies, spread, 1.0), varies)
+    return Standardised(out, None if known.all() else known, mean * size, scale, varies)
 
 
 class Contrasts(NamedTuple):
@@ -98,16 +94,17 @@ class Contrasts(NamedTuple):
 
 def contrasts(rows: Standardised, codes: NDArray, k: int) -> Contrasts:
     """Compare each of the clusters 0 to k - 1 with the others; a code of -1 is noise."""
-    count, total, square = _sums(rows, codes, k)
+    sizes, means, within = cluster_moments(rows.values, codes, k, rows.known)
+    count = np.broadcast_to(sizes if sizes.ndim == 2 else sizes[:, None], means.shape)
+    total, square = count * means, within + count * means**2
     rest_count, rest_total = count.sum(axis=0) - count, total.sum(axis=0) - total
     with np.errstate(divide="ignore", invalid="ignore"):
         inside, outside = total / count, rest_total / rest_count
-        within = np.maximum(square - total * inside, 0.0)
         rest_within = square.sum(axis=0) - square - rest_total * outside
         n_both = count + rest_count
         pooled = np.sqrt((within + np.maximum(rest_within, 0.0)) / np.maximum(n_both - 2, 1))
-        mean = total.sum(axis=0) / n_both
-        variance = np.maximum(square.sum(axis=0) / n_both - mean**2, 0.0)
+        variance = square.sum(axis=0) / n_both - (total.sum(axis=0) / n_both) ** 2
+        variance = np.maximum(variance, 0.0)
         difference = inside - outside
         # Smaller values are rounding error of the difference of two sums of squares.
         flat = pooled <= 1e-7 * np.sqrt(variance)
@@ -120,40 +117,12 @@ def contrasts(rows: Standardised, codes: NDArray, k: int) -> Contrasts:
     return Contrasts(inside, outside, effect, t)
 
 
-def _sums(rows: Standardised, codes: NDArray, k: int) -> tuple[NDArray, NDArray, NDArray]:
-    """Return counts, sums and sums of squares of the known values by cluster."""
-    n, p = rows.values.shape
-    inside = np.flatnonzero(codes >= 0)
-    member = sparse.csr_array((np.ones(inside.size), (codes[inside], inside)), shape=(k, n))
-    sizes = np.bincount(codes[inside], minlength=k).astype(np.float64)
-    count = np.repeat(sizes[:, None], p, axis=1)
-    if sparse.issparse(rows.values):
-        total = (member @ rows.values).toarray()
-        return count, total, (member @ rows.values.multiply(rows.values)).toarray()
-    total, square = np.zeros((k, p)), np.zeros((k, p))
-    for start in range(0, n, CHUNK):
-        block, some = rows.values[start : start + CHUNK], member[:, start : start + CHUNK]
-        total += some @ block
-        square += some @ block**2
-    if rows.known is not None:
-        count = member @ rows.known.astype(np.float64)
-    return count, total, square
-
-
 # ----------------------------------------------------------- tests of differences between clusters
 
 # Clusters maximise differences, so p-values computed on the same rows are invalid: in pure noise
 # every column that determines the clusters has a tiny p-value. The agreement of two sets of rows
 # that were clustered independently is a valid criterion. For a column that does not differ, the
 # sign of its difference in one set is positive or negative with equal probability in the other.
-
-
-class TestedClaims(NamedTuple):
-    """Results of the tests of all claims, as in `ClusterDescription`."""
-
-    real: NDArray
-    evidence: NDArray
-    found_again: NDArray
 
 
 def disjoint_subsets(codes: NDArray, n_subsets: int, rng: np.random.RandomState) -> list[NDArray]:
@@ -166,7 +135,7 @@ def disjoint_subsets(codes: NDArray, n_subsets: int, rng: np.random.RandomState)
 
 
 class Refit:
-    """Clusters subsets of the rows, and matches their clusters to those of all rows.
+    """Clusters subsets of the rows, and tests on which differences they agree.
 
     `given` is the input of the estimator. `codes` are the k clusters of all rows, -1 for noise.
     """
@@ -174,32 +143,47 @@ class Refit:
     def __init__(self, rows: Standardised, given: Any, codes: NDArray, k: int, estimator: Any):
         self.rows, self.given, self.codes, self.estimator = rows, given, codes, estimator
         self.shape = (k, rows.values.shape[1])
-        self.n_done = 0
-        self.error: ValueError | None = None
 
-    def __call__(self, subset: NDArray) -> tuple[NDArray, NDArray]:
+    def tested(
+        self, n_subsets: int, q: float, tell: Progress, rng: np.random.RandomState
+    ) -> dict[str, NDArray]:
+        """Return `real`, `evidence` and `found_again`, as in `ClusterDescription`."""
+        t, overlap = np.zeros((n_subsets, *self.shape)), np.zeros((n_subsets, self.shape[0]))
+        refused = []
+        for i, subset in enumerate(disjoint_subsets(self.codes, n_subsets, rng)):
+            with collecting():  # the fit to all rows has warned already
+                try:
+                    labels = fitted_labels(self.estimator, take_rows(self.given, subset))
+                    t[i], overlap[i] = self._compared(subset, labels)
+                except ValueError as error:
+                    refused.append(error)
+            tell(i + 1, n_subsets)
+        if len(refused) == n_subsets:
+            raise ValueError(
+                f"no subset of the rows could be clustered by {type(self.estimator).__name__}: "
+                f"{refused[0]} Pass its input as model_input, or pass only labels for a "
+                "description without tests."
+            ) from refused[0]
+        found_again = overlap.mean(axis=0)
+        is_claim = found_again >= FOUND_AGAIN
+        if is_claim.size == 2:  # the second cluster mirrors the first
+            is_claim = np.array([is_claim.all(), False])
+        claims = is_claim[:, None] & self.rows.varies
+        evidence, real = np.ones(self.shape), np.zeros(self.shape, dtype=bool)
+        if claims.any():
+            evidence[claims] = sign_flip_p_values(t[:, claims])
+            real[claims] = false_discovery_control(evidence[claims]) <= q
+        if is_claim.size == 2:
+            real[1], evidence[1] = real[0], evidence[0]
+        return {"real": real, "evidence": evidence, "found_again": found_again}
+
+    def _compared(self, subset: NDArray, labels: NDArray) -> tuple[NDArray, NDArray]:
         """Return t by cluster and feature, and the Jaccard index of each cluster."""
-        k, p = self.shape
-        with collecting():  # the fit to all rows has warned already
-            try:
-                labels = fitted_labels(self.estimator, take_rows(self.given, subset))
-            except ValueError as error:
-                self.error = error
-                return np.zeros((k, p)), np.zeros(k)
-        self.n_done += 1
+        k = self.shape[0]
         names, overlap = _counterparts(self.codes[subset], labels, k)
         # Rows of clusters without a counterpart belong to none of the k clusters.
         found = contrasts(self.rows.take(subset), names, max(k, names.max(initial=0) + 1))
         return found.t[:k], overlap
-
-    def refuse_if_none(self) -> None:
-        """Raise an error if no subset could be clustered."""
-        if self.n_done == 0:
-            raise ValueError(
-                f"no subset of the rows could be clustered by {type(self.estimator).__name__}: "
-                f"{self.error} Pass its input as model_input, or pass only labels for a "
-                "description without tests."
-            ) from self.error
 
 
 def _counterparts(codes: NDArray, labels: NDArray, k: int) -> tuple[NDArray, NDArray]:
@@ -224,22 +208,6 @@ def _counterparts(codes: NDArray, labels: NDArray, k: int) -> tuple[NDArray, NDA
     return name[other], overlap
 
 
-def mirror_selection(mirrors: NDArray, q: float) -> NDArray:
-    """Return a mask of the statistics selected by the rule of `describe_clusters`.
-
-    Null statistics are symmetric, so the left tail estimates the number of false selections in the
-    right tail.
-    """
-    sizes = np.sort(np.abs(mirrors[mirrors != 0]))
-    below = np.searchsorted(np.sort(-mirrors[mirrors < 0]), sizes, side="left")
-    above = np.searchsorted(np.sort(mirrors[mirrors > 0]), sizes, side="left")
-    n_below, n_above = np.sum(mirrors < 0) - below, np.sum(mirrors > 0) - above
-    fine = (1 + n_below) / np.maximum(n_above, 1) <= q
-    if not fine.any():
-        return np.zeros(mirrors.shape, dtype=bool)
-    return mirrors >= sizes[np.argmax(fine)]
-
-
 def sign_flip_p_values(t: NDArray) -> NDArray:
     """Return exact two-sided p-values of symmetry about 0, for columns of t (n_subsets, m).
 
@@ -259,62 +227,6 @@ def sign_flip_p_values(t: NDArray) -> NDArray:
     return p
 
 
-def tested_by_sign_flips(
-    refit: Refit, n_subsets: int, q: float, tell: Progress, rng: np.random.RandomState
-) -> TestedClaims:
-    """Test claims by sign flips of t in disjoint subsets, with Benjamini and Hochberg's rule."""
-    k, p = refit.shape
-    t, overlap = np.zeros((n_subsets, k, p)), np.zeros((n_subsets, k))
-    for i, subset in enumerate(disjoint_subsets(refit.codes, n_subsets, rng)):
-        t[i], overlap[i] = refit(subset)
-        tell(i + 1, n_subsets)
-    refit.refuse_if_none()
-    found_again = overlap.mean(axis=0)
-    claims = _claims(found_again, refit.rows.varies)
-    p_values = np.ones(claims.shape)
-    real = np.zeros(claims.shape, dtype=bool)
-    p_values[claims] = sign_flip_p_values(t[:, claims])
-    if claims.any():
-        real[claims] = false_discovery_control(p_values[claims]) <= q
-    return TestedClaims(*_both_of_two(real, p_values), found_again)
-
-
-def tested_by_mirrors(
-    refit: Refit, n_halvings: int, q: float, tell: Progress, rng: np.random.RandomState
-) -> TestedClaims:
-    """Test claims by mirror statistics of two halves; keep those that most halvings select."""
-    k, p = refit.shape
-    mirrors, overlap = np.zeros((n_halvings, k, p)), np.zeros((n_halvings, k))
-    for i in range(n_halvings):
-        (one, first), (two, second) = (
-            refit(half) for half in disjoint_subsets(refit.codes, 2, rng)
-        )
-        mirrors[i] = np.sign(one * two) * (np.abs(one) + np.abs(two))
-        overlap[i] = (first + second) / 2
-        tell(i + 1, n_halvings)
-    refit.refuse_if_none()
-    found_again = overlap.mean(axis=0)
-    claims = _claims(found_again, refit.rows.varies)
-    support = np.zeros(claims.shape)
-    for one in mirrors:
-        support[claims] += mirror_selection(one[claims], q) / n_halvings
-    return TestedClaims(*_both_of_two(support > 0.5, support), found_again)
-
-
-def _claims(found_again: NDArray, varies: NDArray) -> NDArray:
-    """Return a mask of tested claims; of two clusters only the first, which mirrors the other."""
-    tested = found_again >= FOUND_AGAIN
-    if tested.size == 2:
-        tested = np.array([tested.all(), False])
-    return tested[:, None] & varies
-
-
-def _both_of_two(real: NDArray, evidence: NDArray) -> tuple[NDArray, NDArray]:
-    if len(real) == 2:
-        real[1], evidence[1] = real[0], evidence[0]
-    return real, evidence
-
-
 # ------------------------------------------------------------------------- description of clusters
 
 
@@ -329,9 +241,7 @@ def describe_clusters(
     estimator: Any = None,
     model_input: Any = None,
     q: float = 0.05,
-    rule: str = "auto",
-    n_subsets: int = 10,
-    n_halvings: int = 11,
+    n_subsets: int = 16,
     n_typical: int = 3,
     max_rows: int = 20_000,
     feature_names: Sequence[str] | None = None,
@@ -346,38 +256,24 @@ def describe_clusters(
     in units of the standard deviations of the columns (linear time).
 
     **Which differences are real.** P-values of columns are invalid on the rows that were
-    clustered, because clusters are chosen to differ. Therefore the estimator clusters disjoint
+    clustered, because clusters are chosen to differ. Therefore the estimator clusters K disjoint
     subsets of the rows independently, and each cluster of a subset is matched to the cluster of
     all rows with the largest overlap. A claim (this cluster differs in this column) is real if the
-    subsets agree on it. There are two rules, both with the false discovery rate `q` over all
-    claims of the table.
-
-    - *Mirror statistics* [1]_: with :math:`d_{1j}, d_{2j}` the t statistics of claim j in two
-      halves, :math:`M_j = \operatorname{sign}(d_{1j} d_{2j}) (|d_{1j}| + |d_{2j}|)`. The
-      claims with :math:`M_j \ge t` are selected, for the smallest t with
-      :math:`(1 + \#\{M_j \le -t\}) / \max(1, \#\{M_j \ge t\}) \le q`. The rows are halved
-      `n_halvings` times, and a claim is real if more than half of the halvings select it. At least
-      1 / q claims are needed to select any, so this rule is for wide tables.
-    - *Sign flips*: K disjoint subsets of the rows, up to `n_subsets`, give K independent t
-      statistics of each claim. If the column does not differ, each is positive or negative with
-      equal probability. This gives an exact p-value of at least :math:`2^{1 - K}` for Benjamini
-      and Hochberg's procedure.
-
-    With m claims, mirrors need 1 / q real ones, and sign flips :math:`2^{1 - K} m / q`.
-    ``rule="auto"`` takes the rule that needs fewer: sign flips up to :math:`2^{K - 1}` claims. If
-    a cluster is not found again in the small subsets and there are 1 / q claims, mirrors are
-    computed too, and used if more clusters are found again in the halves.
+    subsets agree on it. Their t statistics are independent, and if the column does not differ,
+    each is positive or negative with equal probability. Flipping their signs gives an exact
+    p-value of at least :math:`2^{1 - K}`, and Benjamini and Hochberg's procedure controls the
+    false discovery rate `q` over all claims of the table. K is the smallest number for which a
+    single real claim of m can be found, :math:`2^{1 - K} \le q / m`, or fewer if there are too
+    few rows.
 
     A *real* difference means that the cluster would be found again in other rows, and would differ
     there in the same direction. No claim is made for a cluster that is not found again (mean
-    Jaccard index with its counterparts below 0.8), as in noise. If a single elongated group is cut
-    in two, the pieces are found again and their columns do differ. `split_test` tests whether the
-    *clusters* are real. The rate of the mirror statistics requires that columns without a
-    difference are not strongly dependent; sign flips do not require this.
-
-    Because the subsets are small, the power depends on an estimator that works on few rows: a
-    cluster that is clear in all rows may not be found again in subsets of thirty. A single column
-    that is cut in two is always found again.
+    Jaccard index with its counterparts below 0.8), as in noise. Small clusters may not be found
+    again because the subsets are small. In that case fewer, larger subsets are tried too, as long
+    as :math:`2^{1 - K} \le q`, and used if more clusters are found again in them; they find real
+    claims only if many are. All effects are shown, whether or not they are real. If a single
+    elongated group is cut in two, the pieces are found again and their columns do differ.
+    `split_test` tests whether the *clusters* are real.
 
     Parameters
     ----------
@@ -398,14 +294,9 @@ def describe_clusters(
         Input of the estimator, such as scaled or coded columns. If None, X.
     q : float, default=0.05
         False discovery rate, the expected fraction of false claims among those called real.
-    rule : {"auto", "mirror", "sign_flips"}, default="auto"
-        Rule by which claims are tested.
-    n_subsets : int, default=10
-        Maximum number of disjoint subsets for sign flips, from 2 to 16. Fewer are used if a subset
-        would have fewer than 20 rows or six per cluster, or if fewer are enough for a single real
-        claim, :math:`2^{1 - K} m \le q`.
-    n_halvings : int, default=11
-        Number of random halvings of the rows for the mirror statistics.
+    n_subsets : int, default=16
+        Maximum number of disjoint subsets, from 2 to 16. Fewer are used if a subset would have
+        fewer than 20 rows or six per cluster, or if fewer are enough for a single real claim.
     n_typical : int, default=3
         Number of typical rows per cluster.
     max_rows : int, default=20000
@@ -416,7 +307,7 @@ def describe_clusters(
     ids : array of shape (n,), optional
         Names of the rows. If None, their indices from 0.
     progress : callable, optional
-        Called with (done, total) after each subset or halving.
+        Called with (done, total) after each subset.
     random_state : int, RandomState or None, default=None
         Random seed of the subsets, and of the estimator if it has none.
 
@@ -424,11 +315,6 @@ def describe_clusters(
     -------
     ClusterDescription
         `table` is a DataFrame, and ``print`` shows one sentence per cluster.
-
-    References
-    ----------
-    .. [1] Wang, Lin and Zhao, "False discovery rate control via data splitting for
-       testing-after-clustering", arXiv 2410.06451, 2024.
 
     Examples
     --------
@@ -444,15 +330,17 @@ def describe_clusters(
     cluster 0: 400 rows (67 %); lower income (-5.9 sd), higher age (+5.2 sd); typical row: 267
     """
     check_number("q", q, low=0.0, high=1.0, open_low=True)
-    check_choice("rule", rule, ("auto", "mirror", "sign_flips"))
     check_count("n_subsets", n_subsets, low=2, high=16)
-    check_count("n_halvings", n_halvings)
     check_count("n_typical", n_typical)
     check_count("max_rows", max_rows, low=2)
     if is_dask(X):
-        options = {"q": q, "rule": rule, "n_subsets": n_subsets, "n_halvings": n_halvings}
-        options |= {"n_typical": n_typical, "max_rows": max_rows, "progress": progress}
-        options |= {"feature_names": feature_names}
+        options: dict[str, Any] = {
+            "q": q,
+            "n_subsets": n_subsets,
+            "n_typical": n_typical,
+            "max_rows": max_rows,
+        }
+        options |= {"progress": progress, "feature_names": feature_names}
         rng = check_random_state(random_state)
         return _of_collection(X, labels_or_model, estimator, model_input, ids, rng, options)
     n = n_rows_of(X)
@@ -460,10 +348,10 @@ def describe_clusters(
         raise ValueError("X has no rows. Pass at least one row.")
     rng = check_random_state(random_state)
     given = X if model_input is None else model_input
-    if (found := n_rows_of(given)) != n:
-        raise ValueError(f"model_input must have the {n} rows of X, got {found} rows.")
+    if n_rows_of(given) != n:
+        raise ValueError(f"model_input must have the {n} rows of X, got {n_rows_of(given)} rows.")
     labels, model = _labels_and_model(labels_or_model, given, n, rng)
-    features = as_features(X, None if feature_names is None else list(feature_names))
+    features = as_features(X, feature_names)
     names = np.arange(n) if ids is None else as_array(ids, "ids")
     if names.shape != (n,):
         raise ValueError(f"ids must have shape ({n},), one for each row, got {names.shape}.")
@@ -475,50 +363,42 @@ def describe_clusters(
     rows = standardised(features.values)
     compared = contrasts(rows, codes, k)
     model = estimator if estimator is not None else model
-    note, verdict = _why_untested(model, k), None
+    note = _why_untested(model, k)
+    tested: dict[str, Any] = dict.fromkeys(("real", "evidence", "found_again"))
     if not note:
         refuse_pairwise(model)
         model = _with_count(seeded(model, int(rng.randint(2**31 - 1))), k)
         n_parts = -(-n // max_rows)
         chosen = np.arange(n) if n_parts < 2 else disjoint_subsets(codes, n_parts, rng)[0]
         n_claims = int(np.count_nonzero(rows.varies)) * (1 if k == 2 else k)
+        smallest = max(MIN_ROWS, MIN_ROWS_PER_CLUSTER * k)
         # Not more subsets than a single real claim needs, because fewer subsets are larger.
-        n_subsets = min(
-            n_subsets,
-            chosen.size // max(MIN_ROWS, MIN_ROWS_PER_CLUSTER * k),
-            _min_subsets(q / max(n_claims, 1)),
-        )
-        asked = rule
-        rule, note = _chosen_rule(rule, k, chosen.size, n_claims, n_subsets, q)
+        most, fewest = _min_subsets(q / max(n_claims, 1)), _min_subsets(q)
+        most = min(n_subsets, chosen.size // smallest, most)
+        if most < fewest:
+            note = (
+                f"Not tested: a false discovery rate of {q:g} needs {fewest} subsets of "
+                f"{smallest} rows, and there are {chosen.size:,} rows in at most {n_subsets} "
+                "subsets."
+            )
     if not note:
         some = (rows, given) if chosen.size == n else (rows.take(chosen), take_rows(given, chosen))
         refit = Refit(*some, codes[chosen], k, model)
-        tell = progress or (lambda *_: None)
+        n_again = -1
+        for count in range(most, fewest - 1, -2):
+            found = refit.tested(count, q, progress or (lambda *_: None), rng)
+            # The choice must not depend on the claims that are real: the tests would be invalid.
+            again = int(np.sum(found["found_again"] >= FOUND_AGAIN))
+            if again > n_again:
+                n_subsets, tested, n_again = count, found, again
+            if again == k:
+                break
         on = f" of {chosen.size:,} rows" if chosen.size < n else ""
-        if rule == "sign_flips":
-            verdict = tested_by_sign_flips(refit, n_subsets, q, tell, rng)
-            note = (
-                f"Real at a false discovery rate of {q:g}: {n_subsets} disjoint subsets{on} "
-                f"({chosen.size // n_subsets:,} rows each), clustered independently, agree on the "
-                "difference (sign flips)."
-            )
-        is_lost = verdict is not None and bool((verdict.found_again < FOUND_AGAIN).any())
-        is_lost = is_lost and asked == "auto" and _can_mirror(chosen.size, n_claims, q)
-        if rule == "mirror" or is_lost:
-            by_halves = tested_by_mirrors(refit, n_halvings, q, tell, rng)
-            # Mirrors replace sign flips if more clusters are found again, with enough claims. The
-            # choice must not depend on the claims that are real: the tests would be invalid.
-            n_again = int(np.sum(by_halves.found_again >= FOUND_AGAIN))
-            if verdict is None or (
-                n_again > np.sum(verdict.found_again >= FOUND_AGAIN)
-                and n_again * (n_claims / k) * q >= 1
-            ):
-                rule, verdict = "mirror", by_halves
-                note = (
-                    f"Real at a false discovery rate of {q:g}: two halves{on}, clustered "
-                    f"independently, agree on the difference in most of {n_halvings} halvings "
-                    "(mirror statistics)."
-                )
+        note = (
+            f"Real at a false discovery rate of {q:g}: {n_subsets} disjoint subsets{on} "
+            f"({chosen.size // n_subsets:,} rows each), clustered independently, agree on the "
+            "difference (sign flips)."
+        )
     inside, outside, effect = _in_units(features, rows, compared)
     return ClusterDescription(
         clusters=clusters.tolist(),
@@ -533,8 +413,7 @@ def describe_clusters(
         outside=outside,
         spread=rows.scale * rows.varies,
         effect=effect,
-        **(dict.fromkeys(TestedClaims._fields) if verdict is None else verdict._asdict()),
-        rule="" if verdict is None else rule,
+        **tested,
         q=q,
         note=note,
         remarks=features.notes,
@@ -639,33 +518,6 @@ def _why_untested(model: Any, k: int) -> str:
     return ""
 
 
-# ------------------------------------------------------------------------------ tests
-
-
-def _chosen_rule(
-    rule: str, k: int, n: int, n_claims: int, n_subsets: int, q: float
-) -> tuple[str, str]:
-    """Return the rule to use, and the reason if it is not applicable (empty otherwise)."""
-    can_flip = n_subsets >= 2 and 2.0 ** (1 - n_subsets) <= q
-    mirrors = _can_mirror(n, n_claims, q)
-    if rule == "auto":
-        few = can_flip and (n_claims <= 2 ** (n_subsets - 1) or not mirrors)
-        rule = "sign_flips" if few else "mirror"
-    reason = ""
-    if not (can_flip if rule == "sign_flips" else mirrors):
-        reason = (
-            f"Not tested: {n_claims} claims on {n} rows are too few for a false discovery rate of "
-            f"{q:g}. Sign flips need {_min_subsets(q)} subsets of "
-            f"{max(MIN_ROWS, MIN_ROWS_PER_CLUSTER * k)} rows, mirror statistics "
-            f"{int(np.ceil(1 / q))} claims and {2 * MIN_ROWS} rows."
-        )
-    return rule, reason
-
-
-def _can_mirror(n: int, n_claims: int, q: float) -> bool:
-    return n_claims * q >= 1 and n >= 2 * MIN_ROWS
-
-
 def _min_subsets(q: float) -> int:
     """Return the smallest K with ``2 ** (1 - K) <= q``, for which a p-value of q is possible."""
     return max(2, int(np.ceil(1 - np.log2(q))))
@@ -690,25 +542,13 @@ def _typical_rows(
     rows: Standardised, codes: NDArray, compared: Contrasts, count: int
 ) -> list[NDArray]:
     """Return the rows of each cluster that are nearest to its mean, nearest first."""
-    means = np.nan_to_num(compared.inside)
-    distance = np.full(codes.size, np.inf)
-    if means.size == 0:
-        return [np.flatnonzero(codes == c)[:count] for c in range(len(means))]
-    if sparse.issparse(rows.values):
-        inside = np.flatnonzero(codes >= 0)
-        square = np.asarray(rows.values.multiply(rows.values).sum(axis=1)).ravel()
-        cross = rows.values @ means.T
-        own = cross[inside, codes[inside]]
-        distance[inside] = square[inside] - 2 * own + (means**2).sum(axis=1)[codes[inside]]
-    else:
-        for start in range(0, codes.size, CHUNK):
-            some = slice(start, start + CHUNK)
-            gap = rows.values[some] - means[codes[some]]
-            if rows.known is not None:
-                gap[~rows.known[some]] = 0.0
-            distance[some] = np.einsum("ij,ij->i", gap, gap)
-            if rows.known is not None:
-                # Scale the distance over the known values to all columns.
-                distance[some] *= gap.shape[1] / np.maximum(rows.known[some].sum(axis=1), 1)
-    every = (np.flatnonzero(codes == c) for c in range(len(means)))
-    return [own[np.argsort(distance[own], kind="stable")[:count]] for own in every]
+    means, Z, known = np.nan_to_num(compared.inside), rows.values, rows.known
+    square = np.asarray((Z.multiply(Z) if sparse.issparse(Z) else Z**2).sum(axis=1)).ravel()
+    sizes = (means**2).sum(axis=1) if known is None else known @ (means**2).T
+    distance = square[:, None] - 2 * (Z @ means.T) + sizes
+    if known is not None:  # scale the distance over the known values to all columns
+        distance /= np.maximum(known.sum(axis=1), 1)[:, None]
+    every = [np.flatnonzero(codes == c) for c in range(len(means))]
+    return [
+        own[np.argsort(distance[own, c], kind="stable")[:count]] for c, own in enumerate(every)
+    ]

@@ -1,88 +1,55 @@
-"""Tests for drift between two tables under one fitted model, and their report."""
+"""Drift between two tables under one fitted model: summaries, tests and their report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections import namedtuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import sparse, stats
 
 from volmar._checks import check_number
 from volmar._input import check_matrix
 from volmar._notebook import html_card
-from volmar.diagnostics.drift_summary import CategoryCounts, DriftSummary
+from volmar.rows.anywhere import cluster_moments, row_blocks
 
-# Maximum number of clusters, of columns, and of values of a column that are printed.
+# Maximum number of changes of a kind, and of new values of a column, that are printed.
 MAX_SHOWN = 5
-KINDS = ("shares", "distances", "columns", "categories", "missing")
+# Number of quantile bins of the first table in which distances from the centres are counted.
+N_BINS = 10
+# Minimum number of rows of a cluster, in both tables, for a comparison of its columns, and minimum
+# expected count of a chi-squared test; smaller counts are merged before.
+MIN_ROWS = 5
 
 
-# The p-value of each change is corrected for the number of clusters or columns.
+# ------------------------------------------------------------------------------ the report
 
 
-class ShareChange(NamedTuple):
-    """Share of a cluster before and now."""
-
-    cluster: int
-    n_old: int
-    n_new: int
-    old: float
-    new: float
-    p_value: float
-
-
-class DistanceChange(NamedTuple):
-    """Median distance of the rows of a cluster from its centre, before and now, NaN without rows.
-
-    A distance is the root mean square over the columns, in units of their standard deviations
-    within the old clusters.
-    """
-
-    cluster: int
-    old: float
-    new: float
-    p_value: float
-
-
-class ColumnShift(NamedTuple):
-    """Change of the mean of a column in `cluster`, where it is most significant.
-
-    It is in units of the standard deviation within the old clusters. `p_value` is for all clusters
-    together.
-    """
-
-    column: str
-    shift: float
-    cluster: int
-    p_value: float
-
-
-class CategoryChange(NamedTuple):
-    """Largest change of the share of a value of a column.
-
-    `new_values` do not occur in the old table, the most frequent first; `n_new_values` is their
-    number of rows.
-    """
-
-    column: str
-    value: str
-    old: float
-    new: float
-    p_value: float
-    new_values: tuple[str, ...] = ()
-    n_new_values: int = 0
-
-
-class MissingChange(NamedTuple):
-    """Fraction of missing values in a column before and now."""
-
-    column: str
-    old: float
-    new: float
-    p_value: float
+# The p-value of a change is corrected for the number of clusters or columns. A distance is the
+# median, over the rows of a cluster, of the root mean square over the columns of the differences
+# from its centre, in standard deviations within the old clusters, as is a shift. A column is shown
+# for the cluster in which its mean has changed most significantly, and a category by the value
+# whose share has changed most.
+ShareChange = namedtuple("ShareChange", "cluster n_old n_new old new p_value")
+DistanceChange = namedtuple("DistanceChange", "cluster old new p_value")
+ColumnShift = namedtuple("ColumnShift", "column shift cluster p_value")
+CategoryChange = namedtuple(
+    "CategoryChange", "column value old new p_value new_values n_new_values", defaults=((), 0)
+)
+MissingChange = namedtuple("MissingChange", "column old new p_value")
+WORDS = {
+    "shares": "Cluster {0.cluster} has {0.new:.1%} of the rows, {0.old:.1%} before",
+    "distances": "The median distance of rows of cluster {0.cluster} from its centre is "
+    "{0.new:.2f}, {0.old:.2f} before",
+    "columns": "The mean of column {0.column} has changed by {0.shift:+.2f} standard deviations "
+    "in cluster {0.cluster} (p = {0.p_value:.2g})",
+    "categories": "Column {0.column} is {0.value!r} in {0.new:.1%} of the rows, "
+    "{0.old:.1%} before",
+    "missing": "Column {0.column} is missing in {0.new:.1%} of the rows, {0.old:.1%} before",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,8 +105,7 @@ class DriftReport:
     @property
     def p_value(self) -> float:
         """Corrected p-value of the most significant change; 1 if nothing could be tested."""
-        smallest = self._smallest
-        return min(1.0, max(len(smallest), 1) * min(smallest, default=1.0))
+        return min([1.0, *(len(self._smallest) * p for p in self._smallest)])
 
     @property
     def has_drifted(self) -> bool:
@@ -148,12 +114,10 @@ class DriftReport:
 
     @property
     def _smallest(self) -> list[float]:
-        """Smallest p-value of each kind of change."""
-        found = [self.shares_p_value]
-        for kind in KINDS[1:]:
-            known = [one.p_value for one in getattr(self, kind) if np.isfinite(one.p_value)]
-            found.append(min(known, default=np.nan))
-        return [float(p) for p in found if np.isfinite(p)]
+        """Smallest p-value of each tested kind of change."""
+        kinds = [[one.p_value for one in getattr(self, kind)] for kind in list(WORDS)[1:]]
+        known = [[p for p in every if np.isfinite(p)] for every in ([self.shares_p_value], *kinds)]
+        return [min(every) for every in known if every]
 
     def changed(self, kind: str) -> list[Any]:
         """Return the significant changes of one kind.
@@ -176,105 +140,59 @@ class DriftReport:
         if not self.has_drifted:
             return [f"{first}: no change at the level {self.alpha:g} (p = {self.p_value:.2g})."]
         found = [f"{first}: the data have changed (p = {self.p_value:.2g})."]
-        found += _listed(
-            f"cluster {one.cluster} has {one.new:.1%} of the rows, {one.old:.1%} before"
-            for one in self.changed("shares")
-        )
         if self.shares_p_value <= self.level and not self.changed("shares"):
             found.append(
                 f"The shares of the clusters have changed (p = {self.shares_p_value:.2g})."
             )
-        found += _listed(
-            f"the median distance of rows of cluster {one.cluster} from its centre is "
-            f"{one.new:.2f}, {one.old:.2f} before"
-            for one in self.changed("distances")
-        )
-        found += _listed(
-            f"the mean of column {one.column} has changed by {one.shift:+.2f} standard deviations "
-            f"in cluster {one.cluster} (p = {one.p_value:.2g})"
-            for one in self.changed("columns")
-        )
-        found += _listed(_category_words(one) for one in self.changed("categories"))
-        found += _listed(
-            f"column {one.column} is missing in {one.new:.1%} of the rows, {one.old:.1%} before"
-            for one in self.changed("missing")
-        )
+        for kind, words in WORDS.items():
+            changed = self.changed(kind)
+            for one in changed[:MAX_SHOWN]:
+                new = ", ".join(map(repr, getattr(one, "new_values", ())[:MAX_SHOWN]))
+                new = f"; {one.n_new_values:,} rows have new values ({new})" if new else ""
+                found.append(f"{words.format(one)}{new}.")
+            if len(changed) > MAX_SHOWN:
+                found.append(f"... and {len(changed) - MAX_SHOWN} more like this.")
         return found
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a dict that can be stored as JSON; None for NaN and infinity."""
-        return {
-            "n_old": self.n_old,
-            "n_new": self.n_new,
-            "n_left_out": self.n_left_out,
-            "alpha": self.alpha,
-            "level": self.level,
-            "p_value": self.p_value,
-            "has_drifted": self.has_drifted,
-            "shares_p_value": plain(self.shares_p_value),
-            **{kind: [plain(one._asdict()) for one in getattr(self, kind)] for kind in KINDS},
-            "notes": list(self.notes),
-            "sentences": self.sentences,
-        }
+        names = ["n_old", "n_new", "n_left_out", "alpha", "level", "p_value", "has_drifted"]
+        found = {name: getattr(self, name) for name in [*names, "shares_p_value"]}
+        found |= {kind: [one._asdict() for one in getattr(self, kind)] for kind in WORDS}
+        return plain(found | {"notes": self.notes, "sentences": self.sentences})
+
+    def by_cluster(self) -> list[tuple[int, int, int, str, str, str, str]]:
+        """Return rows, share and median distance of each cluster, before and now."""
+        gaps = [f"{value:.2f}".replace("nan", "-") for gap in self.distances for value in gap[1:3]]
+        pairs = zip(self.shares, gaps[::2], gaps[1::2], strict=True)
+        return [
+            (one.cluster, one.n_old, one.n_new, f"{one.old:.1%}", f"{one.new:.1%}", old, new)
+            for one, old, new in pairs
+        ]
 
     def __str__(self) -> str:
         """Return the sentences, one per line, and a table of the clusters."""
         head = "cluster  rows before     now   share before     now  distance"
-        lines = [*self.sentences, "", head]
-        for share, distance in zip(self.shares, self.distances, strict=True):
-            lines.append(
-                f"{share.cluster:>7} {share.n_old:>12,} {share.n_new:>7,} {share.old:>14.1%} "
-                f"{share.new:>7.1%}  {as_distance(distance.old)} → {as_distance(distance.new)}"
-            )
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+        lines = [
+            f"{j:>7} {n_old:>12,} {n_new:>7,} {old:>14} {new:>7}  {before} → {now}"
+            for j, n_old, n_new, old, new, before, now in self.by_cluster()
+        ]
+        notes = (f"note: {note}" for note in self.notes)
+        return "\n".join([*self.sentences, "", head, *lines, *notes])
 
     def __repr__(self) -> str:
         """Return the p-value and the decision; ``print`` shows the changes."""
-        return (
-            f"DriftReport(n_new={self.n_new}, p_value={self.p_value:.2g}, "
-            f"has_drifted={self.has_drifted})"
-        )
+        shown = f"p_value={self.p_value:.2g}, has_drifted={self.has_drifted}"
+        return f"DriftReport(n_new={self.n_new}, {shown})"
 
     def _repr_html_(self) -> str:
         """Show the sentences and a table of the clusters in a notebook."""
         header = ["Cluster", "Rows before", "Rows now", "Share before", "Share now", "Distance"]
-        rows: list[list[str | int]] = [
-            [
-                f"cluster {one.cluster}",
-                one.n_old,
-                one.n_new,
-                f"{one.old:.1%}",
-                f"{one.new:.1%}",
-                f"{as_distance(distance.old)} → {as_distance(distance.new)}",
-            ]
-            for one, distance in zip(self.shares, self.distances, strict=True)
+        rows: list[list[Any]] = [
+            [f"cluster {j}", *sizes, f"{before} → {now}"]
+            for j, *sizes, before, now in self.by_cluster()
         ]
         return html_card("Drift", [*self.sentences, *self.notes], header, rows)
-
-
-# ------------------------------------------------------------------------------ text
-
-
-def as_distance(value: float) -> str:
-    """Return the text of a median distance; "-" for a cluster without rows."""
-    return "-" if np.isnan(value) else f"{value:.2f}"
-
-
-def _listed(lines: Iterable[str]) -> list[str]:
-    """Return the first few lines as sentences, and the number of the others."""
-    found = [line[0].upper() + line[1:] + "." for line in lines]
-    n_more = len(found) - MAX_SHOWN
-    return found if n_more <= 0 else [*found[:MAX_SHOWN], f"... and {n_more} more like this."]
-
-
-def _category_words(one: CategoryChange) -> str:
-    text = (
-        f"column {one.column} is {one.value!r} in {one.new:.1%} of the rows, {one.old:.1%} before"
-    )
-    if one.n_new_values:
-        shown = ", ".join(repr(value) for value in one.new_values[:MAX_SHOWN])
-        text += f"; {one.n_new_values:,} rows have new values ({shown})"
-    return text
 
 
 def plain(value: Any) -> Any:
@@ -290,12 +208,173 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else repr(value)
 
 
-# -------------------------------------------------------------- tests for drift between two tables
+# ------------------------------------------------------------------------------ summaries
 
 
-# Minimum number of rows of a cluster, in both tables, for a comparison of its columns, and minimum
-# expected count of a chi-squared test; smaller counts are merged before.
-MIN_ROWS = 5
+@dataclass(frozen=True)
+class CategoryCounts:
+    """Numbers of rows: of the frequent values of a categorical column, of others, and missing."""
+
+    counts: dict[str, int]
+    n_other: int = 0
+    n_missing: int = 0
+
+    @classmethod
+    def of_codes(
+        cls, codes: NDArray, values: Sequence[str], known: Mapping[str, int] | None = None
+    ) -> Self:
+        """Return counts of values from their codes, -1 for missing values.
+
+        All values in `known` are counted separately, and at most 100 others.
+        """
+        n = np.bincount(codes[codes >= 0], minlength=len(values))
+        order = np.argsort(-n, kind="stable").tolist()
+        kept = [i for i in order if known is not None and values[i] in known]
+        kept += [i for i in order if known is None or values[i] not in known][:100]
+        counts = {str(values[i]): int(n[i]) for i in kept if n[i] > 0}
+        return cls(counts, int(n.sum()) - sum(counts.values()), int(np.sum(codes < 0)))
+
+    def joined(self, other: Self) -> Self:
+        """Return the counts of both sets of rows together."""
+        counts = _added(self.counts, other.counts)
+        return type(self)(counts, self.n_other + other.n_other, self.n_missing + other.n_missing)
+
+
+def _added(one: dict[str, int], two: dict[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + two.get(name, 0) for name in dict.fromkeys([*one, *two])}
+
+
+@dataclass(frozen=True, eq=False)
+class DriftSummary:
+    """Sizes, means and variances of clusters, and distances of rows from the centres.
+
+    `means` and `squares` (k, d) are the means in each cluster and the sums of squared deviations
+    from them. `centers`, the `scales` (d,) of the columns and the deciles `edges` (k, 9) of the
+    distances are those of the first table, which is the `reference` of the second: its means, its
+    standard deviations within clusters (1 for constant columns), and the distances of its rows
+    from their centre. `distance_counts` (k, 10) are the numbers of rows between the deciles.
+    `missing` counts the missing values of numerical columns that have any, `n_left_out` the rows
+    without a cluster.
+    """
+
+    names: list[str]
+    counts: NDArray[np.int64]
+    means: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    centers: NDArray[np.float64]
+    scales: NDArray[np.float64]
+    edges: NDArray[np.float64]
+    distance_counts: NDArray[np.int64]
+    categories: dict[str, CategoryCounts] = field(default_factory=dict)
+    missing: dict[str, int] = field(default_factory=dict)
+    n_left_out: int = 0
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows with a cluster."""
+        return int(self.counts.sum())
+
+    @property
+    def variances(self) -> NDArray[np.float64]:
+        """Variance of each column in each cluster, (k, d); 0 for clusters of one row."""
+        return self.squares / np.maximum(self.counts - 1, 1)[:, None]
+
+    @classmethod
+    def of_rows(
+        cls,
+        X: Any,
+        labels: NDArray,
+        k: int,
+        names: Sequence[str],
+        *,
+        reference: DriftSummary | None = None,
+    ) -> Self:
+        """Return the summary of rows, dense or CSR, with clusters 0 to k - 1, in O(n d).
+
+        Rows with a negative label are left out and counted in `n_left_out`. Without a `reference`,
+        the rows are the first table.
+        """
+        inside = np.flatnonzero(labels >= 0)
+        n_left_out = labels.size - inside.size
+        if n_left_out:
+            X, labels = X[inside], labels[inside]
+        counts, means, squares = cluster_moments(X, labels, k)
+        if reference is not None:
+            centers, scales, edges = reference.centers, reference.scales, reference.edges
+            distances = _own_distances(X, labels, centers, scales)
+        else:
+            within = squares.sum(axis=0) / max(labels.size - np.count_nonzero(counts), 1)
+            varies = within > 1e-24 * np.square(means).max(axis=0, initial=0.0)
+            centers, scales = means, np.where(varies, np.sqrt(within), 1.0)
+            distances = _own_distances(X, labels, means, scales, counts)
+            edges = np.zeros((k, N_BINS - 1))
+            for j in np.flatnonzero(counts):
+                edges[j] = np.quantile(distances[labels == j], np.arange(1, N_BINS) / N_BINS)
+        places = [np.searchsorted(edges[j], distances[labels == j]) for j in range(k)]
+        binned = np.array([np.bincount(place, minlength=N_BINS) for place in places])
+        moments = (counts, means, squares, centers, scales)
+        return cls(list(names), *moments, edges, binned, n_left_out=n_left_out)
+
+    def joined(self, other: Self) -> Self:
+        """Return the summary of both sets of rows, which must have the same reference."""
+        counts = self.counts + other.counts
+        share = (other.counts / np.maximum(counts, 1))[:, None]
+        shift = other.means - self.means
+        both = [name for name in self.categories if name in other.categories]
+        return replace(
+            self,
+            counts=counts,
+            means=self.means + share * shift,
+            squares=self.squares + other.squares + share * self.counts[:, None] * shift**2,
+            distance_counts=self.distance_counts + other.distance_counts,
+            categories={n: self.categories[n].joined(other.categories[n]) for n in both},
+            missing=_added(self.missing, other.missing),
+            n_left_out=self.n_left_out + other.n_left_out,
+        )
+
+    def median_distances(self) -> NDArray[np.float64]:
+        """Return the median distance of the rows of each cluster, interpolated between deciles."""
+        medians = np.full(self.counts.size, np.nan)
+        for j in np.flatnonzero(self.distance_counts.sum(axis=1)):
+            below = np.cumsum(self.distance_counts[j])[:-1] / self.distance_counts[j].sum()
+            medians[j] = np.interp(0.5, below, self.edges[j])
+        return medians
+
+
+def _own_distances(
+    X: Any, labels: NDArray, centers: NDArray, scales: NDArray, counts: NDArray | None = None
+) -> NDArray:
+    r"""Return the root mean square of (x - centre) / scale over the columns, for each row.
+
+    With `counts`, the rows are those from which centres and scales were estimated. Each row is
+    then left out of its own centre and scale, to make the distances comparable with those of new
+    rows. With f = n / (n - 1) for a cluster of n rows and :math:`\nu` degrees of freedom, the
+    square of a column is
+
+    .. math:: \frac{f^2 (x - m)^2}{s_{-}^2}, \qquad
+              s_{-}^2 = \frac{\nu s^2 - f (x - m)^2}{\nu - 1}.
+    """
+    n, d = X.shape
+    f, nu = np.ones(n), 0
+    if counts is not None:
+        f = np.where(counts > 1, counts / np.maximum(counts - 1, 1), 0.0)[labels]
+        nu = n - np.count_nonzero(counts)
+    if sparse.issparse(X):
+        Z, own = X.multiply(1.0 / scales).tocsr(), centers / scales
+        square = np.asarray(Z.multiply(Z).sum(axis=1)).ravel() + np.square(own).sum(axis=1)[labels]
+        square -= 2.0 * np.asarray((Z @ own.T)[np.arange(n), labels])
+        return f * np.sqrt(np.maximum(square, 0.0) / d)  # scales include the row
+    found = np.empty(n)
+    for part in row_blocks(n, d):
+        square = np.square((X[part] - centers[labels[part]]) / scales)
+        if nu > 2:
+            g = f[part, None]
+            square = g**2 * square * (nu - 1) / np.maximum(nu - g * square, 1.0)
+        found[part] = np.sqrt(square.mean(axis=1))
+    return found
+
+
+# ------------------------------------------------------------------------------ tests
 
 
 def drift(model: Any, X_new: Any, X_old: Any = None, *, alpha: float = 0.05) -> DriftReport:
@@ -357,55 +436,53 @@ def drift(model: Any, X_new: Any, X_old: Any = None, *, alpha: float = 0.05) -> 
             f"{type(model).__name__} does not. Pass X_old, such as the rows of the fit, or use "
             "TableClusterer."
         )
-    names = [str(name) for name in _names(model, X_new)]
-    old_rows, new_rows = check_matrix(X_old), check_matrix(X_new)
-    for rows, name in ((old_rows, "X_old"), (new_rows, "X_new")):
-        if rows.shape[0] < 1:
-            raise ValueError(f"{name} has no rows. Pass at least one row.")
+    names = getattr(model, "feature_names_in_", getattr(X_new, "columns", None))
+    old_rows, new_rows = check_matrix(X_old, name="X_old"), check_matrix(X_new, name="X_new")
+    names = [f"x{j}" for j in range(new_rows.shape[1])] if names is None else names
     old_labels, new_labels = (np.asarray(model.predict(X)) for X in (X_old, X_new))
     k = int(max(old_labels.max(initial=0), new_labels.max(initial=0))) + 1
+    names = [str(name) for name in names]
     old = DriftSummary.of_rows(old_rows, old_labels, k, names)
     new = DriftSummary.of_rows(new_rows, new_labels, k, names, reference=old)
     return compare_summaries(old, new, alpha=alpha)
 
 
-def _names(model: Any, X: Any) -> Iterable[Any]:
-    known = getattr(model, "feature_names_in_", getattr(X, "columns", None))
-    return known if known is not None else [f"x{j}" for j in range(np.shape(X)[1])]
-
-
-# ------------------------------------------------------------------------------ tests
-
-
-def compare_summaries(
-    old: DriftSummary, new: DriftSummary, *, alpha: float = 0.05, notes: Iterable[str] = ()
-) -> DriftReport:
+def compare_summaries(old: DriftSummary, new: DriftSummary, *, alpha: float = 0.05) -> DriftReport:
     """Return the report of a summary that was made with the old one as its reference."""
     if old.n_rows < 1 or new.n_rows < 1:
         raise ValueError(
             "a table without rows in clusters cannot be compared. Pass a table with such rows."
         )
-    remarks = list(notes)
+    notes = []
     gone = [name for name in old.categories if name not in new.categories]
     if gone:
-        remarks.append(f"columns missing in the new table: {', '.join(gone)}")
+        notes.append(f"columns missing in the new table: {', '.join(gone)}")
     columns = _columns(old, new)
     if not columns:
-        remarks.append(
+        notes.append(
             f"too few rows to compare columns: no cluster has {MIN_ROWS} rows in both tables"
         )
+    p = holm(_two_shares(old.counts, old.n_rows, new.counts, new.n_rows))
+    pairs = zip(old.counts.tolist(), new.counts.tolist(), p.tolist(), strict=True)
+    shares = [
+        ShareChange(j, a, b, a / old.n_rows, b / new.n_rows, p)
+        for j, (a, b, p) in enumerate(pairs)
+    ]
+    both = zip(old.distance_counts, new.distance_counts, strict=True)
+    p = holm(np.array([_distance_test(before, now) for before, now in both]))
+    medians = np.column_stack([old.median_distances(), new.median_distances(), p])
     return DriftReport(
         old.n_rows,
         new.n_rows,
         new.n_left_out,
-        _shares(old, new),
+        shares,
         homogeneity(old.counts, new.counts),
-        _distances(old, new),
+        [DistanceChange(j, *values) for j, values in enumerate(medians.tolist())],
         columns,
         _categories(old, new),
         _missing(old, new),
         alpha,
-        remarks,
+        notes,
     )
 
 
@@ -442,15 +519,6 @@ def holm(p_values: NDArray) -> NDArray:
     return corrected
 
 
-def _shares(old: DriftSummary, new: DriftSummary) -> list[ShareChange]:
-    n_old, n_new = old.n_rows, new.n_rows
-    p = holm(_two_shares(old.counts, n_old, new.counts, n_new))
-    return [
-        ShareChange(j, int(a), int(b), a / n_old, b / n_new, float(p[j]))
-        for j, (a, b) in enumerate(zip(old.counts.tolist(), new.counts.tolist(), strict=True))
-    ]
-
-
 def _two_shares(a: NDArray, n_a: int, b: NDArray, n_b: int) -> NDArray:
     """Return p-values of the equality of two shares, a of n_a and b of n_b, for each entry.
 
@@ -458,17 +526,9 @@ def _two_shares(a: NDArray, n_a: int, b: NDArray, n_b: int) -> NDArray:
     the a first rows are those below a quantile of their own values: by the order of all values,
     the number b below it has the hypergeometric tails.
     """
-    n, drawn = n_a + n_b, a + b
-    lower = stats.hypergeom.cdf(b, n, drawn, n_b)
-    upper = stats.hypergeom.sf(b - 1, n, drawn, n_b)
+    of = (n_a + n_b, a + b, n_b)
+    lower, upper = stats.hypergeom.cdf(b, *of), stats.hypergeom.sf(b - 1, *of)
     return np.clip(2.0 * np.minimum(lower, upper), 0.0, 1.0)
-
-
-def _distances(old: DriftSummary, new: DriftSummary) -> list[DistanceChange]:
-    both = zip(old.distance_counts, new.distance_counts, strict=True)
-    p = holm(np.array([_distance_test(before, now) for before, now in both]))
-    pairs = zip(old.median_distances(), new.median_distances(), p, strict=True)
-    return [DistanceChange(j, *map(float, pair)) for j, pair in enumerate(pairs)]
 
 
 def _distance_test(old: NDArray, new: NDArray) -> float:
@@ -485,32 +545,26 @@ def _columns(old: DriftSummary, new: DriftSummary) -> list[ColumnShift]:
     seen = np.flatnonzero(np.minimum(old.counts, new.counts) >= MIN_ROWS)
     if seen.size == 0:
         return []
-    n_old, n_new = (one.counts[seen, None] for one in (old, new))
     shift = (new.means - old.means)[seen]
-    parts = [one.variances[seen] / one.counts[seen, None] for one in (old, new)]
-    square = parts[0] + parts[1]
-    pooled = (old.squares + new.squares)[seen] / (n_old + n_new - 2) * (1 / n_old + 1 / n_new)
+    both = [(one.means, np.sqrt(one.variances), one.counts[:, None]) for one in (old, new)]
+    moments = [values[seen] for one in both for values in one]
     # Variances within rounding error count as zero.
+    square = sum(one.variances[seen] / one.counts[seen, None] for one in (old, new))
     known = square > 1e-24 * np.square(np.abs(old.means) + np.abs(new.means))[seen]
+    # Welch's test alone rejects few rows of a skewed column too often: their variance is small
+    # where their mean is small. The pooled variance errs on the other side only.
     with np.errstate(divide="ignore", invalid="ignore"):
-        df = square**2 / (parts[0] ** 2 / (n_old - 1) + parts[1] ** 2 / (n_new - 1))
-        # Welch's test alone rejects few rows of a skewed column too often: their variance is small
-        # where their mean is small. The pooled variance errs on the other side only.
-        tail = np.maximum(
-            stats.t.sf(np.abs(shift) / np.sqrt(square), df),
-            stats.t.sf(np.abs(shift) / np.sqrt(pooled), n_old + n_new - 2),
+        welch, student = (
+            stats.ttest_ind_from_stats(*moments, equal_var=equal).pvalue for equal in (False, True)
         )
-    tail = np.where(known, tail, 0.5 * (shift == 0.0))
+    tail = np.where(known, np.maximum(welch, student), shift == 0.0) / 2
     tail = np.maximum(tail, 1e-300)
     z = stats.norm.isf(tail)
     p = holm(stats.chi2.sf(np.square(z).sum(axis=0), seen.size))
-    clearest = z.argmax(axis=0)
-    found = [
-        ColumnShift(
-            name, float(shift[clearest[j], j] / old.scales[j]), int(seen[clearest[j]]), float(p[j])
-        )
-        for j, name in enumerate(old.names)
-    ]
+    top = z.argmax(axis=0)
+    moved = shift[top, np.arange(top.size)] / old.scales
+    values = zip(old.names, moved.tolist(), seen[top].tolist(), p.tolist(), strict=True)
+    found = [ColumnShift(*one) for one in values]
     return sorted(found, key=lambda one: (one.p_value, -abs(one.shift)))
 
 
@@ -525,32 +579,30 @@ def _categories(old: DriftSummary, new: DriftSummary) -> list[CategoryChange]:
 def _category_change(name: str, old: CategoryCounts, new: CategoryCounts) -> CategoryChange:
     values = list(dict.fromkeys([*old.counts, *new.counts]))
     before, now = (np.array([one.counts.get(v, 0) for v in values], float) for one in (old, new))
-    p_value = homogeneity(np.append(before, old.n_other), np.append(now, new.n_other))
+    counts = np.append(before, old.n_other), np.append(now, new.n_other)
+    p_value = homogeneity(*counts)
     if not values:
         return CategoryChange(name, "", float("nan"), float("nan"), p_value)
-    shares = [
-        counts / max(counts.sum() + one.n_other, 1) for counts, one in ((before, old), (now, new))
-    ]
+    shares = np.array([one[:-1] / max(one.sum(), 1) for one in counts])
     largest = int(np.abs(shares[1] - shares[0]).argmax())
     # If not all old values were kept, unknown values need not be new.
-    is_new = (before == 0) & (old.n_other == 0)
-    order = [i for i in np.argsort(-now, kind="stable") if is_new[i] and now[i] > 0]
-    was, is_now = (float(share[largest]) for share in shares)
-    new_values = tuple(values[i] for i in order[:10])
-    n_new = int(now[is_new].sum())
+    is_new = (before == 0) & (now > 0) & (old.n_other == 0)
+    order = [i for i in np.argsort(-now, kind="stable") if is_new[i]][:10]
+    new_values = tuple(values[i] for i in order)
+    was, is_now = shares[:, largest].tolist()
+    n_new = int(now @ is_new)
     return CategoryChange(name, values[largest], was, is_now, p_value, new_values, n_new)
 
 
 def _missing(old: DriftSummary, new: DriftSummary) -> list[MissingChange]:
-    totals = [one.n_rows + one.n_left_out for one in (old, new)]
+    totals = np.array([one.n_rows + one.n_left_out for one in (old, new)])
     counts = [
         one.missing | {name: c.n_missing for name, c in one.categories.items()}
         for one in (old, new)
     ]
     names = [n for n in dict.fromkeys([*counts[0], *counts[1]]) if any(c.get(n) for c in counts)]
-    a, b = (np.array([c.get(n, 0) for n in names], dtype=np.int64) for c in counts)
-    p = holm(_two_shares(a, totals[0], b, totals[1]))
-    return [
-        MissingChange(n, float(a[i] / totals[0]), float(b[i] / totals[1]), float(p[i]))
-        for i, n in enumerate(names)
-    ]
+    a, b = table = np.array([[c.get(n, 0) for n in names] for c in counts], dtype=np.int64)
+    values = np.column_stack(
+        [*(table / totals[:, None]), holm(_two_shares(a, totals[0], b, totals[1]))]
+    )
+    return [MissingChange(n, *one) for n, one in zip(names, values.tolist(), strict=True)]

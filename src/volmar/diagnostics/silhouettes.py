@@ -11,6 +11,7 @@ from sklearn.metrics import silhouette_samples
 
 from volmar._checks import check_count, check_random_state
 from volmar._input import check_matrix
+from volmar._text import counted
 from volmar.metrics.contingency import distinct_labels, labels_of_rows, sampled_rows
 
 
@@ -62,7 +63,7 @@ def silhouettes(
     names, codes = distinct_labels(labels_of_rows(labels, n))
     if not 2 <= names.size < n:
         raise ValueError(
-            f"labels has {names.size} cluster{'s' * (names.size != 1)} of {n} rows. Silhouettes "
+            f"labels has {counted(names.size, 'cluster')} of {n} rows. Silhouettes "
             "need at least two clusters, and fewer clusters than rows."
         )
     # At least ten rows of a small cluster, unless there are too many clusters.

@@ -15,6 +15,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from volmar._checks import check_count, check_number, check_random_state
 from volmar._input import check_matrix
 from volmar._notebook import html_card
+from volmar._text import counted
 from volmar._threads import one_thread
 from volmar.evidence.borders import N_NEIGHBORS, fitted_border
 from volmar.evidence.densities import valleys_at
@@ -153,11 +154,10 @@ class LabelTestResult:
         """One sentence for each join, for each untested cluster, and for noise."""
         found = [str(join) for join in self.tree]
         for label, size in zip(self.untested, self.untested_sizes, strict=True):
-            found.append(
-                f"Cluster {label} ({_rows(size)}) is too small to test and is left unchanged."
-            )
+            rows = counted(size, "row")
+            found.append(f"Cluster {label} ({rows}) is too small to test and is left unchanged.")
         if self.n_noise:
-            rows = _rows(self.n_noise)
+            rows = counted(self.n_noise, "row")
             found.append(f"The label of {rows} without a cluster (noise) is unchanged.")
         return tuple(found)
 
@@ -205,10 +205,6 @@ class LabelTestResult:
         header = ["Border", "Rows", "p-value", "Level", ""]
         notes = self.sentences[len(self.tree) :]
         return html_card("Test of given clusters", [self.summary, *notes], header, rows)
-
-
-def _rows(count: int) -> str:
-    return f"{count} row" if count == 1 else f"{count} rows"
 
 
 def named_pair(left: Sequence[Any], right: Sequence[Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import platform
 from pathlib import Path
@@ -12,11 +14,12 @@ import sklearn
 from numpy.typing import NDArray
 
 from volmar._checks import shortened
-from volmar._files import expanded_path, refuse_existing, write_atomically
+from volmar._files import expanded_path, printable, refuse_existing, write_atomically
+from volmar._text import as_count, as_mean, as_number, as_percent, signed
 from volmar._version import __version__
 from volmar.plots.display import COLOURS
 from volmar.report.drawings import bars, scatter
-from volmar.report.drivers import ClusterMoments, Drivers, cluster_moments, drivers
+from volmar.report.drivers import Drivers, drivers
 from volmar.report.outcome import LEVEL, Evidence, Outcome
 from volmar.report.sections import (
     all_columns,
@@ -27,7 +30,6 @@ from volmar.report.sections import (
     strangers,
     tree_lines,
 )
-from volmar.report.text import as_count, as_mean, as_number, as_percent, page_environment, signed
 from volmar.report.verdict import (
     STABLE,
     Verdict,
@@ -37,6 +39,7 @@ from volmar.report.verdict import (
     led_by_categories,
     verdict_of,
 )
+from volmar.rows.anywhere import ClusterMoments, cluster_moments
 from volmar.solvers import Status
 
 # The colours of the plots, and lighter ones for a dark background.
@@ -52,13 +55,38 @@ def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
     written completely or not at all, and an existing file is only replaced with `force`.
     """
     refuse_existing(path, force)
-    environment = page_environment()
+    html = _environment().get_template("cluster.html").render(**_view(outcome))
+    expanded_path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, html.encode("utf-8", "replace"), force=force)
+
+
+def _environment() -> Any:
+    """Return the jinja environment of the template; it escapes all values."""
+    try:
+        from jinja2 import Environment, PackageLoader
+    except ImportError as error:
+        raise ImportError(
+            "reports need jinja2, which is not installed: pip install 'volmar[cli]'"
+        ) from error
+    environment = Environment(
+        loader=PackageLoader("volmar.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # Strings without control characters; trusted markup is unchanged.
+        finalize=lambda v: printable(v, keep="\n\t") if type(v) is str else v,
+    )
     environment.filters.update(
         count=as_count, number=as_number, percent=as_percent, words=in_words, seconds=_seconds
     )
-    html = environment.get_template("cluster.html").render(**_view(outcome))
-    expanded_path(path).parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, html.encode("utf-8", "replace"), force=force)
+    environment.filters["fingerprint"] = _fingerprint
+    return environment
+
+
+def _fingerprint(script: str) -> str:
+    """Return the Content-Security-Policy source that allows only this script to run."""
+    digest = hashlib.sha256(str(script).encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
 
 
 def _view(outcome: Outcome) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from scipy.sparse.linalg import LinearOperator
 
 from volmar._checks import fix_signs, shortened
 from volmar._eigen import svds
+from volmar._text import as_count, as_number
 from volmar.plots.projection import bin_edges, has_margin
 from volmar.report.drivers import MAX_DENSE, dense, linear_direction, sampled
 from volmar.report.outcome import Outcome
-from volmar.report.text import as_count, as_number
 
 # Maximum number of rows that are drawn.
 MAX_POINTS = 3000

@@ -1,4 +1,4 @@
-"""The features that drive the clusters, and the moments of the clusters."""
+"""The features that drive the clusters."""
 
 from __future__ import annotations
 
@@ -8,36 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from volmar.diagnostics.drift_summary import moments_within
 from volmar.report.outcome import Outcome
+from volmar.rows.anywhere import ClusterMoments
 
 # Maximum number of entries of a sparse matrix that is made dense.
 MAX_DENSE = 20_000_000
-
-
-class ClusterMoments(NamedTuple):
-    """Sizes and means of the clusters; mean and standard deviation of all rows."""
-
-    sizes: NDArray
-    means: NDArray
-    mean: NDArray
-    deviation: NDArray
-
-    @property
-    def between(self) -> NDArray:
-        """Share of the variance of each feature that is between the clusters."""
-        explained = self.sizes / self.sizes.sum() @ (self.means - self.mean) ** 2
-        variance = self.deviation**2
-        return np.clip(explained / np.where(variance > 0, variance, np.inf), 0.0, 1.0)
-
-
-def cluster_moments(X: Any, codes: NDArray, k: int) -> ClusterMoments:
-    """Return the sizes and means of `k` clusters, and the moments of all rows."""
-    sizes = np.bincount(codes, minlength=k)
-    means, squares = moments_within(X, codes, sizes)
-    mean = sizes @ means / codes.size
-    variance = (squares.sum(axis=0) + sizes @ (means - mean) ** 2) / codes.size
-    return ClusterMoments(sizes, means, mean, np.sqrt(variance))
 
 
 def sampled(n: int, limit: int, seed: int) -> NDArray:

@@ -107,10 +107,8 @@ def described(outcome: Outcome, tell: Any = None) -> ClusterDescription:
         "model_input": outcome.fit_rows,
         "feature_names": outcome.column_names if in_own_units else outcome.feature_names,
         "ids": outcome.ids,
-        # All fits together use each row once for sign flips, and five times for mirrors.
+        # All fits together use each row once, or twice if clusters are not found again.
         "max_rows": max(min(10_000, _most_repeated(outcome)), 2),
-        "n_subsets": 8,
-        "n_halvings": 5,
         "progress": tell,
         "random_state": outcome.seed,
     }

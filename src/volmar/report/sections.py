@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar._checks import shortened
+from volmar._text import as_count, as_mean, as_number, as_percent, listed, signed
 from volmar._warn import collecting
 from volmar.diagnostics import (
     ClusterDescription,
@@ -22,9 +23,9 @@ from volmar.diagnostics.column_profiles import OTHER, ColumnProfile, day_text
 from volmar.diagnostics.compare_numbers import NumberComparison, alluvium
 from volmar.diagnostics.silhouettes import silhouettes
 from volmar.report.drawings import bars
-from volmar.report.drivers import cluster_moments, drivers
+from volmar.report.drivers import drivers
 from volmar.report.outcome import Outcome
-from volmar.report.text import as_count, as_mean, as_number, as_percent, listed, signed
+from volmar.rows.anywhere import cluster_moments
 
 
 def description_of(outcome: Outcome) -> ClusterDescription:
@@ -232,26 +233,7 @@ def _end(one: ColumnProfile, i: int) -> str:
     if one.edges is None:
         return one.levels[i] if len(one.levels) > 1 else ""
     value = float(one.edges[i])
-    return _number(one, np.rint(value) if one.is_whole else value)
-
-
-def _number(one: ColumnProfile, value: float) -> str:
-    if one.kind == "date":
-        return day_text(value)
-    if one.is_whole and abs(value) < 1e7:
-        # Quartiles of whole numbers may be halves, which matter for small numbers.
-        places = 1 if abs(value) < 1000 else 0
-        return f"{round(value, places) + 0.0:,.{places}f}".removesuffix(".0").replace("-", "−")
-    return as_mean(value, _spread(one))
-
-
-def _spread(one: ColumnProfile) -> float:
-    """Return about a standard deviation; it determines the number of decimals."""
-    assert one.quartiles is not None
-    with np.errstate(all="ignore"):
-        width = float(np.nanmean(one.quartiles[:, 2] - one.quartiles[:, 0])) / 1.35
-        reach = float(np.nanmax(one.quartiles) - np.nanmin(one.quartiles)) / 3
-    return max(width, reach) if np.isfinite(width) else 0.0
+    return one.text(np.rint(value) if one.is_whole else value)
 
 
 def _cell(one: ColumnProfile, i: int, top: float) -> dict[str, Any]:
@@ -268,9 +250,9 @@ def _cell(one: ColumnProfile, i: int, top: float) -> dict[str, Any]:
             **marks,
             "kind": "bins",
             "path": _path(shares / top),
-            "text": _number(one, middle),
-            "low": _number(one, low),
-            "high": _number(one, high),
+            "text": one.text(middle),
+            "low": one.text(low),
+            "high": one.text(high),
         }
     start = np.concatenate([[0.0], np.cumsum(shares)])
     order = [j for j in np.argsort(-shares, kind="stable") if one.levels[j] != OTHER]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar._checks import shortened
+from volmar._text import as_count, as_number, listed
 from volmar.base.recursion import RecursiveResult
 from volmar.evidence import LabelTestResult, SplitTestResult
 from volmar.evidence.label_test import LabelJoin, named_pair
@@ -20,7 +21,6 @@ from volmar.evidence.split_test import UNSETTLED
 from volmar.evidence.wording import HINT, is_minimum, p_value_text, rounded_up
 from volmar.report.drivers import Drivers
 from volmar.report.outcome import LEVEL, Evidence, Outcome
-from volmar.report.text import as_count, as_number, listed
 from volmar.solvers import Status
 
 # Clusters are called stable from this mean adjusted Rand index of resamples on.

@@ -23,7 +23,7 @@ from volmar._version import __version__
 from volmar._warn import collecting, warn_user
 from volmar.base.blocks import RefusedBlocksError
 from volmar.base.clusterer import Clusterer, check_reject, rejected, warn_of_few_rows
-from volmar.diagnostics.drift_summary import CategoryCounts, DriftSummary
+from volmar.diagnostics.drift import CategoryCounts, DriftSummary, drift, plain
 from volmar.evidence import calibrate_novelty
 from volmar.guidance.knowledge import names_of_clusters
 from volmar.report.evidence import evidence_of
@@ -543,8 +543,6 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         volmar.diagnostics.DriftReport
             The differences and their p-values.
         """
-        from volmar.diagnostics import drift  # a fit needs no tests
-
         return drift(self, data, alpha=alpha)
 
     def summarize_drift(self, data: Any, reference: DriftSummary | None = None) -> DriftSummary:
@@ -738,8 +736,6 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             Cluster sizes, evidence with p-values and levels, columns and their kinds, notes,
             warnings, parameters, times and the version of volmar.
         """
-        from volmar.diagnostics.drift import plain
-
         check_is_fitted(self)
         if not hasattr(self, "labels_"):
             raise AttributeError(

@@ -121,7 +121,7 @@ ARGUMENTS = {
     **dict.fromkeys(("W", "Q"), MATRICES),
     **dict.fromkeys(("h", "scores"), VECTORS),
     **dict.fromkeys(("alpha", "share", "q", "delta", "factor"), FRACTIONS),
-    **dict.fromkeys(("n_splits", "n_levels", "n_halvings", "n_revealed"), COUNTS),
+    **dict.fromkeys(("n_splits", "n_levels", "n_revealed"), COUNTS),
     **dict.fromkeys(("n_features", "centers"), COUNTS),
     "estimator": ESTIMATORS,
     "random_state": SEEDS,
@@ -142,7 +142,6 @@ ARGUMENTS = {
     "used": ("None", "[True] * p", "[False]"),
     "numbers": ("[2, 3]", "[2]", "range(3)", "[]"),
     "n_resamples": ("0", "1", "2"),
-    "rule": ("'auto'", "'mirror'", "'sign_flips'"),
     "n_subsets": ("2", "5", "17"),
     "n_typical": ("0", "1", "3", "100"),
     "ids": ("None", "np.arange(n)", "['x']"),
@@ -174,7 +173,7 @@ FUNCTIONS = {
         "X estimator numbers max_rows n_resamples progress random_state"
     ),
     "diagnostics.describe_clusters": (
-        "X labels_or_model estimator q rule n_subsets n_halvings n_typical max_rows feature_names "
+        "X labels_or_model estimator q n_subsets n_typical max_rows feature_names "
         "ids progress random_state"
     ),
     "diagnostics.error_bound": "Q reg eta h mu revealed labels n_revealed delta rho",

@@ -1,14 +1,11 @@
-"""Text on the page: formatting of numbers and names, and the environment of the templates."""
+"""Numbers, shares and lists as text."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-
-from volmar._files import printable
 
 
 def as_count(value: float) -> str:
@@ -44,9 +41,36 @@ def as_mean(value: float, spread: float) -> str:
     return f"{round(value, places) + 0.0:,.{places}f}".replace("-", "−")
 
 
-def listed(words: list[str]) -> str:
-    """Return words joined as "a, b and c"."""
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" and {words[-1]}"
+def listed(words: Sequence[str], limit: int | None = None) -> str:
+    """Return words joined as "a, b and c", or the first `limit` as "a, b and 7 more"."""
+    if limit is not None and len(words) > limit:
+        words = [*words[:limit], f"{len(words) - limit:,} more"]
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def counted(count: int, what: str) -> str:
+    """Return "1 row" or "1,200 rows"."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def aligned(
+    lines: Sequence[Sequence[str]], justify: Callable[[str, int], str] = str.ljust
+) -> list[str]:
+    """Return the lines of a table as text, with aligned columns except for the last."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:-1]
+    return ["  ".join([*map(justify, line[:-1], widths), line[-1]]).rstrip() for line in lines]
+
+
+def data_frame(rows: Sequence[Any], names: Sequence[str], instead: str) -> Any:
+    """Return rows as a DataFrame; without pandas, raise an error that says what to use instead."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError(
+            f"this table needs pandas: pip install 'volmar[io]'. Without it, use {instead}."
+        ) from error
+    return pd.DataFrame(rows, columns=list(names))
 
 
 def as_percent(share: float) -> str:
@@ -59,36 +83,3 @@ def as_percent(share: float) -> str:
 def signed(value: float) -> str:
     """Return a number with two significant digits and its sign."""
     return ("+" if value > 0 else "") + as_number(value, 2, pad=True)
-
-
-# ----------------------------------------------------------- the environment of the page templates
-
-
-def page_environment() -> Any:
-    """Return the jinja environment of the templates; it escapes all values."""
-    try:
-        from jinja2 import Environment, PackageLoader
-    except ImportError as error:
-        raise ImportError(
-            "reports need jinja2, which is not installed: pip install 'volmar[cli]'"
-        ) from error
-    environment = Environment(
-        loader=PackageLoader("volmar.report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_shown,
-    )
-    environment.filters["fingerprint"] = fingerprint
-    return environment
-
-
-def _shown(value: Any) -> Any:
-    """Return strings without control characters; trusted markup is unchanged."""
-    return printable(value, keep="\n\t") if type(value) is str else value
-
-
-def fingerprint(script: str) -> str:
-    """Return the Content-Security-Policy source that allows only this script to run."""
-    digest = hashlib.sha256(str(script).encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
