@@ -14,8 +14,8 @@ from urllib.parse import quote
 from reproduction.page_sections import Part, make_page
 from reproduction.page_tables import Grid
 from volmar._files import write_atomically
+from volmar._text import as_count, page_environment
 from volmar._version import __version__
-from volmar.report.text import as_count, page_environment
 
 if TYPE_CHECKING:
     from reproduction.verdict import Reproduction

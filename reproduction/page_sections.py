@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reproduction.experiment import COLUMN_NAMES, PAPERS, Paper
 from reproduction.page_tables import Cell, Grid, make_grids, one_line, without_folders
 from reproduction.summary import AS_GOOD, WORSE
-from volmar.report.text import as_count, as_number
+from volmar._text import as_count, as_number
 
 if TYPE_CHECKING:
     from reproduction.claims import Claim

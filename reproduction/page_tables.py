@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reproduction.experiment import COLUMN_NAMES, COLUMNS
 from reproduction.summary import AS_GOOD
-from volmar.report.text import as_count, as_number
+from volmar._text import as_count, as_number
 
 if TYPE_CHECKING:
     from reproduction.results import Line, Side
