@@ -14,8 +14,9 @@ from urllib.parse import quote
 from reproduction.page_sections import Part, make_page
 from reproduction.page_tables import Grid
 from volmar._files import write_atomically
-from volmar._text import as_count, page_environment
+from volmar._text import as_count
 from volmar._version import __version__
+from volmar.report.cluster_page import page_environment
 
 if TYPE_CHECKING:
     from reproduction.verdict import Reproduction

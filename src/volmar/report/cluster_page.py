@@ -55,12 +55,12 @@ def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
     written completely or not at all, and an existing file is only replaced with `force`.
     """
     refuse_existing(path, force)
-    html = _environment().get_template("cluster.html").render(**_view(outcome))
+    html = page_environment().get_template("cluster.html").render(**_view(outcome))
     expanded_path(path).parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, html.encode("utf-8", "replace"), force=force)
 
 
-def _environment() -> Any:
+def page_environment() -> Any:
     """Return the jinja environment of the template; it escapes all values."""
     try:
         from jinja2 import Environment, PackageLoader
