@@ -48,7 +48,7 @@ def test_folder_is_the_argument_then_the_variable(tmp_path, monkeypatch):
 def test_folder_beside_the_checkout_needs_a_checkout(tmp_path, monkeypatch):
     monkeypatch.delenv("VOLMAR_DATA", raising=False)
     sources = inspect.getmodule(data_folder)
-    module = tmp_path / "project" / "src" / "volmar" / "datasets" / "sources.py"
+    module = tmp_path / "project" / "reproduction" / "datasets" / "sources.py"
     monkeypatch.setattr(sources, "__file__", str(module))
     module.parent.mkdir(parents=True)
     beside = tmp_path / "shared" / "data"
