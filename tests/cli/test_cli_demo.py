@@ -1,4 +1,4 @@
-"""The demo: a generated table is clustered, with a picture of methods."""
+"""The demo: a generated table is clustered."""
 
 import csv
 import re
@@ -9,7 +9,7 @@ from helpers.cli import invoke
 from sklearn.metrics import adjusted_rand_score
 
 from volmar import TableClusterer
-from volmar.cli.demo import FILES, GROUPS, METHODS, SHAPES, _numbered_as, make_customers
+from volmar.cli.demo import FILES, GROUPS, make_customers
 from volmar.models import load_model
 
 
@@ -20,8 +20,7 @@ def test_the_demo(tmp_path):
     result = invoke("demo", "--out", str(out))
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
-    for name in ("clusters.png", "methods.png"):
-        assert (out / name).read_bytes()[:4] == b"\x89PNG"
+    assert (out / "clusters.png").read_bytes()[:4] == b"\x89PNG"
     page = (out / "report.html").read_text()
     assert not re.search(r"(src|href)=\"(?!data:|#)", page)  # nothing is fetched
     # Means of incomes, some of which are missing, have no more digits than their spread allows.
@@ -76,20 +75,6 @@ def test_the_table_is_like_a_users():
     assert make_customers(1000, 3).text == table.text
 
 
-def test_noise_is_one_cluster_for_auto_only():
-    draw, k = SHAPES["noise"]
-    X = draw(np.random.default_rng(0))
-    found = {name: make(k, 0).fit(X).labels_.max() for name, make in METHODS.items()}
-    assert found['MSPC("auto")'] == 0
-    assert found["KMeans"] == found["MSPC"] == 1
-
-
-def test_colours_are_matched_and_noise_is_left():
-    first, labels = np.array([0, 0, 1, 1]), np.array([1, 1, 0, -1])
-    assert _numbered_as(first, labels).tolist() == [0, 0, 1, -1]
-    assert _numbered_as(first, np.full(4, -1)).tolist() == [-1] * 4
-
-
 def test_demo_refuses_what_it_cannot_do(tmp_path):
     assert invoke("demo", "--n-samples", "3").exit_code == 2
     blocked = tmp_path / "file"
@@ -107,8 +92,7 @@ def test_demo_ends_with_a_line_where_it_cannot_write(tmp_path):
     assert result.output.splitlines()[-1].startswith("volmar demo: ")
 
 
-def test_a_small_table_runs_through(tmp_path, monkeypatch):
+def test_a_small_table_runs_through(tmp_path):
     """Few rows may give too little evidence for three clusters; the demo prints its result."""
-    monkeypatch.setattr("volmar.cli.demo.draw_methods", lambda seed, *, progress: b"picture")
     result = invoke("demo", "--out", str(tmp_path), "--n-samples", "20")
     assert result.exit_code == 0, result.output

@@ -494,11 +494,10 @@ def demo(
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
-    """Cluster a generated table, and compare methods on shapes.
+    """Cluster a generated table.
 
     Generates customers.csv, runs volmar cluster on it, and writes labels.csv,
-    report.html, model.volmar and clusters.png. The plot methods.png compares our
-    methods with k-means and others.
+    report.html, model.volmar and clusters.png.
     """
     with _clean("demo", context):
         from volmar.cli.demo import run_demo
