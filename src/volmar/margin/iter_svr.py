@@ -20,10 +20,6 @@ from volmar.solvers import Result, Status
 from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
 from volmar.solvers.l1_regression import L1RegressionResult, solve_l1_regression
 
-# Kernels that are positive semi-definite on all rows.
-DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
-
-
 # ------------------------------------------------------------------ cuts of scores
 
 
@@ -413,9 +409,6 @@ class IterSVR(KernelRepresentation, Clusterer):
 
     def _problem(self, X: Any, weights: Any) -> IterSVRInputs:  # noqa: ARG002 -- no weights here
         space, n = self._feature_space(X, None), X.shape[0]
-        definite = isinstance(self.kernel, str) and self.kernel in DEFINITE
-        if not (definite or space.is_gram()):
-            raise not_a_kernel(self.kernel)
         variance = self._spread(space)
         # Value of C="scale" if the squared distances of all rows from their mean sum to 1.
         C = 10.0 / (n * variance) if isinstance(self.C, str) else float(self.C)

@@ -18,7 +18,6 @@ quadratic programming.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import daqp
@@ -127,54 +126,32 @@ class _System:
 
     def __init__(self, F: NDArray, labels: NDArray, rows: NDArray, C: float):
         self.rows, self.C = rows, C
-        self._F, self._labels = F[rows], labels[:, rows]
-        self._width = labels.shape[0] * F.shape[1]
-        self._by_rows = rows.size < self._width
-        if self._by_rows:
-            gram = C * (self._labels.T @ self._labels) * (self._F @ self._F.T)
+        F, labels = self._parts = F[rows], labels[:, rows]
+        self._B = None
+        if rows.size < labels.shape[0] * F.shape[1]:
+            gram = C * (labels.T @ labels) * (F @ F.T)
         else:
-            gram = np.zeros((self._width, self._width))
-            for _, B in self._blocks():
-                gram += C * (B.T @ B)
+            self._B = (labels.T[:, :, None] * F[:, None, :]).reshape(rows.size, -1)
+            gram = C * (self._B.T @ self._B)
         gram[np.diag_indices_from(gram)] += 1.0
         self._factor = linalg.cho_factor(gram, lower=True, check_finite=False)
 
-    def _blocks(self) -> Iterator[tuple[slice, NDArray]]:
-        """Yield blocks of rows of B."""
-        # Maximum number of entries of the stacked features in memory.
-        step = max((2**20) // self._width, 256)
-        for i in range(0, self.rows.size, step):
-            part = slice(i, i + step)
-            stacked = self._labels[:, part].T[:, :, None] * self._F[part][:, None, :]
-            yield part, stacked.reshape(-1, self._width)
-
-    def _combine(self, J: NDArray) -> NDArray:
-        total = np.zeros((self._width, J.shape[1]))
-        for part, B in self._blocks():
-            total += B.T @ J[part]
-        return total
+    def form(self, J: NDArray) -> NDArray:
+        """Return J'H^-1 J, by Woodbury's identity if there are fewer features than rows."""
+        right = J if self._B is None else self._B.T @ J
+        form = right.T @ linalg.cho_solve(self._factor, right, check_finite=False)
+        return self.C * (form if self._B is None else J.T @ J - self.C * form)
 
     def newton_point(self) -> tuple[NDArray, float]:
-        """Return theta, shape (T, m), and rho of alpha = rho H^-1 1 with 1'alpha = 1."""
-        ones = np.ones(self.rows.size)
-        shape = (self._labels.shape[0], self._F.shape[1])
-        if self._by_rows:
-            h = linalg.cho_solve(self._factor, ones, check_finite=False)
-            total = float(h.sum())
-            return (self._labels * (h / total)) @ self._F, 1.0 / (self.C * total)
-        sums = self._combine(ones[:, None])[:, 0]
-        x = linalg.cho_solve(self._factor, sums, check_finite=False)
-        # By Woodbury's identity: theta = B'alpha = C rho (I + C B'B)^-1 B'1.
-        rho = 1.0 / (self.C * (self.rows.size - self.C * float(sums @ x)))
-        return (self.C * rho * x).reshape(shape), rho
-
-    def form(self, J: NDArray) -> NDArray:
-        """Return J'H^-1 J."""
-        if self._by_rows:
-            return self.C * (J.T @ linalg.cho_solve(self._factor, J, check_finite=False))
-        right = self._combine(J)
-        inner = linalg.cho_solve(self._factor, right, check_finite=False)
-        return self.C * (J.T @ J - self.C * (right.T @ inner))
+        """Return theta = B'alpha, shape (T, m), and rho of alpha = rho H^-1 1 with 1'alpha = 1."""
+        F, labels = self._parts
+        ones = np.ones((self.rows.size, 1))
+        right = ones if self._B is None else self._B.T @ ones
+        x = linalg.cho_solve(self._factor, right, check_finite=False)[:, 0]
+        rho = 1.0 / float(self.form(ones)[0, 0])
+        # B'H^-1 1 is C x, without the cancellation in H^-1 1 for a large C.
+        theta = (labels * x) @ F if self._B is None else x.reshape(labels.shape[0], -1)
+        return self.C * rho * theta, rho
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, s
 # An inner product, and a difference of squared lengths, below these shares of the largest kernel
 # value are rounding.
 ROUNDING, SAME_LENGTH = 1e-14, 1e-9
+# Kernels that are positive semi-definite on all rows.
+DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
 # A mean square of the rows below this multiple of the kernel's rounding error is rounding.
 SPREAD_ROUNDINGS = 64.0
 
@@ -271,9 +273,10 @@ class KernelRepresentation(KernelMixin):
         return KernelSpace(K, weights, expansion, center=self._centers())
 
     def _spread(self, space: KernelSpace | LinearSpace) -> float:
-        """Return the mean square of the rows, or raise an error if it is not positive."""
+        """Return the mean square of the rows; raise an error if there are no squares or none."""
+        definite = isinstance(self.kernel, str) and self.kernel in DEFINITE
         square = space.mean_square()
-        if square < 0.0:
+        if square < 0.0 or not (definite or space.is_gram()):
             raise not_a_kernel(self.kernel)
         if square == 0.0:
             raise ValueError(
