@@ -169,7 +169,7 @@ def iterate_svr(
     fit: L1RegressionResult | None = None
     status, n_newton = Status.MAX_ITER, 0
     while len(rounds) < max_iter:
-        fit = solve_l1_regression(space, 2.0 * given - 1.0, C, start=fit, tol=tol)
+        fit = solve_l1_regression(space, 2.0 * given - 1.0, C, tol=tol)
         n_newton += fit.n_iter
         rounds.append(fit.objective)
         g = fit.scores - fit.intercept

@@ -63,7 +63,6 @@ class KernelSpace(FeatureSpace):
         self.n_passes = 0
         self.p = np.full(self.n_rows, 1.0 / self.n_rows) if self.shares is None else self.shares
         self._size = float(np.abs(K.diagonal()).max())
-        self._freedom = 0.0
 
     @cached_property
     def has_equal_lengths(self) -> bool:  # type: ignore[override]
@@ -197,15 +196,6 @@ class KernelSpace(FeatureSpace):
         rounding = SPREAD_ROUNDINGS * float(np.finfo(self.dtype).eps) * self._size
         return square if abs(square) > rounding else 0.0
 
-    def fits(self, active: NDArray) -> bool:  # noqa: ARG002 -- the rows of the last step
-        """Return whether the last Newton step had about as many degrees of freedom as rows."""
-        # Degrees of freedom per active row above which all active rows can be fitted.
-        return self._freedom > 0.9
-
-    @cached_property
-    def _signs(self) -> NDArray:
-        return np.random.default_rng(0).choice([-1.0, 1.0], self.n_rows)
-
     def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
         """Return an approximate x with (I + stiffness sum_A (z_i - m)(z_i - m)') x = g.
 
@@ -225,12 +215,8 @@ class KernelSpace(FeatureSpace):
         system -= (means - means.mean())[:, None]
         ridge = float(np.finfo(self.dtype).eps) * self._size
         system.flat[:: A.size + 1] += 1.0 / stiffness + ridge
-        # tr(K_AA (K_AA + D)^-1) = |A| - tr(D (K_AA + D)^-1); the latter is estimated by a probe.
-        probe = self._signs[A]
-        right = np.column_stack([g[1][A] - g[1][A].mean(), np.ones(A.size), probe])
-        t, ones, probed = solve_definite(system, right, self.dtype).T
-        stiff = float(probe @ probed) / stiffness
-        self._freedom = (A.size + 1 - stiff) / A.size
+        right = np.column_stack([g[1][A] - g[1][A].mean(), np.ones(A.size)])
+        t, ones = solve_definite(system, right, self.dtype).T
         t -= ones * (t.sum() / ones.sum())
         change = np.zeros(self.n_rows)
         change[A] = t
