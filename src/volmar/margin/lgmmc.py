@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 
-from volmar._checks import check_choice, check_count, check_flag, check_number
+from volmar._checks import check_choice, check_count, check_number
 from volmar._eigen import eigsh
 from volmar.base.clusterer import Clusterer
 from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
@@ -185,7 +185,8 @@ def generate_labels(
     from the axes of the kernel's graph (`KernelSpace.graph_axes`). Narrow kernels need them,
     because their best labellings are far from those found from random directions.
     """
-    search = _Search(space, C, limit, n_init, tol, np.random.default_rng(seed), reading)
+    rng = np.random.default_rng(seed)
+    search = _Search(space, C, limit, n_init, tol, reading, rng)
     found = search.find_violated()
     for _ in range(max_iter):
         if found is None:
@@ -198,26 +199,25 @@ def generate_labels(
     return search.result(status)
 
 
+@dataclass
 class _Search:
-    def __init__(
-        self,
-        space: Space,
-        C: float,
-        limit: float,
-        n_init: int,
-        tol: float,
-        rng: np.random.Generator,
-        reading: str,
-    ):
-        self.space, self.C, self.limit, self.reading = space, C, limit, reading
-        self.n_init, self.tol, self.rng = n_init, tol, rng
-        n = space.n_rows
+    space: Space
+    C: float
+    limit: float
+    n_init: int
+    tol: float
+    reading: str
+    rng: np.random.Generator
+    upper: float = np.inf
+    master_gap: float = np.inf
+    violation: float = np.inf
+
+    def __post_init__(self) -> None:
+        n = self.space.n_rows
         self.alpha = np.full(n, 1.0 / n)
         self.Y, self.mu = np.empty((0, n)), np.empty(0)
         # An orthonormal basis of the span of the normals, as coefficients of the rows.
         self.basis = np.empty((n, 0))
-        self.upper = np.inf
-        self.violation = self.master_gap = np.inf
         self.history: list[float] = []
 
     # ------------------------------------------------------------------ new labellings
@@ -416,9 +416,6 @@ class LGMMC(KernelRepresentation, Clusterer):
     {degree}
     {coef0}
     {kernel_params}
-    centered : bool, optional
-        Whether rows are centred in the feature space. Hyperplanes then pass through the mean of
-        the rows, and not through the origin. If None, True (False with mode="paper").
     C : float, optional
         Weight of margin errors, between 1e-10 and 1e10. If None, 30 (1 with mode="paper", which
         uses the papers' C). C has no units: the papers' C is C / (n s). If C is small (about 3),
@@ -432,7 +429,8 @@ class LGMMC(KernelRepresentation, Clusterer):
         mode="paper"). The papers' b is n times `balance`; they print no value, and the authors set
         theirs from the true classes.
     mode : {"default", "paper"}, default="default"
-        "paper" is the problem of JMLR section 7.1 as printed: rows not centred, C in the paper's
+        "paper" is the problem of JMLR section 7.1 as printed: rows not centred, so that
+        hyperplanes pass through the origin and not through the mean of the rows, C in the paper's
         units, and labels from the leading eigenvector of the mixture of labellings. The papers do
         not specify the search for a labelling. In both modes it starts from random sides, and
         from the leading eigenvectors of the kernel's random walk: from random sides alone, a
@@ -527,8 +525,8 @@ class LGMMC(KernelRepresentation, Clusterer):
     # JMLR section 8.2 tries C = 0.001, 1 and 1000, and prints no balance. 0.3 is the looser of
     # the two values in use for these methods (0.03 for classes of equal size).
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "default": {"C": 30.0, "balance": 0.5, "centered": True},
-        "paper": {"C": 1.0, "balance": 0.3, "centered": False},
+        "default": {"C": 30.0, "balance": 0.5},
+        "paper": {"C": 1.0, "balance": 0.3},
     }
 
     def __init__(
@@ -540,7 +538,6 @@ class LGMMC(KernelRepresentation, Clusterer):
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        centered: bool | None = None,
         C: float | None = None,
         balance: float | None = None,
         mode: str = "default",
@@ -555,7 +552,6 @@ class LGMMC(KernelRepresentation, Clusterer):
         self.degree = degree
         self.coef0 = coef0
         self.kernel_params = kernel_params
-        self.centered = centered
         self.C = C
         self.balance = balance
         self.mode = mode
@@ -571,8 +567,6 @@ class LGMMC(KernelRepresentation, Clusterer):
             # Limits of C. Beyond them only rounding changes: all rows have the same weight in the
             # solution, or the margin is hard.
             check_number("C", self.C, low=1e-10, high=1e10)
-        if self.centered is not None:
-            check_flag("centered", self.centered)
         if self.balance is not None:
             check_number("balance", self.balance, low=0.0)
         check_count("n_init", self.n_init)
@@ -585,7 +579,7 @@ class LGMMC(KernelRepresentation, Clusterer):
             )
 
     def _centers(self) -> bool:
-        return bool(self._value_of("centered"))
+        return self.mode != "paper"
 
     def _n_starts(self) -> int:
         return 1  # each search for a labelling restarts by itself
