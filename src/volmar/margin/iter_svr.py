@@ -114,7 +114,7 @@ class IterSVRResult(Result):
     `gap` is the duality gap of the last regression, and no bound for other labels. The residual
     "switched" is the share of the rows for which the cut changed the labels of the regression, 0
     at a fixed point. The scores are <w, z_i> + `bias`, the bias set by the rule; `intercept` is
-    that of the regression. `n_newton` counts the Newton steps of all regressions.
+    that of the regression.
     """
 
     _optimum: ClassVar[str] = "the optimum for these labels"
@@ -125,7 +125,6 @@ class IterSVRResult(Result):
     normal: NDArray = field(default_factory=lambda: np.empty(0))
     bias: float = 0.0
     intercept: float = 0.0
-    n_newton: int = 0
 
 
 class Round(NamedTuple):
@@ -149,24 +148,19 @@ def iterate_svr(
     """Alternate L1 regression on the labels and labels from the regression's scores.
 
     `rule` returns a `ScoreCut` for scores <w, z_i>, the minimum number of rows of a side (`floor`)
-    and the bias of the regression. With `lowest_loss_cut` regression and cut minimise the same
-    objective over labels with at least that many rows on each side, and the objective never rises
-    (by more than the gaps of the regressions) once the labels satisfy the minimum. With
-    `widest_gap_cut` it may rise. `tol` is the relative duality gap of the regressions.
-
-    The status is CYCLE if earlier labels recur; the round of the cycle with the lowest objective
-    is returned. It is DEGENERATE if a regression is no better than a constant; the previous round
-    is returned, or no labels if it was the first. It is FAILED if the labels no longer change, but
-    their regression did not reach `tol`.
+    and the bias of the regression. `tol` is the relative duality gap of the regressions. See the
+    Notes of `IterSVR` for when the objective falls. The status is CYCLE if earlier labels recur;
+    the round of the cycle with the lowest objective is returned. It is DEGENERATE if a regression
+    is no better than a constant; the previous round is returned, or no labels if it was the first.
+    It is FAILED if the labels no longer change, but their regression did not reach `tol`.
     """
     given = (np.asarray(labels) > 0).astype(np.int64)
     rounds: dict[bytes, Round] = {}
     history: list[float] = []
     best: Round | None = None
-    status, n_newton = Status.MAX_ITER, 0
+    status = Status.MAX_ITER
     while len(history) < max_iter:
         fit = solve_l1_regression(space, 2.0 * given - 1.0, C, tol=tol)
-        n_newton += fit.n_iter
         history.append(fit.objective)
         g = fit.scores - fit.intercept
         if np.ptp(g) == 0.0 or _is_constant(fit, given, C, tol):
@@ -197,7 +191,6 @@ def iterate_svr(
         normal=best.fit.normal,
         bias=best.cut.bias,
         intercept=best.fit.intercept,
-        n_newton=n_newton,
     )
 
 
@@ -298,21 +291,17 @@ class IterSVR(KernelRepresentation, Clusterer):
     Notes
     -----
     With bias="balance" regression and cut minimise the same objective over labels that respect
-    `min_cluster_size`. If no two rows have the same score, the objective never rises (by more than
-    `tol`) from the second regression on. With bias="gap" the labels do not minimise it: the
-    objective may rise and labels may recur, which ends the iteration with `Status.CYCLE` and a
-    warning.
-
-    For uneven labels the L1 loss can be lowest for a constant function, for any C. The iteration
-    then ends with `Status.DEGENERATE` and a warning, as is common for small values of
-    `min_cluster_size`. If a regression does not reach `tol`, as happens for very large C, the
-    iteration ends with `Status.FAILED` and a warning.
+    `min_cluster_size`, and if no two rows have the same score, it never rises (by more than `tol`)
+    from the second regression on. With bias="gap" it may rise and labels may recur, which ends the
+    iteration with `Status.CYCLE` and a warning. For uneven labels the L1 loss can be lowest for a
+    constant function, for any C, as is common for small values of `min_cluster_size`; the
+    iteration then ends with `Status.DEGENERATE` and a warning. If a regression does not reach
+    `tol`, as happens for very large C, it ends with `Status.FAILED` and a warning.
 
     The factor 10 of C="scale" follows from :math:`|\beta_i| \le C` in
     :math:`w = \sum_i \beta_i \phi(x_i)`: scores reach the targets along a direction only if it has
-    more than a tenth of the variance. For a much smaller C scores are small compared with the
-    targets, and the most uneven cut has the lowest loss. For a much larger C the regression fits
-    any labels and never leaves its start.
+    more than a tenth of the variance. For a much smaller C the most uneven cut has the lowest
+    loss; for a much larger C the regression fits any labels and never leaves its start.
 
     References
     ----------

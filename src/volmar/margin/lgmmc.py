@@ -169,21 +169,17 @@ def generate_labels(
               - \frac{1}{2C} \sum_i \alpha_i^2 .
 
     Every round solves it over the labellings generated so far (`solve_label_kernel_svm`, whose
-    weights mu are a point of the convex hull of all yy'), and searches for a violated labelling.
+    weights mu are a point of the convex hull of all yy'), and searches for a violated labelling
+    from `n_init` starts. The rounds, at most `max_iter`, end once violation and gap, relative to
+    the objective, are at most `tol`. `limit` must be at least 1 if n is odd.
 
     The programme is solved in the span of normals :math:`\sum_i \alpha_i y_i z_i`, to which those
     of its solution are added until the gap in the whole space is small. A point of the span is
     also one of the whole space, so its primal value is an upper bound there. The dual value is
     computed in the whole space.
 
-    `limit` must be at least 1 if n is odd. `n_init` is the number of starts of each search for a
-    violated labelling. The rounds, at most `max_iter`, end once violation and gap, relative to the
-    objective, are at most `tol`.
-
     `reading` sets how labels are found: "margin", the signs of the scores with the widest margin,
-    or "eigenvector", the signs of the leading eigenvector of the mixture. Searches also start
-    from the axes of the kernel's graph (`KernelSpace.graph_axes`). Narrow kernels need them,
-    because their best labellings are far from those found from random directions.
+    or "eigenvector", the signs of the leading eigenvector of the mixture.
     """
     rng = np.random.default_rng(seed)
     search = _Search(space, C, limit, n_init, tol, reading, rng)
@@ -257,7 +253,10 @@ class _Search:
         return in_use + self._sides(images(self.space, np.sqrt(self.alpha)[:, None] * noise)[0])
 
     def _graph_starts(self) -> list[NDArray]:
-        """Return the signs of each axis of the kernel's graph, and its halves at the median."""
+        """Return the signs of each axis of the kernel's graph, and its halves at the median.
+
+        The best labellings of narrow kernels are far from those found from random directions.
+        """
         axes = self.space.graph_axes
         centers = np.median(axes, axis=0) if axes.size else 0.0
         return self._sides(np.hstack([axes, axes - centers]))
@@ -265,8 +264,8 @@ class _Search:
     # ------------------------------------------------------------------ the programme over them
 
     def solve_with(self, y: NDArray) -> None:
-        self.Y, self.mu = np.vstack([self.Y, y]), np.append(self.mu, 0.0)
-        found, self.master_gap = self._solve(self.Y, self.mu)
+        self.Y = np.vstack([self.Y, y])
+        found, self.master_gap = self._solve(self.Y, np.append(self.mu, float(not self.history)))
         self.upper, self.mu, self.alpha = found.objective, found.weights, found.alpha
         self.history.append(self.upper)
 
@@ -381,7 +380,7 @@ def _own_margin(sizes: NDArray, square: float, C: float) -> tuple[float, float]:
 class LabelGenerationInputs(NamedTuple):
     """The rows, C of the formula, and the maximum of the absolute sum of a labelling."""
 
-    space: LinearSpace | KernelSpace
+    space: Space
     C: float
     limit: float
 
@@ -421,8 +420,7 @@ class LGMMC(KernelRepresentation, Clusterer):
         uses the papers' C). C has no units: the papers' C is C / (n s). If C is small (about 3),
         all rows have the same weight in the solution, and the labels are those of balanced
         k-means. If C is large, few rows are inside the margin, and the solution mixes more
-        labellings. With the default, two thirds of Gaussian rows are inside the margin if the
-        leading direction has a quarter of their variance.
+        labellings.
     balance : float, optional
         Maximum of :math:`|\mathrm{mean}(y)|` over generated labellings y (of -1 and 1). 0 means
         halves, or as near to halves as an odd number of rows allows. If None, 0.5 (0.3 with
@@ -432,9 +430,8 @@ class LGMMC(KernelRepresentation, Clusterer):
         "paper" is the problem of JMLR section 7.1 as printed: rows not centred, so that
         hyperplanes pass through the origin and not through the mean of the rows, C in the paper's
         units, and labels from the leading eigenvector of the mixture of labellings. The papers do
-        not specify the search for a labelling. In both modes it starts from random sides, and
-        from the leading eigenvectors of the kernel's random walk: from random sides alone, a
-        narrow kernel leads to poor labellings.
+        not specify the search for a labelling: here it starts from random sides, and from the
+        leading eigenvectors of the kernel's random walk.
     n_init : int, default=10
         Number of starts of the search for each labelling.
     tol : float, default=0.01
@@ -475,20 +472,15 @@ class LGMMC(KernelRepresentation, Clusterer):
     -----
     *Certificates.* `objective_` is an upper bound of the value of the relaxation: further
     labellings can only lower it. It is within ``residuals["master gap"]`` of the optimum over the
-    labellings generated. The most violated labelling would give a lower bound, but it is NP-hard
-    to find. The search stops when five rounds of starts find no violated labelling, which is not a
-    proof. On pure noise, further starts still find violations above `tol`; a larger `n_init`
-    leaves fewer. ``result_.bound`` is a valid lower bound from the largest eigenvalue of the
-    weighted covariance of the rows. It is tighter if the rows have similar distances from the
-    border; for Gaussian rows its squared norm is too large by a factor of :math:`\pi / 2`. No
-    labelling in B has a value below it.
+    labellings generated. The search stops when five rounds of starts find no violated labelling,
+    which is not a proof: on pure noise, further starts still find violations above `tol`, and a
+    larger `n_init` leaves fewer. ``result_.bound`` is a valid lower bound from the largest
+    eigenvalue of the weighted covariance of the rows. No labelling in B has a value below it.
 
     *Labels.* Candidates are the normals :math:`v_t = \sum_i \alpha_i y_{ti} z_i` of the labellings
     in use, and that of the leading eigenvector of :math:`\sum_t \mu_t y_t y_t'`. The one with the
     lowest objective before relaxation (``labelled_objective``) is kept, and labels are the signs
-    of its scores. The scores have mean 0, but the labels need not: `balance` is not imposed on
-    them. `predict` returns `labels_` for the training rows, except for rows whose score is zero up
-    to rounding.
+    of its scores; `balance` is not imposed on them.
 
     *Large C.* The solution is then a mixture of many very different labellings, and labels may
     change with `random_state`. Compare ``result_.labelled_objective``: lower is better.
@@ -587,12 +579,11 @@ class LGMMC(KernelRepresentation, Clusterer):
     def _problem(self, X: Any, weights: Any) -> LabelGenerationInputs:  # noqa: ARG002 -- no weights
         space, n = self._feature_space(X.astype(np.float64, copy=False), None), X.shape[0]
         spread = self._spread(space)
-        C = float(self._value_of("C"))
-        return LabelGenerationInputs(
-            space,
-            C if self.mode == "paper" else C / (n * spread),
-            _largest_sum(float(self._value_of("balance")), n),
-        )
+        C, mean = float(self._value_of("C")), float(self._value_of("balance"))
+        # An odd number of rows has no halves, and a labelling never has all rows on one side.
+        limit = min(max(mean * n, 1.0) + 1e-12 * n, n - 1.0)
+        C = C if self.mode == "paper" else C / (n * spread)
+        return LabelGenerationInputs(space, C, limit)
 
     def _run(self, prepared: LabelGenerationInputs, seed: int) -> LabelGenerationResult:
         result = generate_labels(
@@ -629,11 +620,3 @@ class LGMMC(KernelRepresentation, Clusterer):
             f"{result.residuals['master gap']:.1e} of the objective. Raise tol, scale X, or use "
             "float64"
         )
-
-
-def _largest_sum(mean: float, n: int) -> float:
-    """Return the maximum of |sum(y)|: the share `mean` of the rows, with rounding.
-
-    It is at least 1, because an odd number of rows has no halves, and never all rows.
-    """
-    return min(max(mean * n, 1.0) + 1e-12 * n, n - 1.0)
