@@ -64,18 +64,17 @@ def climb(space: Space, alpha: NDArray, Y: NDArray, limit: float) -> tuple[NDArr
     Return the best labelling with its square, which is never below that of a start. `limit`, the
     maximum of ``|sum(y)|``, must be at least 1 if n is odd.
     """
-    scores, squares = images(space, (alpha * Y).T)
-    best = squares.copy()
+    best, following = np.full(len(Y), -np.inf), Y
     Y, rising = Y.copy(), np.arange(len(Y))
     for _ in range(MAX_STEPS):
-        following = np.array([balanced_labels(f, alpha, limit) for f in scores.T])
         scores, squares = images(space, (alpha * following).T)
         # A relative rise of a square below this is rounding.
         rises = squares > best[rising] * (1.0 + 1e-9)
-        rising, scores = rising[rises], scores[:, rises]
+        rising = rising[rises]
         Y[rising], best[rising] = following[rises], squares[rises]
         if not rising.size:
             break
+        following = np.array([balanced_labels(f, alpha, limit) for f in scores[:, rises].T])
     return Y[best.argmax()], float(best.max())
 
 
@@ -129,8 +128,6 @@ class LabelGenerationResult(Result):
     NP-hard to find, so 0 is not a proof). `labels` are the signs of the scores <w, z_i>, or of the
     leading eigenvector of the mixture. `rho` is the margin of the scores, `labelled_objective` the
     value of the problem before relaxation, and `weights` are those of the labellings (mu).
-    `rank_share` is the share of the largest eigenvalue of the mixture in its trace, 1 if the
-    solution is a single labelling.
     """
 
     _optimum: ClassVar[str] = "the optimum of the relaxation"
@@ -145,7 +142,6 @@ class LabelGenerationResult(Result):
     weights: NDArray = field(default_factory=lambda: np.empty(0))
     alpha: NDArray = field(default_factory=lambda: np.empty(0))
     n_labellings: int = 0
-    rank_share: float = float("nan")
 
 
 def generate_labels(
@@ -308,7 +304,7 @@ class _Search:
     def result(self, status: Status) -> LabelGenerationResult:
         order = [t for t in np.argsort(-self.mu, kind="stable") if self.mu[t] > 0]
         Y, mu = self.Y[order], self.mu[order]
-        c, share = _rank_one(Y, mu)
+        c = _rank_one(Y, mu)
         U = (c @ Y)[None] if self.reading == "eigenvector" else np.vstack([Y, c @ Y])
         V = (self.alpha * U).T
         F, squares = images(self.space, V)
@@ -336,21 +332,19 @@ class _Search:
             weights=mu,
             alpha=self.alpha,
             n_labellings=len(self.Y),
-            rank_share=share,
         )
 
 
-def _rank_one(Y: NDArray, mu: NDArray) -> tuple[NDArray, float]:
-    """Return c with u = sum_t c_t y_t leading in sum_t mu_t y_t y_t', and its share of the trace.
+def _rank_one(Y: NDArray, mu: NDArray) -> NDArray:
+    """Return c with u = sum_t c_t y_t the leading eigenvector of sum_t mu_t y_t y_t'.
 
     It solves the eigenproblem of the T x T matrix sqrt(mu_t mu_s) y_t'y_s. The normal of the
     mixture is sum_i alpha_i u_i z_i, which is that of the labelling if there is only one.
     """
     root = np.sqrt(mu)
-    values, vectors = np.linalg.eigh(np.outer(root, root) * (Y @ Y.T) / Y.shape[1])
-    c = root * vectors[:, -1]
+    c: NDArray = root * np.linalg.eigh(np.outer(root, root) * (Y @ Y.T))[1][:, -1]
     # The sign is arbitrary; choose it so that the first labelling keeps its sign.
-    return c * np.sign(c[0] or 1.0), float(values[-1])
+    return c * np.sign(c[0] or 1.0)
 
 
 def _own_margin(sizes: NDArray, square: float, C: float) -> tuple[float, float]:

@@ -270,11 +270,11 @@ class _Master:
         # Share of the curvature that is added to make the programme for mu definite.
         hessian[np.diag_indices(T)] += 1e-9 * max(float(np.trace(hessian)) / T, 1.0)
         linear = gradient / size - hessian @ point.mu
-        rows = np.ones((1, T))
-        upper, lower = np.append(np.ones(T), 1.0), np.append(np.zeros(T), 1.0)
-        sense = np.zeros(T + 1, dtype=np.int32)
-        sense[T] = 5  # equality
-        mu, _, flag, _ = daqp.solve(hessian, linear, rows, upper, lower, sense, primal_tol=1e-12)
+        upper, lower = np.ones(T + 1), np.append(np.zeros(T), 1.0)
+        sense = np.append(np.zeros(T), 5).astype(np.int32)  # equality
+        mu, _, flag, _ = daqp.solve(
+            hessian, linear, np.ones((1, T)), upper, lower, sense, primal_tol=1e-12
+        )
         if flag < 0 or not np.all(np.isfinite(mu)):
             # Use the direction towards the most violated labelling.
             mu = np.zeros(T)
