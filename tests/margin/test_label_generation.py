@@ -1,19 +1,12 @@
-"""Search for violated labellings, and the subspace of their normals."""
+"""Search for violated labellings, and the bound of all of them."""
 
 import numpy as np
 import pytest
 from helpers.cvxpy_references import all_labellings, centred
-from sklearn.metrics.pairwise import laplacian_kernel
 
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.lgmmc import (
-    GrowingSubspace,
-    balanced_labels,
-    climb,
-    largest_possible_square,
-    measure,
-)
+from volmar.margin.lgmmc import balanced_labels, climb, images, largest_possible_square
 
 
 @pytest.mark.parametrize("limit", [0, 2, 4, 8])
@@ -35,15 +28,25 @@ def test_rows_of_no_weight_change_sides_first():
 @pytest.mark.parametrize("limit", [0, 6, 20])
 def test_climbing_never_falls_and_ends_where_sorting_changes_nothing(rng, limit):
     source = LinearSpace(rng.standard_normal((20, 3)))
-    for _ in range(20):
+    for n_starts in (1, 1, 1, 5, 5):
         alpha = rng.dirichlet(np.ones(20))
-        start = balanced_labels(rng.standard_normal(20), alpha, limit)
-        end = climb(source, alpha, start, limit)
-        assert end.square >= measure(source, alpha, start).square
-        assert end.square == pytest.approx(measure(source, alpha, end.y).square)
-        assert abs(int(end.y.sum())) <= limit
-        again = balanced_labels(source.scores(end.vector), alpha, limit)
-        assert measure(source, alpha, again).square <= end.square * (1 + 1e-8)
+        starts = [balanced_labels(f, alpha, limit) for f in rng.standard_normal((n_starts, 20))]
+        end, square = climb(source, alpha, np.array(starts), limit)
+        _, squares = images(source, (alpha * np.array(starts)).T)
+        assert square >= squares.max()
+        scores, again = images(source, (alpha * end)[:, None])
+        assert square == pytest.approx(again[0])
+        assert abs(int(end.sum())) <= limit
+        following = balanced_labels(scores[:, 0], alpha, limit)
+        assert images(source, (alpha * following)[:, None])[1][0] <= square * (1 + 1e-8)
+
+
+def test_climbing_together_is_climbing_alone(rng):
+    Z, alpha = centred(rng, 40, 6), rng.dirichlet(np.ones(40))
+    starts = np.array([balanced_labels(Z @ v, alpha, 20) for v in rng.standard_normal((6, 6))])
+    for source in (LinearSpace(Z), KernelSpace(Z @ Z.T)):
+        alone = [climb(source, alpha, y[None], 20)[1] for y in starts]
+        assert climb(source, alpha, starts, 20)[1] == pytest.approx(max(alone))
 
 
 @pytest.mark.parametrize("n", [9, 70])
@@ -67,39 +70,3 @@ def test_no_eigenvalue_hides_behind_many_that_are_alike(rng):
     for seed in range(40):
         start = np.random.default_rng(seed)
         assert largest_possible_square(source, np.full(n, 1 / n), start) >= 1.005 / n
-
-
-@pytest.mark.parametrize("kind", ["linear", "kernel"])
-def test_the_subspace_is_orthonormal_and_shortens(rng, kind):
-    Z = centred(rng, 30, 6)
-    source = LinearSpace(Z) if kind == "linear" else KernelSpace(Z @ Z.T)
-    space = GrowingSubspace(source)
-    space.add_leading(4, rng)
-    gram = [source.inner(vector, space.basis) for vector in space.basis]
-    np.testing.assert_allclose(gram, np.eye(4), atol=1e-10)
-    v = rng.standard_normal(30)
-    whole = source.vector(v)
-    short = space.vector(v)
-    np.testing.assert_allclose(short, space.coordinates(whole), atol=1e-10)
-    assert short @ short < source.inner(whole, [whole])[0]
-    np.testing.assert_allclose(
-        source.scores(source.combination(space.basis, short)), space.scores(short), atol=1e-10
-    )
-    # The whole space has six dimensions, and no seventh is made of rounding.
-    space.add_leading(20, rng)
-    for _ in range(5):
-        space.add(source.vector(rng.standard_normal(30)))
-    assert len(space.basis) == 6
-
-
-def test_the_subspace_of_a_kernel_near_the_identity_stays_orthonormal(rng):
-    """Each Krylov vector is new by 1e-5 of its length or less, and errors must not add up."""
-    X = rng.standard_normal((60, 5))
-    source = KernelSpace(laplacian_kernel(X, gamma=1.5))
-    space = GrowingSubspace(source)
-    space.add_leading(12, rng)
-    for _ in range(5):
-        space.add(source.vector(rng.standard_normal(60)))
-    gram = [source.inner(vector, space.basis) for vector in space.basis]
-    assert len(gram) > 8
-    np.testing.assert_allclose(gram, np.eye(len(gram)), atol=1e-8)

@@ -63,7 +63,6 @@ def test_the_objective_falls_with_every_round(rng):
     assert found.residuals["violation"] <= 1e-4
     assert found.weights.sum() == pytest.approx(1.0)
     assert np.all(np.diff(found.weights) <= 0)
-    assert 0 < found.rank_share < 1
 
 
 def test_other_searches_find_little_that_is_more_violated(rng):
@@ -73,16 +72,8 @@ def test_other_searches_find_little_that_is_more_violated(rng):
     source = LinearSpace(Z)
     found = generate_labels(source, C=C, limit=100, tol=tol, n_init=20, max_iter=200)
     assert found.status is Status.CONVERGED
-    searched = [
-        climb(
-            source,
-            found.alpha,
-            balanced_labels(Z @ rng.standard_normal(12), found.alpha, 100),
-            100,
-        )
-        for _ in range(100)
-    ]
-    worst = max(labelling.square for labelling in searched)
+    starts = [balanced_labels(Z @ v, found.alpha, 100) for v in rng.standard_normal((100, 12))]
+    _, worst = climb(source, found.alpha, np.array(starts), 100)
     value = -0.5 * (worst + found.alpha @ found.alpha / C)
     assert found.objective - value <= 0.08 * abs(found.objective)
 

@@ -268,5 +268,4 @@ def test_random_restarts_of_arpack_are_the_same_in_every_fit():
     X = rng.normal(size=(54, 6)) + 6.0 * rng.integers(3, size=(54, 1))
     X[0, 0] = -1e87
     fits = [LGMMC(random_state=0).fit(X) for _ in range(3)]
-    assert len({model.result_.n_passes for model in fits}) == 1
     assert len({model.decision_function(X).tobytes() for model in fits}) == 1

@@ -14,15 +14,10 @@ from volmar._checks import check_choice, check_count, check_number
 from volmar.base.clusterer import Clusterer
 from volmar.base.validation import check_cluster_size, check_start_labels
 from volmar.margin.engine.starts import k_means_start, principal_start, random_start
-from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace, not_a_kernel
+from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.solvers import Result, Status
-from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
 from volmar.solvers.l1_regression import L1RegressionResult, solve_l1_regression
-
-# Kernels that are positive semi-definite on all rows.
-DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
-
 
 # ------------------------------------------------------------------ cuts of scores
 
@@ -119,7 +114,7 @@ class IterSVRResult(Result):
     `gap` is the duality gap of the last regression, and no bound for other labels. The residual
     "switched" is the share of the rows for which the cut changed the labels of the regression, 0
     at a fixed point. The scores are <w, z_i> + `bias`, the bias set by the rule; `intercept` is
-    that of the regression. `n_newton` counts the Newton steps of all regressions.
+    that of the regression.
     """
 
     _optimum: ClassVar[str] = "the optimum for these labels"
@@ -130,7 +125,6 @@ class IterSVRResult(Result):
     normal: NDArray = field(default_factory=lambda: np.empty(0))
     bias: float = 0.0
     intercept: float = 0.0
-    n_newton: int = 0
 
 
 class Round(NamedTuple):
@@ -154,62 +148,49 @@ def iterate_svr(
     """Alternate L1 regression on the labels and labels from the regression's scores.
 
     `rule` returns a `ScoreCut` for scores <w, z_i>, the minimum number of rows of a side (`floor`)
-    and the bias of the regression. With `lowest_loss_cut` regression and cut minimise the same
-    objective over labels with at least that many rows on each side, and the objective never rises
-    (by more than the gaps of the regressions) once the labels satisfy the minimum. With
-    `widest_gap_cut` it may rise. `tol` is the relative duality gap of the regressions.
-
-    The status is CYCLE if earlier labels recur; the round of the cycle with the lowest objective
-    is returned. It is DEGENERATE if a regression is no better than a constant; the previous round
-    is returned, or no labels if it was the first. It is FAILED if the labels no longer change, but
-    their regression did not reach `tol`.
+    and the bias of the regression. `tol` is the relative duality gap of the regressions. See the
+    Notes of `IterSVR` for when the objective falls. The status is CYCLE if earlier labels recur;
+    the round of the cycle with the lowest objective is returned. It is DEGENERATE if a regression
+    is no better than a constant; the previous round is returned, or no labels if it was the first.
+    It is FAILED if the labels no longer change, but their regression did not reach `tol`.
     """
     given = (np.asarray(labels) > 0).astype(np.int64)
-    seen: set[bytes] = set()
-    rounds: list[float] = []
-    last: Round | None = None
-    best: Round | None = None  # of a cycle
-    repeated = b""
-    fit: L1RegressionResult | None = None
-    status, n_newton = Status.MAX_ITER, 0
-    while len(rounds) < max_iter:
-        fit = solve_l1_regression(space, 2.0 * given - 1.0, C, start=fit, tol=tol)
-        n_newton += fit.n_iter
-        rounds.append(fit.objective)
+    rounds: dict[bytes, Round] = {}
+    history: list[float] = []
+    best: Round | None = None
+    status = Status.MAX_ITER
+    while len(history) < max_iter:
+        fit = solve_l1_regression(space, 2.0 * given - 1.0, C, tol=tol)
+        history.append(fit.objective)
         g = fit.scores - fit.intercept
         if np.ptp(g) == 0.0 or _is_constant(fit, given, C, tol):
             status = Status.DEGENERATE
             break
-        last = Round(given, fit, rule(g, floor, fit.intercept))
-        if np.array_equal(last.cut.labels, given):
-            status, best = Status.CONVERGED if fit.status.ok else Status.FAILED, last
+        best = Round(given, fit, rule(g, floor, fit.intercept))
+        if np.array_equal(best.cut.labels, given):
+            status = Status.CONVERGED if fit.status.ok else Status.FAILED
             break
-        if repeated and (best is None or fit.objective < best.fit.objective):
-            best = last
-        seen.add(_key(given))
-        given = last.cut.labels
-        key = _key(given)
-        if key == repeated:
+        rounds[given.tobytes()] = best
+        given = best.cut.labels
+        if given.tobytes() in rounds:
             status = Status.CYCLE
+            cycle = list(rounds.values())[list(rounds).index(given.tobytes()) :]
+            best = min(cycle, key=lambda one: one.fit.objective)
             break
-        if key in seen and not repeated:
-            repeated = key  # once more around, to find the best of the cycle
-    best = last if best is None else best
     if best is None:
-        return IterSVRResult(np.inf, status=status, n_iter=len(rounds), history=tuple(rounds))
+        return IterSVRResult(np.inf, status=status, n_iter=len(history), history=tuple(history))
     return IterSVRResult(
         objective=best.fit.objective,
         gap=best.fit.gap,
         residuals={"switched": float(np.mean(best.given != best.cut.labels))},
         status=status,
-        n_iter=len(rounds),
-        history=tuple(rounds),
+        n_iter=len(history),
+        history=tuple(history),
         labels=best.cut.labels,
         scores=best.fit.scores - best.fit.intercept + best.cut.bias,
         normal=best.fit.normal,
         bias=best.cut.bias,
         intercept=best.fit.intercept,
-        n_newton=n_newton,
     )
 
 
@@ -222,10 +203,6 @@ def _is_constant(fit: L1RegressionResult, labels: NDArray, C: float, tol: float)
     share = float(labels.mean())
     constant = 2.0 * C * labels.size * min(share, 1.0 - share)
     return constant - (fit.objective - fit.gap) <= tol * constant
-
-
-def _key(labels: NDArray) -> bytes:
-    return np.packbits(labels.astype(bool)).tobytes()
 
 
 # ------------------------------------------------------------------ the estimator
@@ -276,10 +253,6 @@ class IterSVR(KernelRepresentation, Clusterer):
         Labels to start from. "k-means" clusters the rows; it is "principal" if the kernel is
         precomputed. "principal" and "random" split the rows at the mean along the leading kernel
         principal component or along a random direction. An array holds the labels themselves.
-    n_init : int, default=1
-        Number of starts for "k-means" and "random"; other values of `init` have one start.
-        The result with the lowest objective is kept, and a degenerate one only if all are
-        degenerate.
     tol : float, default=1e-3
         Tolerance of the certified duality gap of each regression, relative to its objective.
     max_iter : int, default=50
@@ -318,21 +291,17 @@ class IterSVR(KernelRepresentation, Clusterer):
     Notes
     -----
     With bias="balance" regression and cut minimise the same objective over labels that respect
-    `min_cluster_size`. If no two rows have the same score, the objective never rises (by more than
-    `tol`) from the second regression on. With bias="gap" the labels do not minimise it: the
-    objective may rise and labels may recur, which ends the iteration with `Status.CYCLE` and a
-    warning.
-
-    For uneven labels the L1 loss can be lowest for a constant function, for any C. The iteration
-    then ends with `Status.DEGENERATE` and a warning, as is common for small values of
-    `min_cluster_size`. If a regression does not reach `tol`, as happens for very large C, the
-    iteration ends with `Status.FAILED` and a warning.
+    `min_cluster_size`, and if no two rows have the same score, it never rises (by more than `tol`)
+    from the second regression on. With bias="gap" it may rise and labels may recur, which ends the
+    iteration with `Status.CYCLE` and a warning. For uneven labels the L1 loss can be lowest for a
+    constant function, for any C, as is common for small values of `min_cluster_size`; the
+    iteration then ends with `Status.DEGENERATE` and a warning. If a regression does not reach
+    `tol`, as happens for very large C, it ends with `Status.FAILED` and a warning.
 
     The factor 10 of C="scale" follows from :math:`|\beta_i| \le C` in
     :math:`w = \sum_i \beta_i \phi(x_i)`: scores reach the targets along a direction only if it has
-    more than a tenth of the variance. For a much smaller C scores are small compared with the
-    targets, and the most uneven cut has the lowest loss. For a much larger C the regression fits
-    any labels and never leaves its start.
+    more than a tenth of the variance. For a much smaller C the most uneven cut has the lowest
+    loss; for a much larger C the regression fits any labels and never leaves its start.
 
     References
     ----------
@@ -370,7 +339,6 @@ class IterSVR(KernelRepresentation, Clusterer):
         bias: str = "gap",
         min_cluster_size: float = 0.3,
         init: Any = "k-means",
-        n_init: int = 1,
         tol: float = 1e-3,
         max_iter: int = 50,
         random_state: int | np.random.RandomState | None = None,
@@ -385,7 +353,6 @@ class IterSVR(KernelRepresentation, Clusterer):
         self.bias = bias
         self.min_cluster_size = min_cluster_size
         self.init = init
-        self.n_init = n_init
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
@@ -402,20 +369,13 @@ class IterSVR(KernelRepresentation, Clusterer):
         check_cluster_size(self.min_cluster_size)
         if isinstance(self.init, str):
             check_choice("init", self.init, ("k-means", "principal", "random"))
-        check_count("n_init", self.n_init)
         check_number("tol", self.tol, low=0.0, high=0.1, open_low=True)
         check_count("max_iter", self.max_iter)
-
-    def _n_starts(self) -> int:
-        return 1  # starts are compared inside a run, by more than their objective
 
     # ------------------------------------------------------------------ fit
 
     def _problem(self, X: Any, weights: Any) -> IterSVRInputs:  # noqa: ARG002 -- no weights here
         space, n = self._feature_space(X, None), X.shape[0]
-        definite = isinstance(self.kernel, str) and self.kernel in DEFINITE
-        if not (definite or space.is_gram()):
-            raise not_a_kernel(self.kernel)
         variance = self._spread(space)
         # Value of C="scale" if the squared distances of all rows from their mean sum to 1.
         C = 10.0 / (n * variance) if isinstance(self.C, str) else float(self.C)
@@ -436,27 +396,15 @@ class IterSVR(KernelRepresentation, Clusterer):
         return IterSVRInputs(space, C, share * n)
 
     def _run(self, prepared: IterSVRInputs, seed: int) -> IterSVRResult:
-        """Return the best result; degenerate ones come last, as uneven labels have a low loss."""
-        several = isinstance(self.init, str) and self.init in ("k-means", "random")
-        more = self.n_init - 1 if several else 0
-        seeds = [seed, *np.random.default_rng(seed).integers(2**31 - 1, size=more).tolist()]
-        try:
-            starts = [self._start(prepared, seed) for seed in seeds]
-            results = [
-                iterate_svr(
-                    prepared.space,
-                    labels,
-                    prepared.C,
-                    RULES[self.bias],
-                    floor=prepared.floor,
-                    tol=self.tol,
-                    max_iter=self.max_iter,
-                )
-                for labels in starts
-            ]
-        except NotAGramMatrixError as error:
-            raise not_a_kernel(self.kernel) from error
-        result = min(results, key=lambda r: (r.status is Status.DEGENERATE, r.objective))
+        result = iterate_svr(
+            prepared.space,
+            self._start(prepared.space, seed),
+            prepared.C,
+            RULES[self.bias],
+            floor=prepared.floor,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
         if result.labels.size == 0:
             raise ValueError(
                 f"the regression on the labels of the start is no better than a constant at "
@@ -465,8 +413,7 @@ class IterSVR(KernelRepresentation, Clusterer):
             )
         return result
 
-    def _start(self, prepared: IterSVRInputs, seed: int) -> NDArray:
-        space = prepared.space
+    def _start(self, space: LinearSpace | KernelSpace, seed: int) -> NDArray:
         if not isinstance(self.init, str):
             return check_start_labels("init", self.init, space.n_rows, 2)
         rng = np.random.default_rng(seed)

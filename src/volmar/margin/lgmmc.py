@@ -8,7 +8,7 @@ maximised by sorting. The maximiser is never worse than the labelling of the lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,139 +16,28 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 
-from volmar._checks import check_choice, check_count, check_flag, check_number
+from volmar._checks import check_choice, check_count, check_number
 from volmar._eigen import eigsh
 from volmar.base.clusterer import Clusterer
-from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace, not_a_kernel
+from volmar.margin.feature_space.kernel import KernelRepresentation, KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers import Result, Status
-from volmar.solvers.cutting_plane_qp import NotAGramMatrixError
 from volmar.solvers.label_kernel_svm import LabelKernelResult, solve_label_kernel_svm
 
-# If the squared length of a component of a unit vector is this far below 0, it is not rounding.
-NEGATIVE = 1e-3
 MAX_STEPS = 100
-# Number of Krylov vectors of the first subspace, which grows by the normals of the labellings.
-FIRST_BASIS = 12
 MAX_WIDENINGS = 20
-# Shares of the tolerance for the programme in the subspace, and for the subspace itself.
-IN_SUBSPACE, OF_SUBSPACE = 0.1, 0.3
-
-
-# ------------------------------------------------------------------ a growing subspace
-
-
-class GrowingSubspace(VectorSpace):
-    """Projections of the rows of a source onto an orthonormal basis; also a source itself.
-
-    A projection shortens every combination of rows: a lower bound of a norm in the subspace is
-    also one in the whole space. A normal vector in the subspace has the same scores and the same
-    norm in both.
-    """
-
-    def __init__(self, source: VectorSpace):
-        self.source = source
-        self.n_rows, self.dtype = source.n_rows, np.dtype(np.float64)
-        # Centred rows span one dimension less than their number.
-        self._max_vectors = self.n_rows - source.is_centered
-        self.n_passes = 0
-        self.basis: list[Any] = []
-        self._columns = np.empty((8, self.n_rows))
-        # Minimum share of a vector's length outside the subspace for it to be added.
-        self._new = 1e-6 if source.dtype == np.float64 else 1e-4
-
-    @property
-    def features(self) -> NDArray:
-        """Coordinates of the rows, shape (n, m)."""
-        return self._columns[: len(self.basis)].T
-
-    def coordinates(self, vector: Any) -> NDArray:
-        """Return the projection of a vector of the source, shape (m,)."""
-        return self.source.inner(vector, self.basis) if self.basis else np.empty(0)
-
-    def add(self, vector: Any) -> bool:
-        """Add a vector of the source to the basis, and return whether it was outside its span.
-
-        If it was, this takes one pass, and two more for a kernel source.
-        """
-        source = self.source
-        length = float(source.inner(vector, [vector])[0])
-        if length < 0.0:
-            raise NotAGramMatrixError(f"a combination of rows has the squared norm {length:.3g}")
-        if not length > 0.0 or len(self.basis) >= self._max_vectors:
-            return False
-        vector = self._scaled(vector, length)
-        share = 1.0
-        for _ in range(2):  # twice is enough for orthogonality
-            if self.basis:
-                weights = np.append(1.0, -self.coordinates(vector))
-                vector = source.combination([vector, *self.basis], weights)
-            length = float(source.inner(vector, [vector])[0])
-            if length < -NEGATIVE:
-                raise NotAGramMatrixError(f"a residual vector has the squared norm {length:.3g}")
-            share *= length
-            if not share > self._new**2:
-                return False
-            # If most of a vector has been subtracted, coefficients and scores of a kernel would
-            # drift apart, by a larger factor with every basis vector.
-            vector = source.refreshed(self._scaled(vector, length))
-        m = len(self.basis)
-        if m == self._columns.shape[0]:
-            self._columns = np.concatenate([self._columns, np.empty_like(self._columns)])
-        self.basis.append(vector)
-        self._columns[m] = source.scores(vector)
-        return True
-
-    def _scaled(self, vector: Any, square: float) -> Any:
-        return self.source.combination([vector], np.array([1.0 / np.sqrt(square)]))
-
-    def add_leading(self, n_vectors: int, rng: np.random.Generator) -> None:
-        """Add a Krylov space, which contains the leading principal components approximately.
-
-        It is restarted if it is exhausted: that of a multiple of the identity has one vector.
-        """
-        size = len(self.basis) + n_vectors
-        v, is_random = rng.standard_normal(self.n_rows), True
-        while len(self.basis) < size:
-            if self.add(self.source.vector((v / np.abs(v).sum()).astype(self.source.dtype))):
-                v, is_random = self._columns[len(self.basis) - 1], False
-            elif is_random:
-                return
-            else:
-                v, is_random = rng.standard_normal(self.n_rows), True
-
-    # ------------------------------------------------------------------ as a source
-
-    def vector(self, v: NDArray) -> NDArray:
-        """Return the projection of sum_i v_i z_i, shape (m,)."""
-        self.n_passes += 1
-        return self._columns[: len(self.basis)] @ v
-
-    def inner(self, vector: NDArray, others: Sequence[NDArray]) -> NDArray:
-        """Return the inner products of a vector with others."""
-        return np.array([vector @ other for other in others])
-
-    def combination(self, vectors: Sequence[NDArray], weights: NDArray) -> NDArray:
-        """Return the combination, shape (m,)."""
-        return np.tensordot(weights, np.stack(vectors), axes=1)
-
-    def scores(self, w: NDArray) -> NDArray:
-        """Return <w, z_i> of every row."""
-        self.n_passes += 1
-        return w @ self._columns[: len(self.basis)]
-
 
 # ------------------------------------------------------------------ violated labellings
 
 
-@dataclass(frozen=True)
-class Labelling:
-    """Labels -1 or 1 (int8), the vector sum_i alpha_i y_i z_i, and its squared norm."""
+Space = LinearSpace | KernelSpace
 
-    y: NDArray
-    vector: Any
-    square: float
+
+def images(space: Space, V: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the scores of the vectors sum_i V_ik z_i, shape (n, k), and their squared norms."""
+    # A space takes a single vector without an axis for it.
+    scores = space.scores(space.vector(V[:, 0] if V.shape[1] == 1 else V)).reshape(V.shape)
+    return scores, np.einsum("ik,ik->k", V, scores)
 
 
 def balanced_labels(f: NDArray, alpha: NDArray, limit: float) -> NDArray:
@@ -169,33 +58,27 @@ def balanced_labels(f: NDArray, alpha: NDArray, limit: float) -> NDArray:
     return y
 
 
-def climb(source: VectorSpace, alpha: NDArray, y: NDArray, limit: float) -> Labelling:
-    """Relabel by sorting until the square stops rising; never worse than the start.
+def climb(space: Space, alpha: NDArray, Y: NDArray, limit: float) -> tuple[NDArray, float]:
+    """Relabel by sorting until the square stops rising, from the labellings in the rows of Y.
 
-    `limit`, the maximum of ``|sum(y)|``, must be at least 1 if n is odd.
+    Return the best labelling with its square, which is never below that of a start. `limit`, the
+    maximum of ``|sum(y)|``, must be at least 1 if n is odd.
     """
-    best = measure(source, alpha, y)
+    best, following = np.full(len(Y), -np.inf), Y
+    Y, rising = Y.copy(), np.arange(len(Y))
     for _ in range(MAX_STEPS):
-        y = balanced_labels(source.scores(best.vector), alpha, limit)
-        if np.array_equal(y, best.y):
-            break
-        following = measure(source, alpha, y)
+        scores, squares = images(space, (alpha * following).T)
         # A relative rise of a square below this is rounding.
-        if following.square <= best.square * (1.0 + 1e-9):
+        rises = squares > best[rising] * (1.0 + 1e-9)
+        rising = rising[rises]
+        Y[rising], best[rising] = following[rises], squares[rises]
+        if not rising.size:
             break
-        best = following
-    return best
+        following = np.array([balanced_labels(f, alpha, limit) for f in scores[:, rises].T])
+    return Y[best.argmax()], float(best.max())
 
 
-def measure(source: VectorSpace, alpha: NDArray, y: NDArray) -> Labelling:
-    """Return a labelling with its vector, in one pass."""
-    vector = source.vector((alpha * y).astype(source.dtype, copy=False))
-    return Labelling(y, vector, float(source.inner(vector, [vector])[0]))
-
-
-def largest_possible_square(
-    source: VectorSpace, alpha: NDArray, rng: np.random.Generator
-) -> float:
+def largest_possible_square(space: Space, alpha: NDArray, rng: np.random.Generator) -> float:
     r"""Return an upper bound of the square of every labelling, balanced or not.
 
     By the inequality of Cauchy and Schwarz, with weights alpha of sum 1,
@@ -207,32 +90,24 @@ def largest_possible_square(
     increase its share in the start. Infinity is returned if they do not converge.
     """
     rows = np.flatnonzero(alpha > 0)
-    root = np.sqrt(alpha[rows])
-    scaled = np.zeros(alpha.size, dtype=source.dtype)
+    n, root = rows.size, np.sqrt(alpha[rows])
 
-    def matvec(x: NDArray) -> NDArray:
-        scaled[rows] = root * x.ravel()
-        return root * source.scores(source.vector(scaled))[rows]
+    def product(V: NDArray) -> NDArray:
+        scaled = np.zeros((alpha.size, V.size // n))
+        scaled[rows] = root[:, None] * V.reshape(n, -1)
+        return root[:, None] * images(space, scaled)[0][rows]
 
-    n = rows.size
     # Maximum number of rows for which the eigenvalue is computed by LAPACK.
     if n <= 50:
-        columns = np.column_stack([matvec(e) for e in np.eye(n)])
-        rounding = n * float(np.finfo(source.dtype).eps)
-        return float(np.linalg.eigvalsh(0.5 * (columns + columns.T))[-1]) * (1.0 + rounding)
-    operator = LinearOperator((n, n), matvec=matvec, dtype=np.float64)
+        whole = product(np.eye(n))
+        rounding = n * float(np.finfo(np.float64).eps)
+        return float(np.linalg.eigvalsh(0.5 * (whole + whole.T))[-1]) * (1.0 + rounding)
+    operator = LinearOperator((n, n), matvec=lambda x: product(x).ravel(), dtype=np.float64)
+    v0 = rng.standard_normal(n)
     try:
-        # Relative increase of the eigenvalue bound for safety, and residual of its eigenvector.
-        # The residual is much smaller: a larger one could miss larger eigenvalues if many are
-        # similar.
-        value = eigsh(
-            operator,
-            k=1,
-            v0=rng.standard_normal(n),
-            tol=1e-6,
-            maxiter=300,
-            return_eigenvectors=False,
-        )[0]
+        # The residual is much smaller than the increase: a larger one could miss larger
+        # eigenvalues if many are similar.
+        value = eigsh(operator, k=1, v0=v0, tol=1e-6, maxiter=300, return_eigenvectors=False)[0]
     except ArpackNoConvergence:
         return float("inf")
     return float(value) * (1.0 + 1e-3)
@@ -253,8 +128,6 @@ class LabelGenerationResult(Result):
     NP-hard to find, so 0 is not a proof). `labels` are the signs of the scores <w, z_i>, or of the
     leading eigenvector of the mixture. `rho` is the margin of the scores, `labelled_objective` the
     value of the problem before relaxation, and `weights` are those of the labellings (mu).
-    `rank_share` is the share of the largest eigenvalue of the mixture in its trace, 1 if the
-    solution is a single labelling.
     """
 
     _optimum: ClassVar[str] = "the optimum of the relaxation"
@@ -269,12 +142,10 @@ class LabelGenerationResult(Result):
     weights: NDArray = field(default_factory=lambda: np.empty(0))
     alpha: NDArray = field(default_factory=lambda: np.empty(0))
     n_labellings: int = 0
-    rank_share: float = float("nan")
-    n_passes: int = 0
 
 
 def generate_labels(
-    source: VectorSpace,
+    space: Space,
     *,
     C: float,
     limit: float,
@@ -294,23 +165,20 @@ def generate_labels(
               - \frac{1}{2C} \sum_i \alpha_i^2 .
 
     Every round solves it over the labellings generated so far (`solve_label_kernel_svm`, whose
-    weights mu are a point of the convex hull of all yy'), and searches for a violated labelling.
+    weights mu are a point of the convex hull of all yy'), and searches for a violated labelling
+    from `n_init` starts. The rounds, at most `max_iter`, end once violation and gap, relative to
+    the objective, are at most `tol`. `limit` must be at least 1 if n is odd.
 
-    The programme is solved in a subspace of the feature space, to which the true normals are added
-    until the gap in the whole space is small. A point of the subspace is also one of the whole
-    space, so its primal value is an upper bound there. The dual value is computed with the true
-    normals.
-
-    `limit` must be at least 1 if n is odd. `n_init` is the number of starts of each search for a
-    violated labelling. The rounds, at most `max_iter`, end once violation and gap, relative to the
-    objective, are at most `tol`.
+    The programme is solved in the span of normals :math:`\sum_i \alpha_i y_i z_i`, to which those
+    of its solution are added until the gap in the whole space is small. A point of the span is
+    also one of the whole space, so its primal value is an upper bound there. The dual value is
+    computed in the whole space.
 
     `reading` sets how labels are found: "margin", the signs of the scores with the widest margin,
-    or "eigenvector", the signs of the leading eigenvector of the mixture. Searches also start
-    from the axes of the kernel's graph (`KernelSpace.graph_axes`). Narrow kernels need them,
-    because their best labellings are far from those found from random directions.
+    or "eigenvector", the signs of the leading eigenvector of the mixture.
     """
-    search = _Search(source, C, limit, n_init, tol, np.random.default_rng(seed), reading)
+    rng = np.random.default_rng(seed)
+    search = _Search(space, C, limit, n_init, tol, reading, rng)
     found = search.find_violated()
     for _ in range(max_iter):
         if found is None:
@@ -323,147 +191,131 @@ def generate_labels(
     return search.result(status)
 
 
+@dataclass
 class _Search:
-    def __init__(
-        self,
-        source: VectorSpace,
-        C: float,
-        limit: float,
-        n_init: int,
-        tol: float,
-        rng: np.random.Generator,
-        reading: str,
-    ):
-        self.source, self.C, self.limit, self.reading = source, C, limit, reading
-        self.n_init, self.tol, self.rng = n_init, tol, rng
-        self.passes_before = source.n_passes
-        self.space = GrowingSubspace(source)
-        self.space.add_leading(FIRST_BASIS, rng)
-        if not self.space.basis:
-            raise NotAGramMatrixError("a random combination of the rows has no length")
-        self.alpha = np.full(source.n_rows, 1.0 / source.n_rows)
-        self.kept: list[Labelling] = []
-        self.mu = np.empty(0)
-        self.idle = np.empty(0, dtype=int)
-        self.upper, self.lower = np.inf, -np.inf
-        self.violation = np.inf
+    space: Space
+    C: float
+    limit: float
+    n_init: int
+    tol: float
+    reading: str
+    rng: np.random.Generator
+    upper: float = np.inf
+    master_gap: float = np.inf
+    violation: float = np.inf
+
+    def __post_init__(self) -> None:
+        n = self.space.n_rows
+        self.alpha = np.full(n, 1.0 / n)
+        self.Y, self.mu = np.empty((0, n)), np.empty(0)
+        # An orthonormal basis of the span of the normals, as coefficients of the rows.
+        self.basis = np.empty((n, 0))
         self.history: list[float] = []
-        self.n_labellings = 0
-
-    def _value(self, square: float) -> float:
-        return -0.5 * (square + float(self.alpha @ self.alpha) / self.C)
-
-    @property
-    def master_gap(self) -> float:
-        return float(max(self.upper - self.lower, 0.0) / abs(self.upper))
 
     # ------------------------------------------------------------------ new labellings
 
-    def find_violated(self) -> Labelling | None:
+    def find_violated(self) -> NDArray | None:
         """Return a labelling violated by more than `tol`; None if several searches find none."""
         self.violation = 0.0
-        # Graph starts climb in the whole space: the subspace lacks directions that separate them.
-        graph_starts = self._graph_starts()
+        others = self._graph_starts()
         # Number of unsuccessful searches before the end. A single search can miss violated
         # labellings if many are similar.
         for _ in range(5):
-            candidates = [climb(self.space, self.alpha, y, self.limit) for y in self._starts()]
-            best = max(candidates, key=lambda labelling: labelling.square)
-            found = max(
-                (climb(self.source, self.alpha, y, self.limit) for y in (best.y, *graph_starts)),
-                key=lambda labelling: labelling.square,
-            )
-            graph_starts = []
-            if not self.kept:
-                return found
-            worst = max(found.square, *(labelling.square for labelling in self.kept))
-            violation = max(self.upper - self._value(worst), 0.0) / abs(self.upper)
-            self.violation = float(max(self.violation, violation))
-            if self.upper - self._value(found.square) > self.tol * abs(self.upper):
-                return found
+            starts = np.array([*self._starts(), *others])
+            y, square = climb(self.space, self.alpha, starts, self.limit)
+            if not len(self.Y):
+                return y
+            fall = (self.upper - self._value(square, self.alpha)) / abs(self.upper)
+            self.violation = max(self.violation, fall)
+            if fall > self.tol:
+                return y
+            others = []
         return None
 
-    def _sides(self, f: NDArray) -> NDArray:
-        return balanced_labels(f, self.alpha, self.limit)
+    def _value(self, square: float, alpha: NDArray) -> float:
+        return -0.5 * (square + float(alpha @ alpha) / self.C)
 
-    def _starts(self) -> Iterator[NDArray]:
-        """Yield labels: those in use, sides of the weighted principal axis, and random sides."""
-        F = self.space.features
-        values, axes = np.linalg.eigh((F * self.alpha[:, None]).T @ F)
-        in_use = [self.kept[t].y for t in np.argsort(-self.mu) if self.mu[t] > 0]
-        in_use = in_use[: self.n_init // 2]
-        yield from in_use
-        yield self._sides(F @ axes[:, -1])
-        lengths = np.sqrt(np.maximum(values, 0.0))
-        for _ in range(self.n_init - len(in_use) - 1):
-            direction = axes @ (lengths * self.rng.standard_normal(lengths.size))
-            yield self._sides(F @ direction)
+    def _sides(self, F: NDArray) -> list[NDArray]:
+        return [balanced_labels(f, self.alpha, self.limit) for f in F.T]
+
+    def _starts(self) -> list[NDArray]:
+        """Return labels: those in use, and sides of random directions.
+
+        The directions have the covariance of the weighted rows.
+        """
+        order = np.argsort(-self.mu)[: self.n_init // 2]
+        in_use = [self.Y[t] for t in order if self.mu[t] > 0]
+        noise = self.rng.standard_normal((self.alpha.size, self.n_init - len(in_use)))
+        return in_use + self._sides(images(self.space, np.sqrt(self.alpha)[:, None] * noise)[0])
 
     def _graph_starts(self) -> list[NDArray]:
-        """Return the signs of each axis of the kernel's graph, and its halves at the median."""
-        axes = self.source.graph_axes
+        """Return the signs of each axis of the kernel's graph, and its halves at the median.
+
+        The best labellings of narrow kernels are far from those found from random directions.
+        """
+        axes = self.space.graph_axes
         centers = np.median(axes, axis=0) if axes.size else 0.0
-        return [self._sides(f) for f in np.hstack([axes, axes - centers]).T]
+        return self._sides(np.hstack([axes, axes - centers]))
 
     # ------------------------------------------------------------------ the programme over them
 
-    def solve_with(self, found: Labelling) -> None:
-        self.n_labellings += 1
-        self.kept.append(found)
-        self.mu, self.idle = np.append(self.mu, 0.0), np.append(self.idle, 0)
-        self.space.add(found.vector)
-        Y = np.array([labelling.y for labelling in self.kept], dtype=np.float64)
-        for _ in range(MAX_WIDENINGS):
-            self._take(
-                solve_label_kernel_svm(
-                    self.space.features,
-                    Y,
-                    C=self.C,
-                    tol=IN_SUBSPACE * self.tol,
-                    weights=self.mu,
-                    alpha=self.alpha,
-                )
-            )
-            if self.master_gap <= OF_SUBSPACE * self.tol or not self._widen():
-                break
+    def solve_with(self, y: NDArray) -> None:
+        self.Y = np.vstack([self.Y, y])
+        found, self.master_gap = self._solve(self.Y, np.append(self.mu, float(not self.history)))
+        self.upper, self.mu, self.alpha = found.objective, found.weights, found.alpha
         self.history.append(self.upper)
-        self.idle = np.where(self.mu > 0, 0, self.idle + 1)
-        # A labelling is dropped after this many rounds without weight.
-        stays = self.idle < 3
-        self.kept = [self.kept[t] for t in np.flatnonzero(stays)]
-        self.mu, self.idle = self.mu[stays], self.idle[stays]
 
-    def _take(self, found: LabelKernelResult) -> None:
-        self.mu, self.upper = found.weights, found.objective
-        self.alpha = found.alpha
-        self.kept = [measure(self.source, self.alpha, labelling.y) for labelling in self.kept]
-        self.lower = self._value(max(labelling.square for labelling in self.kept))
+    def _solve(self, Y: NDArray, mu: NDArray) -> tuple[LabelKernelResult, float]:
+        """Solve the programme over labellings, and return its gap in the whole space."""
+        V = (self.alpha * Y).T[:, -1:]
+        alpha = self.alpha
+        for _ in range(MAX_WIDENINGS):
+            found = solve_label_kernel_svm(
+                self._widened(V), Y, C=self.C, tol=0.1 * self.tol, weights=mu, alpha=alpha
+            )
+            mu, alpha = found.weights, found.alpha
+            V = (alpha * Y).T
+            _, squares = images(self.space, V)
+            lower = self._value(float(squares.max()), alpha)
+            gap = max(found.objective - lower, 0.0) / abs(found.objective)
+            if gap <= 0.3 * self.tol:
+                break
+            V = V[:, (mu > 0) | (squares == squares.max())]
+        return found, gap
 
-    def _widen(self) -> bool:
-        """Add the normals of labellings with weight, or the largest square, to the subspace."""
-        top = max(labelling.square for labelling in self.kept)
-        new = [
-            self.space.add(labelling.vector)
-            for labelling, weight in zip(self.kept, self.mu, strict=True)
-            if weight > 0 or labelling.square == top
-        ]
-        return any(new)
+    def _widened(self, V: NDArray) -> NDArray:
+        """Add vectors to the basis, and return the coordinates of the rows in it.
+
+        Directions are left out if they shorten no vector by more than a share of the tolerance.
+        """
+        _, squares = images(self.space, V)
+        V = V[:, squares > 0] / np.sqrt(squares[squares > 0])
+        basis = np.hstack([self.basis, V])
+        scores, _ = images(self.space, basis)
+        gram = basis.T @ scores
+        values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
+        kept = values > 0.01 * self.tol
+        scaled = vectors[:, kept] / np.sqrt(values[kept])
+        self.basis = basis @ scaled
+        return scores @ scaled
 
     # ------------------------------------------------------------------ labels
 
     def result(self, status: Status) -> LabelGenerationResult:
         order = [t for t in np.argsort(-self.mu, kind="stable") if self.mu[t] > 0]
-        kept, mu = [self.kept[t] for t in order], self.mu[order]
-        mixture, share = _rank_one(kept, mu)
-        normals = [labelling.vector for labelling in kept]
+        Y, mu = self.Y[order], self.mu[order]
+        c = _rank_one(Y, mu)
+        U = (c @ Y)[None] if self.reading == "eigenvector" else np.vstack([Y, c @ Y])
+        V = (self.alpha * U).T
+        F, squares = images(self.space, V)
+        reads = [_own_margin(np.abs(f), q, self.C) for f, q in zip(F.T, squares, strict=True)]
+        best = int(np.argmin([value for _, value in reads]))
+        rho, value = reads[best]
+        labels = (F[:, best] > 0).astype(np.int64)
         if self.reading == "eigenvector":
-            w, f, rho, value, labels = self._read_eigenvector(kept, normals, mixture)
-        else:
-            if len(kept) > 1:
-                normals.append(self.source.combination(normals, mixture))
-            w, f, rho, value = min((self._read(w) for w in normals), key=lambda read: read[-1])
-            labels = (f > 0).astype(np.int64)
-        bound = self._value(largest_possible_square(self.source, self.alpha, self.rng))
+            labels = (U[0] > 0).astype(np.int64)
+            value = self._solve((2.0 * labels - 1.0)[None], np.ones(1))[0].objective
+        bound = self._value(largest_possible_square(self.space, self.alpha, self.rng), self.alpha)
         return LabelGenerationResult(
             objective=self.upper,
             gap=max(self.upper - bound, 0.0),
@@ -473,56 +325,26 @@ class _Search:
             history=tuple(self.history),
             bound=bound,
             labels=labels,
-            scores=f,
-            normal=w,
+            scores=F[:, best],
+            normal=self.space.vector(V[:, best]),
             rho=rho,
             labelled_objective=value,
             weights=mu,
             alpha=self.alpha,
-            n_labellings=self.n_labellings,
-            rank_share=share,
-            n_passes=self.source.n_passes - self.passes_before,
+            n_labellings=len(self.Y),
         )
 
-    def _read(self, w: Any) -> tuple[Any, NDArray, float, float]:
-        """Return a normal with its scores, its margin and the value of the problem."""
-        f = self.source.scores(w)
-        square = float(self.source.inner(w, [w])[0])
-        return w, f, *_own_margin(np.abs(f).astype(np.float64), square, self.C)
 
-    def _read_eigenvector(
-        self, kept: list[Labelling], normals: list[Any], mixture: NDArray
-    ) -> tuple[Any, NDArray, float, float, NDArray]:
-        """Return the normal of the mixture, its scores and margin, a value, and labels.
-
-        Labels are the signs of the leading eigenvector of the mixture, and the value is that of
-        the problem with these labels, over normals in the subspace.
-        """
-        w, f, rho, _ = self._read(self.source.combination(normals, mixture))
-        Y = np.array([labelling.y for labelling in kept], dtype=np.float64)
-        labels = (mixture @ Y > 0).astype(np.int64)
-        machine = solve_label_kernel_svm(
-            self.space.features,
-            (2.0 * labels - 1.0)[None],
-            C=self.C,
-            tol=IN_SUBSPACE * self.tol,
-        )
-        return w, f, rho, machine.objective, labels
-
-
-def _rank_one(kept: list[Labelling], mu: NDArray) -> tuple[NDArray, float]:
-    """Return c with u = sum_t c_t y_t leading in sum_t mu_t y_t y_t', and its share of the trace.
+def _rank_one(Y: NDArray, mu: NDArray) -> NDArray:
+    """Return c with u = sum_t c_t y_t the leading eigenvector of sum_t mu_t y_t y_t'.
 
     It solves the eigenproblem of the T x T matrix sqrt(mu_t mu_s) y_t'y_s. The normal of the
-    mixture is sum_i alpha_i u_i z_i = sum_t c_t v_t, which is the normal of the labelling if there
-    is only one.
+    mixture is sum_i alpha_i u_i z_i, which is that of the labelling if there is only one.
     """
-    Y = np.array([labelling.y for labelling in kept], dtype=np.float64)
     root = np.sqrt(mu)
-    values, vectors = np.linalg.eigh(np.outer(root, root) * (Y @ Y.T) / Y.shape[1])
-    c = root * vectors[:, -1]
+    c: NDArray = root * np.linalg.eigh(np.outer(root, root) * (Y @ Y.T))[1][:, -1]
     # The sign is arbitrary; choose it so that the first labelling keeps its sign.
-    return c * np.sign(c[0] or 1.0), float(values[-1])
+    return c * np.sign(c[0] or 1.0)
 
 
 def _own_margin(sizes: NDArray, square: float, C: float) -> tuple[float, float]:
@@ -552,7 +374,7 @@ def _own_margin(sizes: NDArray, square: float, C: float) -> tuple[float, float]:
 class LabelGenerationInputs(NamedTuple):
     """The rows, C of the formula, and the maximum of the absolute sum of a labelling."""
 
-    space: LinearSpace | KernelSpace
+    space: Space
     C: float
     limit: float
 
@@ -587,27 +409,23 @@ class LGMMC(KernelRepresentation, Clusterer):
     {degree}
     {coef0}
     {kernel_params}
-    centered : bool, optional
-        Whether rows are centred in the feature space. Hyperplanes then pass through the mean of
-        the rows, and not through the origin. If None, True (False with mode="paper").
     C : float, optional
         Weight of margin errors, between 1e-10 and 1e10. If None, 30 (1 with mode="paper", which
         uses the papers' C). C has no units: the papers' C is C / (n s). If C is small (about 3),
         all rows have the same weight in the solution, and the labels are those of balanced
         k-means. If C is large, few rows are inside the margin, and the solution mixes more
-        labellings. With the default, two thirds of Gaussian rows are inside the margin if the
-        leading direction has a quarter of their variance.
+        labellings.
     balance : float, optional
         Maximum of :math:`|\mathrm{mean}(y)|` over generated labellings y (of -1 and 1). 0 means
         halves, or as near to halves as an odd number of rows allows. If None, 0.5 (0.3 with
         mode="paper"). The papers' b is n times `balance`; they print no value, and the authors set
         theirs from the true classes.
     mode : {"default", "paper"}, default="default"
-        "paper" is the problem of JMLR section 7.1 as printed: rows not centred, C in the paper's
+        "paper" is the problem of JMLR section 7.1 as printed: rows not centred, so that
+        hyperplanes pass through the origin and not through the mean of the rows, C in the paper's
         units, and labels from the leading eigenvector of the mixture of labellings. The papers do
-        not specify the search for a labelling. In both modes it starts from random sides, and
-        from the leading eigenvectors of the kernel's random walk: from random sides alone, a
-        narrow kernel leads to poor labellings.
+        not specify the search for a labelling: here it starts from random sides, and from the
+        leading eigenvectors of the kernel's random walk.
     n_init : int, default=10
         Number of starts of the search for each labelling.
     tol : float, default=0.01
@@ -648,20 +466,15 @@ class LGMMC(KernelRepresentation, Clusterer):
     -----
     *Certificates.* `objective_` is an upper bound of the value of the relaxation: further
     labellings can only lower it. It is within ``residuals["master gap"]`` of the optimum over the
-    labellings generated. The most violated labelling would give a lower bound, but it is NP-hard
-    to find. The search stops when five rounds of starts find no violated labelling, which is not a
-    proof. On pure noise, further starts still find violations above `tol`; a larger `n_init`
-    leaves fewer. ``result_.bound`` is a valid lower bound from the largest eigenvalue of the
-    weighted covariance of the rows. It is tighter if the rows have similar distances from the
-    border; for Gaussian rows its squared norm is too large by a factor of :math:`\pi / 2`. No
-    labelling in B has a value below it.
+    labellings generated. The search stops when five rounds of starts find no violated labelling,
+    which is not a proof: on pure noise, further starts still find violations above `tol`, and a
+    larger `n_init` leaves fewer. ``result_.bound`` is a valid lower bound from the largest
+    eigenvalue of the weighted covariance of the rows. No labelling in B has a value below it.
 
     *Labels.* Candidates are the normals :math:`v_t = \sum_i \alpha_i y_{ti} z_i` of the labellings
     in use, and that of the leading eigenvector of :math:`\sum_t \mu_t y_t y_t'`. The one with the
     lowest objective before relaxation (``labelled_objective``) is kept, and labels are the signs
-    of its scores. The scores have mean 0, but the labels need not: `balance` is not imposed on
-    them. `predict` returns `labels_` for the training rows, except for rows whose score is zero up
-    to rounding.
+    of its scores; `balance` is not imposed on them.
 
     *Large C.* The solution is then a mixture of many very different labellings, and labels may
     change with `random_state`. Compare ``result_.labelled_objective``: lower is better.
@@ -698,8 +511,8 @@ class LGMMC(KernelRepresentation, Clusterer):
     # JMLR section 8.2 tries C = 0.001, 1 and 1000, and prints no balance. 0.3 is the looser of
     # the two values in use for these methods (0.03 for classes of equal size).
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "default": {"C": 30.0, "balance": 0.5, "centered": True},
-        "paper": {"C": 1.0, "balance": 0.3, "centered": False},
+        "default": {"C": 30.0, "balance": 0.5},
+        "paper": {"C": 1.0, "balance": 0.3},
     }
 
     def __init__(
@@ -711,7 +524,6 @@ class LGMMC(KernelRepresentation, Clusterer):
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        centered: bool | None = None,
         C: float | None = None,
         balance: float | None = None,
         mode: str = "default",
@@ -726,7 +538,6 @@ class LGMMC(KernelRepresentation, Clusterer):
         self.degree = degree
         self.coef0 = coef0
         self.kernel_params = kernel_params
-        self.centered = centered
         self.C = C
         self.balance = balance
         self.mode = mode
@@ -742,8 +553,6 @@ class LGMMC(KernelRepresentation, Clusterer):
             # Limits of C. Beyond them only rounding changes: all rows have the same weight in the
             # solution, or the margin is hard.
             check_number("C", self.C, low=1e-10, high=1e10)
-        if self.centered is not None:
-            check_flag("centered", self.centered)
         if self.balance is not None:
             check_number("balance", self.balance, low=0.0)
         check_count("n_init", self.n_init)
@@ -756,35 +565,31 @@ class LGMMC(KernelRepresentation, Clusterer):
             )
 
     def _centers(self) -> bool:
-        return bool(self._value_of("centered"))
+        return self.mode != "paper"
 
     def _n_starts(self) -> int:
         return 1  # each search for a labelling restarts by itself
 
     def _problem(self, X: Any, weights: Any) -> LabelGenerationInputs:  # noqa: ARG002 -- no weights
-        space, n = self._feature_space(X, None), X.shape[0]
+        space, n = self._feature_space(X.astype(np.float64, copy=False), None), X.shape[0]
         spread = self._spread(space)
-        C = float(self._value_of("C"))
-        return LabelGenerationInputs(
-            space,
-            C if self.mode == "paper" else C / (n * spread),
-            _largest_sum(float(self._value_of("balance")), n),
-        )
+        C, mean = float(self._value_of("C")), float(self._value_of("balance"))
+        # An odd number of rows has no halves, and a labelling never has all rows on one side.
+        limit = min(max(mean * n, 1.0) + 1e-12 * n, n - 1.0)
+        C = C if self.mode == "paper" else C / (n * spread)
+        return LabelGenerationInputs(space, C, limit)
 
     def _run(self, prepared: LabelGenerationInputs, seed: int) -> LabelGenerationResult:
-        try:
-            result = generate_labels(
-                prepared.space,
-                C=prepared.C,
-                limit=prepared.limit,
-                n_init=self.n_init,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                seed=seed,
-                reading="eigenvector" if self.mode == "paper" else "margin",
-            )
-        except NotAGramMatrixError as error:
-            raise not_a_kernel(self.kernel) from error
+        result = generate_labels(
+            prepared.space,
+            C=prepared.C,
+            limit=prepared.limit,
+            n_init=self.n_init,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            seed=seed,
+            reading="eigenvector" if self.mode == "paper" else "margin",
+        )
         if np.ptp(result.labels) == 0:
             raise ValueError(
                 "all rows are on one side of the hyperplane found, up to rounding. Check that the "
@@ -809,11 +614,3 @@ class LGMMC(KernelRepresentation, Clusterer):
             f"{result.residuals['master gap']:.1e} of the objective. Raise tol, scale X, or use "
             "float64"
         )
-
-
-def _largest_sum(mean: float, n: int) -> float:
-    """Return the maximum of |sum(y)|: the share `mean` of the rows, with rounding.
-
-    It is at least 1, because an odd number of rows has no halves, and never all rows.
-    """
-    return min(max(mean * n, 1.0) + 1e-12 * n, n - 1.0)

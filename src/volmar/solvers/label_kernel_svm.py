@@ -18,8 +18,7 @@ quadratic programming.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import daqp
 import numpy as np
@@ -69,36 +68,17 @@ def solve_label_kernel_svm(
     F, Y = np.ascontiguousarray(F, dtype=np.float64), np.asarray(Y, dtype=np.float64)
     # Scale rows so that fourth powers do not overflow; a power of 2 causes no rounding.
     unit = 2.0 ** int(np.frexp(np.abs(F).max())[1])
-    found = _solve(_Master(F / unit, Y, C * unit**2), tol, max_iter, weights, alpha)
-    return replace(
-        found,
-        objective=found.objective * unit**2,
-        gap=found.gap * unit**2,
-        history=tuple(value * unit**2 for value in found.history),
-        normals=found.normals * unit,
-        rho=found.rho * unit**2,
-    )
-
-
-def _solve(
-    master: _Master, tol: float, max_iter: int, weights: NDArray | None, alpha: NDArray | None
-) -> LabelKernelResult:
-    mu = np.zeros(master.Y.shape[0]) if weights is None else np.maximum(weights, 0.0)
-    if not mu.any():
-        mu[-1] = 1.0
-    mu /= mu.sum()
-    start = np.full(len(master.F), 1.0 / len(master.F)) if alpha is None else alpha
-    point = master.machine(mu, start, tol)
+    master = _Master(F / unit, Y, C * unit**2)
+    mu = np.append(np.zeros(len(Y) - 1), 1.0) if weights is None else weights
+    start = np.full(len(F), 1.0 / len(F)) if alpha is None else alpha
+    point = master.machine(mu / mu.sum(), start, tol)
     bound, best_alpha = master.bound(point), point.alpha
     history = [point.value]
     status = Status.CONVERGED
     while not point.value - bound <= tol * abs(point.value):  # also continues if NaN
-        if len(history) > max_iter:
-            status = Status.MAX_ITER
-            break
-        following = master.step(point, tol)
+        following = master.step(point, tol) if len(history) <= max_iter else None
         if following is None:
-            status = Status.FAILED
+            status = Status.FAILED if len(history) <= max_iter else Status.MAX_ITER
             break
         point = following
         history.append(point.value)
@@ -106,16 +86,16 @@ def _solve(
             bound, best_alpha = master.bound(point), point.alpha
     gap = max(point.value - bound, 0.0)
     return LabelKernelResult(
-        objective=point.value,
-        gap=gap,
+        objective=point.value * unit**2,
+        gap=gap * unit**2,
         residuals={"relative gap": gap / abs(point.value)},
         status=status,
         n_iter=len(history) - 1,
-        history=tuple(history),
+        history=tuple(value * unit**2 for value in history),
         weights=point.mu,
         alpha=best_alpha,
-        normals=master.normals(best_alpha),
-        rho=point.rho,
+        normals=master.normals(best_alpha) * unit,
+        rho=point.rho * unit**2,
     )
 
 
@@ -127,54 +107,32 @@ class _System:
 
     def __init__(self, F: NDArray, labels: NDArray, rows: NDArray, C: float):
         self.rows, self.C = rows, C
-        self._F, self._labels = F[rows], labels[:, rows]
-        self._width = labels.shape[0] * F.shape[1]
-        self._by_rows = rows.size < self._width
-        if self._by_rows:
-            gram = C * (self._labels.T @ self._labels) * (self._F @ self._F.T)
+        F, labels = self._parts = F[rows], labels[:, rows]
+        self._B = None
+        if rows.size < labels.shape[0] * F.shape[1]:
+            gram = C * (labels.T @ labels) * (F @ F.T)
         else:
-            gram = np.zeros((self._width, self._width))
-            for _, B in self._blocks():
-                gram += C * (B.T @ B)
+            self._B = (labels.T[:, :, None] * F[:, None, :]).reshape(rows.size, -1)
+            gram = C * (self._B.T @ self._B)
         gram[np.diag_indices_from(gram)] += 1.0
         self._factor = linalg.cho_factor(gram, lower=True, check_finite=False)
 
-    def _blocks(self) -> Iterator[tuple[slice, NDArray]]:
-        """Yield blocks of rows of B."""
-        # Maximum number of entries of the stacked features in memory.
-        step = max((2**20) // self._width, 256)
-        for i in range(0, self.rows.size, step):
-            part = slice(i, i + step)
-            stacked = self._labels[:, part].T[:, :, None] * self._F[part][:, None, :]
-            yield part, stacked.reshape(-1, self._width)
-
-    def _combine(self, J: NDArray) -> NDArray:
-        total = np.zeros((self._width, J.shape[1]))
-        for part, B in self._blocks():
-            total += B.T @ J[part]
-        return total
+    def form(self, J: NDArray) -> NDArray:
+        """Return J'H^-1 J, by Woodbury's identity if there are fewer features than rows."""
+        right = J if self._B is None else self._B.T @ J
+        form = right.T @ linalg.cho_solve(self._factor, right, check_finite=False)
+        return self.C * (form if self._B is None else J.T @ J - self.C * form)
 
     def newton_point(self) -> tuple[NDArray, float]:
-        """Return theta, shape (T, m), and rho of alpha = rho H^-1 1 with 1'alpha = 1."""
-        ones = np.ones(self.rows.size)
-        shape = (self._labels.shape[0], self._F.shape[1])
-        if self._by_rows:
-            h = linalg.cho_solve(self._factor, ones, check_finite=False)
-            total = float(h.sum())
-            return (self._labels * (h / total)) @ self._F, 1.0 / (self.C * total)
-        sums = self._combine(ones[:, None])[:, 0]
-        x = linalg.cho_solve(self._factor, sums, check_finite=False)
-        # By Woodbury's identity: theta = B'alpha = C rho (I + C B'B)^-1 B'1.
-        rho = 1.0 / (self.C * (self.rows.size - self.C * float(sums @ x)))
-        return (self.C * rho * x).reshape(shape), rho
-
-    def form(self, J: NDArray) -> NDArray:
-        """Return J'H^-1 J."""
-        if self._by_rows:
-            return self.C * (J.T @ linalg.cho_solve(self._factor, J, check_finite=False))
-        right = self._combine(J)
-        inner = linalg.cho_solve(self._factor, right, check_finite=False)
-        return self.C * (J.T @ J - self.C * (right.T @ inner))
+        """Return theta = B'alpha, shape (T, m), and rho of alpha = rho H^-1 1 with 1'alpha = 1."""
+        F, labels = self._parts
+        ones = np.ones((self.rows.size, 1))
+        right = ones if self._B is None else self._B.T @ ones
+        x = linalg.cho_solve(self._factor, right, check_finite=False)[:, 0]
+        rho = 1.0 / float(self.form(ones)[0, 0])
+        # B'H^-1 1 is C x, without the cancellation in H^-1 1 for a large C.
+        theta = (labels * x) @ F if self._B is None else x.reshape(labels.shape[0], -1)
+        return self.C * rho * theta, rho
 
 
 @dataclass(frozen=True)
@@ -223,76 +181,51 @@ class _Master:
     # ------------------------------------------------------------------ mu fixed
 
     def machine(self, mu: NDArray, alpha: NDArray, tol: float) -> _SVMPoint:
-        """Solve the primal for one mu by Newton's method, from the rows with positive `alpha`."""
+        """Solve the primal for one mu by Newton's method, from the rows with positive `alpha`.
+
+        Full steps solve for the rows inside the margin and update these rows. From a nearly
+        correct set they end after a few steps for any C. The primal may increase on the way, so
+        the best iterate is kept. Damped steps then decrease the primal; with a large C about one
+        row changes per step.
+        """
         # Weights below this count as zero; their labellings are dropped from the stacked features.
         kept = mu > 1e-9
         mu = np.where(kept, mu, 0.0) / mu[kept].sum()
         labels = np.sqrt(mu[kept])[:, None] * self.Y[kept]
         # In theta_t = V_t / sqrt(mu_t) the regulariser is |theta|^2 / 2.
-        theta = (labels * alpha) @ self.F
-        f = self._scores(labels, theta)
-        best = self._iterate(theta, f, self.best_rho(f))
-        best, system, is_settled = self._full_steps(labels, best, alpha > 0)
-        if not is_settled:
-            best, system = self._damped_steps(labels, best, tol)
-        rho = self.best_rho(best.f)
-        pull = np.maximum(rho - best.f, 0.0)
-        alpha = pull / pull.sum()
-        value = self._iterate(best.theta, best.f, rho).value
-        return _SVMPoint(mu, alpha, self.normals(alpha), rho, value, system)
-
-    def _full_steps(
-        self, labels: NDArray, best: _Iterate, inside: NDArray
-    ) -> tuple[_Iterate, _System, bool]:
-        """Solve for the rows inside the margin, update these rows, and repeat.
-
-        From a nearly correct set it ends after a few steps for any C. The primal may increase on
-        the way, so the best iterate is returned, with its system and whether the set converged.
-        """
-        for _ in range(MAX_FULL):
-            system, following = self._newton(labels, inside)
-            still_inside = following.f < following.rho
-            best = min(best, following, key=lambda iterate: iterate.value)
-            # The quadratic piece was correct. A small decrease would not imply it: sets may recur.
-            if np.array_equal(still_inside, inside):
-                return best, system, True
-            inside = still_inside
-        return best, system, False
-
-    def _damped_steps(
-        self, labels: NDArray, best: _Iterate, tol: float
-    ) -> tuple[_Iterate, _System]:
-        """Take steps that decrease the primal; with a large C about one row changes per step."""
-        best = self._iterate(best.theta, best.f, self.best_rho(best.f))
-        inside = best.f < best.rho
-        for _ in range(MAX_NEWTON):
-            system, following = self._newton(labels, inside)
-            if following.value > best.value:
-                following = self._line_search(best, following)
+        best, inside = self._iterate(labels, (labels * alpha) @ self.F), alpha > 0
+        for i in range(MAX_FULL + MAX_NEWTON):
+            is_damped = i >= MAX_FULL
+            if i == MAX_FULL:
+                best = self._iterate(labels, best.theta)
+                inside = best.f < best.rho
+            system = _System(self.F, labels, np.flatnonzero(inside), self.C)
+            following = self._iterate(labels, *system.newton_point())
+            if is_damped and following.value > best.value:
+                following = self._line_search(labels, best, following)
             fall = best.value - following.value
-            best = following
-            still_inside = best.f < best.rho
-            # The correct piece, or no significant improvement by another.
-            # Share of the requested gap below which another step of the machine is not needed.
-            if np.array_equal(still_inside, inside) or fall <= 1e-4 * tol * abs(best.value):
+            best = following if is_damped or fall > 0.0 else best
+            still_inside = following.f < following.rho
+            # The quadratic piece was correct, or damped steps gain too little for the requested
+            # gap. A small decrease of full steps would not imply it: sets may recur.
+            if np.array_equal(still_inside, inside) or (
+                is_damped and fall <= 1e-4 * tol * abs(best.value)
+            ):
                 break
             inside = still_inside
-        return best, system
+        best = self._iterate(labels, best.theta)
+        pull = np.maximum(best.rho - best.f, 0.0)
+        alpha = pull / pull.sum()
+        return _SVMPoint(mu, alpha, self.normals(alpha), best.rho, best.value, system)
 
-    def _newton(self, labels: NDArray, inside: NDArray) -> tuple[_System, _Iterate]:
-        system = _System(self.F, labels, np.flatnonzero(inside), self.C)
-        theta, rho = system.newton_point()
-        return system, self._iterate(theta, self._scores(labels, theta), rho)
-
-    def _scores(self, labels: NDArray, theta: NDArray) -> NDArray:
-        return np.einsum("tn,tn->n", labels, theta @ self.F.T)
-
-    def _iterate(self, theta: NDArray, f: NDArray, rho: float) -> _Iterate:
+    def _iterate(self, labels: NDArray, theta: NDArray, rho: float | None = None) -> _Iterate:
+        f = np.einsum("tn,tn->n", labels, theta @ self.F.T)
+        rho = self.best_rho(f) if rho is None else rho
         slack = np.maximum(rho - f, 0.0)
         value = 0.5 * np.vdot(theta, theta) - rho + 0.5 * self.C * (slack @ slack)
         return _Iterate(theta, f, rho, float(value))
 
-    def _line_search(self, start: _Iterate, end: _Iterate) -> _Iterate:
+    def _line_search(self, labels: NDArray, start: _Iterate, end: _Iterate) -> _Iterate:
         """Return the minimum of the convex primal between two iterates, by bisection."""
         dtheta, df, drho = end.theta - start.theta, end.f - start.f, end.rho - start.rho
 
@@ -305,9 +238,7 @@ class _Master:
         for _ in range(40):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if slope(middle) <= 0.0 else (low, middle)
-        return self._iterate(
-            start.theta + low * dtheta, start.f + low * df, start.rho + low * drho
-        )
+        return self._iterate(labels, start.theta + low * dtheta, start.rho + low * drho)
 
     # ------------------------------------------------------------------ mu
 
@@ -339,11 +270,11 @@ class _Master:
         # Share of the curvature that is added to make the programme for mu definite.
         hessian[np.diag_indices(T)] += 1e-9 * max(float(np.trace(hessian)) / T, 1.0)
         linear = gradient / size - hessian @ point.mu
-        rows = np.ones((1, T))
-        upper, lower = np.append(np.ones(T), 1.0), np.append(np.zeros(T), 1.0)
-        sense = np.zeros(T + 1, dtype=np.int32)
-        sense[T] = 5  # equality
-        mu, _, flag, _ = daqp.solve(hessian, linear, rows, upper, lower, sense, primal_tol=1e-12)
+        upper, lower = np.ones(T + 1), np.append(np.zeros(T), 1.0)
+        sense = np.append(np.zeros(T), 5).astype(np.int32)  # equality
+        mu, _, flag, _ = daqp.solve(
+            hessian, linear, np.ones((1, T)), upper, lower, sense, primal_tol=1e-12
+        )
         if flag < 0 or not np.all(np.isfinite(mu)):
             # Use the direction towards the most violated labelling.
             mu = np.zeros(T)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 from scipy.sparse.linalg import ArpackError, LinearOperator
 
 from volmar._eigen import eigsh
@@ -20,6 +21,8 @@ from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, s
 # An inner product, and a difference of squared lengths, below these shares of the largest kernel
 # value are rounding.
 ROUNDING, SAME_LENGTH = 1e-14, 1e-9
+# Kernels that are positive semi-definite on all rows.
+DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
 # A mean square of the rows below this multiple of the kernel's rounding error is rounding.
 SPREAD_ROUNDINGS = 64.0
 
@@ -61,7 +64,6 @@ class KernelSpace(FeatureSpace):
         self.n_passes = 0
         self.p = np.full(self.n_rows, 1.0 / self.n_rows) if self.shares is None else self.shares
         self._size = float(np.abs(K.diagonal()).max())
-        self._freedom = 0.0
 
     @cached_property
     def has_equal_lengths(self) -> bool:  # type: ignore[override]
@@ -123,34 +125,20 @@ class KernelSpace(FeatureSpace):
         return KernelSpace(self.K, weights, self.expansion, center=self.is_centered)
 
     def is_gram(self) -> bool:
-        """Return whether v'Kv >= 0, up to rounding, for all v with sum 0 in a small Krylov space.
+        """Return whether v'Kv >= 0, up to rounding, for all v with sum 0.
 
-        If v'Kv < 0, the kernel is not positive semi-definite, and the regression has no lower
-        bound. A few products with K are enough to find large negative eigenvalues.
+        Otherwise a regression has no lower bound. Each of the n^2 values may have been rounded to
+        float32.
         """
-        n = self.n_rows
-        v = np.random.default_rng(0).standard_normal(n)
-        basis, images = np.zeros((0, n)), np.zeros((0, n))
-        # Number of products with K to test whether it is positive semi-definite, and the relative
-        # size of negative eigenvalues that is ignored.
-        for _ in range(20):
-            before = float(np.linalg.norm(v))
-            for _ in range(2):
-                v = v - v.mean()
-                v = v - (basis @ v) @ basis
-            size = float(np.linalg.norm(v))
-            if size <= 1e-6 * before:  # the rest is rounding
-                break
-            v = v / size
-            image = self.vector(v)[1]
-            basis, images = np.vstack([basis, v]), np.vstack([images, image])
-            v = image
-        if not basis.size:
-            return True
-        # Each of the n^2 values may have been rounded to float32.
-        rounding = n * float(np.finfo(np.float32).eps) * self._size
-        ritz = np.linalg.eigvalsh(0.5 * (basis @ images.T + images @ basis.T))
-        return bool(ritz[0] >= -(1e-5 * np.abs(ritz).max() + rounding))
+        means = self.K.mean(axis=0)
+        centred = self.K - means - (means - means.mean())[:, None]
+        n, size = self.n_rows, max(float(self.K.max()), -float(self.K.min()))
+        centred.flat[:: n + 1] += n * float(np.finfo(np.float32).eps) * size
+        try:
+            linalg.cholesky(centred, overwrite_a=True, check_finite=False)
+        except linalg.LinAlgError:
+            return False
+        return True
 
     @cached_property
     def graph_axes(self) -> NDArray:
@@ -195,15 +183,6 @@ class KernelSpace(FeatureSpace):
         rounding = SPREAD_ROUNDINGS * float(np.finfo(self.dtype).eps) * self._size
         return square if abs(square) > rounding else 0.0
 
-    def fits(self, active: NDArray) -> bool:  # noqa: ARG002 -- the rows of the last step
-        """Return whether the last Newton step had about as many degrees of freedom as rows."""
-        # Degrees of freedom per active row above which all active rows can be fitted.
-        return self._freedom > 0.9
-
-    @cached_property
-    def _signs(self) -> NDArray:
-        return np.random.default_rng(0).choice([-1.0, 1.0], self.n_rows)
-
     def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
         """Return an approximate x with (I + stiffness sum_A (z_i - m)(z_i - m)') x = g.
 
@@ -223,12 +202,8 @@ class KernelSpace(FeatureSpace):
         system -= (means - means.mean())[:, None]
         ridge = float(np.finfo(self.dtype).eps) * self._size
         system.flat[:: A.size + 1] += 1.0 / stiffness + ridge
-        # tr(K_AA (K_AA + D)^-1) = |A| - tr(D (K_AA + D)^-1); the latter is estimated by a probe.
-        probe = self._signs[A]
-        right = np.column_stack([g[1][A] - g[1][A].mean(), np.ones(A.size), probe])
-        t, ones, probed = solve_definite(system, right, self.dtype).T
-        stiff = float(probe @ probed) / stiffness
-        self._freedom = (A.size + 1 - stiff) / A.size
+        right = np.column_stack([g[1][A] - g[1][A].mean(), np.ones(A.size)])
+        t, ones = solve_definite(system, right, self.dtype).T
         t -= ones * (t.sum() / ones.sum())
         change = np.zeros(self.n_rows)
         change[A] = t
@@ -271,9 +246,10 @@ class KernelRepresentation(KernelMixin):
         return KernelSpace(K, weights, expansion, center=self._centers())
 
     def _spread(self, space: KernelSpace | LinearSpace) -> float:
-        """Return the mean square of the rows, or raise an error if it is not positive."""
+        """Return the mean square of the rows; raise an error if there are no squares or none."""
+        definite = isinstance(self.kernel, str) and self.kernel in DEFINITE
         square = space.mean_square()
-        if square < 0.0:
+        if square < 0.0 or not (definite or space.is_gram()):
             raise not_a_kernel(self.kernel)
         if square == 0.0:
             raise ValueError(

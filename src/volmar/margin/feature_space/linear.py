@@ -22,8 +22,6 @@ ROUNDINGS, SPREAD_ROUNDINGS = 8.0, 64.0
 # Up to this many rows, with this ratio of columns to rows, the Gram matrix takes less time than
 # the passes of a fit.
 SPANNED_ROWS, SPANNED_RATIO = 500, 4
-# Number of rows from which second moments are estimated: per feature, and the minimum.
-ROWS_PER_FEATURE, MIN_ROWS = 8, 400
 
 
 class Shift:
@@ -155,31 +153,14 @@ class LinearSpace(FeatureSpace):
         rounding = SPREAD_ROUNDINGS * float(np.finfo(self.dtype).eps) * offset
         return square if square > rounding**2 else 0.0
 
-    def fits(self, active: NDArray) -> bool:
-        """Return whether there are at most as many active rows as coefficients and intercept."""
-        return int(np.count_nonzero(active)) <= self.rows.n_features + 1
-
     def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
-        """Return an approximate x with (I + stiffness sum_A (z_i - m)(z_i - m)') x = g.
-
-        m is the mean of the active rows A. If very many rows are active, evenly spaced ones
-        represent them: any positive definite matrix gives a direction of descent, and the
-        certificate does not depend on it.
-        """
-        d = self.rows.n_features
-        index = np.flatnonzero(active)
-        step = max(1, index.size // max(MIN_ROWS, ROWS_PER_FEATURE * d))
-        if step > 1:
-            active = np.zeros_like(active)
-            active[index[::step]] = True
-            stiffness *= step
-        self.n_passes += 1
-        moments = self.rows.moments(active, center=np.zeros(d))
-        if moments.weight <= 0 or moments.second is None:
+        """Return x with (I + stiffness sum_A (z_i - m)(z_i - m)') x = g, m the mean of A."""
+        if not active.any():
             return g.copy()
-        H = moments.second - np.outer(moments.sum, moments.sum / moments.weight)
-        H *= stiffness
-        H.flat[:: d + 1] += 1.0
+        self.n_passes += 1
+        moments = self.rows.moments(active, center=np.zeros(g.size))
+        H = stiffness * (moments.second - np.outer(moments.sum, moments.sum / moments.weight))
+        H.flat[:: g.size + 1] += 1.0
         return solve_definite(H, g, self.dtype)
 
 
