@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import pickle
 import pkgutil
 
 import pytest
@@ -35,3 +36,10 @@ def test_a_module_does_not_hide_the_function_of_its_name():
     assert callable(volmar.evidence.label_test)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         volmar.evidence.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("room", ["volmar", "volmar.evidence"])
+def test_a_package_is_pickled_by_its_name(room):
+    """cloudpickle sends functions of a notebook with the modules that they use."""
+    module = importlib.import_module(room)
+    assert pickle.loads(pickle.dumps(module)) is module

@@ -27,6 +27,10 @@ class _LazyPackage(ModuleType):
         if name not in self._homes or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 
+    def __reduce__(self) -> Any:
+        # For functions of a notebook that use a package and are sent to other processes.
+        return import_module, (self.__name__,)
+
     def __dir__(self) -> list[str]:
         return sorted({*self.__dict__, *self._homes})
 

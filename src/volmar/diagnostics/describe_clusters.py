@@ -373,11 +373,11 @@ def describe_clusters(
         n_claims = int(np.count_nonzero(rows.varies)) * (1 if k == 2 else k)
         smallest = max(MIN_ROWS, MIN_ROWS_PER_CLUSTER * k)
         # Not more subsets than a single real claim needs, because fewer subsets are larger.
-        most, fewest = _min_subsets(q / max(n_claims, 1)), _min_subsets(q)
+        most, least = _min_subsets(q / max(n_claims, 1)), _min_subsets(q)
         most = min(n_subsets, chosen.size // smallest, most)
-        if most < fewest:
+        if most < least:
             note = (
-                f"Not tested: a false discovery rate of {q:g} needs {fewest} subsets of "
+                f"Not tested: a false discovery rate of {q:g} needs {least} subsets of "
                 f"{smallest} rows, and there are {chosen.size:,} rows in at most {n_subsets} "
                 "subsets."
             )
@@ -385,7 +385,7 @@ def describe_clusters(
         some = (rows, given) if chosen.size == n else (rows.take(chosen), take_rows(given, chosen))
         refit = Refit(*some, codes[chosen], k, model)
         n_again = -1
-        for count in range(most, fewest - 1, -2):
+        for count in range(most, least - 1, -2):
             found = refit.tested(count, q, progress or (lambda *_: None), rng)
             # The choice must not depend on the claims that are real: the tests would be invalid.
             again = int(np.sum(found["found_again"] >= FOUND_AGAIN))
