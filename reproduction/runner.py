@@ -20,7 +20,9 @@ from threading import Thread
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.metrics import normalized_mutual_info_score, rand_score
+from sklearn.utils import get_tags
 from threadpoolctl import threadpool_limits
 
 import volmar
@@ -62,6 +64,8 @@ def run_cell(cell: Cell) -> CellResult:
             X = data.X
             parameters = resolved(cell.parameters, X.shape[0])
             model = find_estimator(cell.estimator)(**parameters, random_state=cell.seed)
+            if issparse(X) and not get_tags(model).input_tags.sparse:
+                X = X.toarray()  # the comparison methods take dense rows only
             if cell.similarity is not None:
                 X = make_similarity(**cell.similarity).build(X)[0]
             labels = model.fit(X).labels_

@@ -55,7 +55,6 @@ GOOD = {
     "bias": ("'gap'", "'balance'"),
     "cccp_tol": ("None", "0.01"),
     "center": ("True", "False"),
-    "centered": ("None", "True", "False"),
     "coef0": ("1", "0.0", "-1.5"),
     "cut_tol": ("None", "0.01"),
     "degree": ("3", "2", "1.5", "7"),
