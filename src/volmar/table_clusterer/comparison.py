@@ -132,7 +132,7 @@ def compare_methods(
         Number of clusters. With "auto", the number for which `MSPC` finds evidence, and 2 if it
         finds none.
     fit_rows : array of shape (n, d), default=None
-        The rows to fit, such as those of `volmar.tables.prepare.PreparedTable.dithered`. If None, `X`.
+        The rows to fit, such as dithered ones. If None, `X`.
     random_state : int, default=0
         Random seed of the methods, and of the sample of rows if a method is fitted to a sample.
     progress : callable, default=None
