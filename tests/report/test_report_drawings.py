@@ -13,7 +13,7 @@ from volmar import KernelCPMMC
 from volmar.datasets import make_two_moons
 from volmar.report.drawings import components, histogram, plane, ticks
 from volmar.report.drivers import drivers
-from volmar.rows.anywhere import cluster_moments
+from volmar.rows.tiled import cluster_moments
 
 
 @pytest.mark.parametrize("shape", [(60, 8), (400, 350)])

@@ -24,8 +24,9 @@ from volmar.diagnostics.column_profiles import (
     take_rows,
 )
 from volmar.metrics.contingency import as_array, distinct_labels
-from volmar.rows.anywhere import cluster_moments, count_labels, draw_from_collection
+from volmar.rows.anywhere import count_labels, draw_from_collection
 from volmar.rows.blocks import is_dask
+from volmar.rows.tiled import cluster_moments
 
 Progress = Callable[[int, int], None]
 

@@ -14,7 +14,7 @@ from scipy import sparse, stats
 from volmar._checks import check_number
 from volmar._input import check_matrix
 from volmar._notebook import html_card
-from volmar.rows.anywhere import cluster_moments, row_blocks
+from volmar.rows.tiled import cluster_moments, row_blocks
 
 # Maximum number of changes of a kind, and of new values of a column, that are printed.
 MAX_SHOWN = 5

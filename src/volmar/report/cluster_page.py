@@ -39,7 +39,7 @@ from volmar.report.verdict import (
     led_by_categories,
     verdict_of,
 )
-from volmar.rows.anywhere import ClusterMoments, cluster_moments
+from volmar.rows.tiled import ClusterMoments, cluster_moments
 from volmar.solvers import Status
 
 # The colours of the plots, and lighter ones for a dark background.

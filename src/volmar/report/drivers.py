@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar.report.outcome import Outcome
-from volmar.rows.anywhere import ClusterMoments
+from volmar.rows.tiled import ClusterMoments
 
 # Maximum number of entries of a sparse matrix that is made dense.
 MAX_DENSE = 20_000_000

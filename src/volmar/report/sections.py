@@ -25,7 +25,7 @@ from volmar.diagnostics.silhouettes import silhouettes
 from volmar.report.drawings import bars
 from volmar.report.drivers import drivers
 from volmar.report.outcome import Outcome
-from volmar.rows.anywhere import cluster_moments
+from volmar.rows.tiled import cluster_moments
 
 
 def description_of(outcome: Outcome) -> ClusterDescription:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -465,69 +465,3 @@ def _picked(array: Any, numbers: np.ndarray, n: int) -> Any:
         )
     found = array[numbers]
     return found.compute() if is_dask(found) else found
-
-
-# ------------------------------------------------------------- moments of clusters of an array
-
-
-class ClusterMoments(NamedTuple):
-    """Sizes (k,), means (k, d) and sums of squared deviations (k, d) of clusters.
-
-    With missing values, the sizes (k, d) are those of the known values.
-    """
-
-    sizes: np.ndarray
-    means: np.ndarray
-    squares: np.ndarray
-
-    @property
-    def mean(self) -> np.ndarray:
-        """Mean of each column over all rows."""
-        return self.sizes @ self.means / self.sizes.sum()
-
-    @property
-    def deviation(self) -> np.ndarray:
-        """Standard deviation of each column over all rows."""
-        between = self.sizes @ (self.means - self.mean) ** 2
-        return np.sqrt((self.squares.sum(axis=0) + between) / self.sizes.sum())
-
-    @property
-    def between(self) -> np.ndarray:
-        """Share of the variance of each column that is between the clusters."""
-        total = self.sizes.sum() * self.deviation**2
-        explained = self.sizes @ (self.means - self.mean) ** 2
-        return explained / np.where(total > 0, total, np.inf)
-
-
-def cluster_moments(
-    X: Any, codes: np.ndarray, k: int, known: np.ndarray | None = None
-) -> ClusterMoments:
-    """Return the moments of clusters 0 to k - 1 of dense or CSR rows; a code of -1 is noise.
-
-    Entries that are not `known` must be 0 in X. The mean of a cluster without rows is 0.
-    """
-    inside = np.flatnonzero(codes >= 0)
-    shape = (k, codes.size)
-    member = sparse.csr_array((np.ones(inside.size), (codes[inside], inside)), shape=shape)
-    sizes = np.bincount(codes[inside], minlength=k)
-    counts = sizes[:, None] if known is None else member @ known.astype(np.float64)
-    mass = np.maximum(counts, 1)
-    if sparse.issparse(X):
-        means = (member @ X).toarray() / mass
-        squares = (member @ X.multiply(X).tocsr()).toarray() - counts * means**2
-        return ClusterMoments(sizes, means, np.maximum(squares, 0.0))
-    means, squares = np.zeros((k, X.shape[1])), np.zeros((k, X.shape[1]))
-    blocks = list(row_blocks(*X.shape))
-    for some in blocks:
-        means += member[:, some] @ np.asarray(X[some], dtype=np.float64)
-    means /= mass
-    for some in blocks:
-        square = np.square(X[some] - means[np.maximum(codes[some], 0)]) if k else 0.0 * X[some]
-        squares += member[:, some] @ (square if known is None else square * known[some])
-    return ClusterMoments(sizes if known is None else counts, means, squares)
-
-
-def row_blocks(n: int, d: int) -> Iterator[slice]:
-    """Yield slices of n rows of d columns, each of about a million entries."""
-    step = max(1, 2**20 // max(d, 1))
-    return (slice(start, start + step) for start in range(0, n, step))
