@@ -12,6 +12,7 @@ from volmar._lazy import attach
 
 if TYPE_CHECKING:
     from volmar._version import __version__ as __version__
+    from volmar.auto.clusterer import AutoClusterer as AutoClusterer
     from volmar.baselines.kernel_kmeans import KernelKMeans as KernelKMeans
     from volmar.baselines.projected_kmeans import DiscriminativeKMeans as DiscriminativeKMeans
     from volmar.baselines.projected_kmeans import LDAKMeans as LDAKMeans

@@ -54,6 +54,11 @@ class SplitNode:
         Why the node could not be split; empty otherwise.
     warnings : tuple of str
         Warnings of the fit of the split.
+    effect : float
+        For `AutoClusterer`: share by which the density at the border is below that of its sparser
+        side, a lower 90 % limit. NaN without a test of the border.
+    repeats : float
+        Share of the halves of the rows in which the border is found again; NaN if not needed.
     """
 
     n_rows: int
@@ -71,6 +76,8 @@ class SplitNode:
     p_minimum: float = 0.0
     level: float = float("nan")
     has_way_around: bool = False
+    effect: float = float("nan")
+    repeats: float = float("nan")
 
     @property
     def p_text(self) -> str:

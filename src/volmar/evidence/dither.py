@@ -151,3 +151,78 @@ def dithered_scores(
     step = max(1, BLOCK // X.shape[1])
     blocks = range(0, X.shape[0], step)
     return np.concatenate([score(dithered(X[i : i + step], resolutions, rng)) for i in blocks])
+
+
+# -------- ties spread over their neighbourhood, for searches in rows of many columns
+
+# A value is compared with neighbouring values of at least this share of its frequency.
+COMPARABLE = 0.2
+# Columns with at most this number of distinct values are codes: their order is used, not the steps.
+MAX_CODES = 10
+# Other columns of few values, each of at least this number of rows on average, are too, unless they
+# lie on a grid.
+ROWS_PER_VALUE = 20
+# Share of equal steps between the values of a grid.
+ON_GRID = 0.8
+
+
+def spread_ties(X: NDArray, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return rows in which equal values of a column are spread, so that they are no modes.
+
+    A value is drawn from the interval around it, up to the middle to the next values that are
+    about as frequent. Whole inches among a few decimals, a top code, or a share of zeros are then
+    no groups. Columns of few values have their marginal distribution made uniform, because the
+    steps between codes are no evidence, and a value that is shared by a group of rows is one
+    observation. If such a column is a function of another one, it is shuffled: it counts once.
+    """
+    X = np.array(X, dtype=np.float64)
+    n = len(X)
+    shared: list[NDArray] = []
+    for j in range(X.shape[1]):
+        values, code, counts = np.unique(X[:, j], return_inverse=True, return_counts=True)
+        if values.size == n or values.size < 2:
+            continue
+        if _is_code(values, n):
+            copies = (np.unique(code + values.size * one).size for one in shared)
+            is_copy = any(size <= 1.05 * values.size for size in copies)
+            if values.size > MAX_CODES and is_copy:
+                code = rng.permutation(code)
+            elif values.size > MAX_CODES:
+                shared.append(code)
+            start = np.cumsum(counts) - counts
+            rank = (start[code] + rng.random(n) * counts[code]) / n
+            X[:, j] = values[0] + rank * (values[-1] - values[0])
+        else:
+            low, high = _intervals(values, counts)
+            is_tied = counts[code] > 1
+            width = np.where(is_tied, high[code] - low[code], 0.0)
+            X[:, j] = np.where(is_tied, low[code], X[:, j]) + rng.random(n) * width
+    return X
+
+
+def _is_code(values: NDArray, n: int) -> bool:
+    """Return whether only the order of a column's distinct values counts."""
+    if values.size <= MAX_CODES:
+        return True
+    steps = np.diff(values)
+    on_grid = np.isclose(steps, np.median(steps), rtol=0.01).mean() >= ON_GRID
+    return bool(n >= ROWS_PER_VALUE * values.size and not on_grid)
+
+
+def _intervals(values: NDArray, counts: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the ends of the interval over which each value is spread."""
+    before, after = np.roll(values, 1), np.roll(values, -1)
+    before[0], after[-1] = np.nan, np.nan
+    # Up to 1 / COMPARABLE rows, all neighbours are comparable.
+    for i in np.flatnonzero(counts * COMPARABLE > 1):
+        alike = values[counts >= COMPARABLE * counts[i]]
+        at = int(np.searchsorted(alike, values[i]))
+        before[i] = alike[at - 1] if at > 0 else np.nan
+        after[i] = alike[at + 1] if at + 1 < alike.size else np.nan
+    low, high = 0.5 * (values + before), 0.5 * (values + after)
+    is_alone = np.isnan(low) & np.isnan(high)
+    low, high = (
+        np.where(np.isnan(low), 2.0 * values - high, low),
+        np.where(np.isnan(high), 2.0 * values - low, high),
+    )
+    return np.where(is_alone, values[0], low), np.where(is_alone, values[-1], high)

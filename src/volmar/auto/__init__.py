@@ -1,0 +1,1 @@
+"""`AutoClusterer`: the clusters of rows, of any shape, and their number."""

@@ -1,0 +1,352 @@
+"""`AutoClusterer`: the clusters of rows, of any shape, and their number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.decomposition import TruncatedSVD
+from sklearn.utils.validation import check_is_fitted
+
+from volmar._checks import check_choice, check_count, check_number, check_random_state
+from volmar._input import check_rows
+from volmar._memory import explain_memory
+from volmar._threads import one_thread
+from volmar._warn import warn_user
+from volmar.auto.grow import Branch, Growth, Rows, chosen, grow, smallest_cluster
+from volmar.auto.layers import branch_tree
+from volmar.base.numbering import order_by_size
+from volmar.base.tree import SplitTree
+from volmar.base.validation import check_n_clusters
+from volmar.evidence.dither import spread_ties
+from volmar.guidance.knowledge import check_seeds, check_size
+
+# Maximum number of rows in which clusters are searched, in up to FEW_COLUMNS columns and in more.
+MAX_ROWS_OF_FEW, FEW_COLUMNS, MAX_ROWS = 20_000, 3, 5000
+# Maximum number of columns of hyperplanes, and of dimensions in which neighbours are searched.
+MAX_COLUMNS, MAX_NEAR = 100, 10
+# If standard deviations of columns differ by more than this factor, their units differ.
+SAME_UNIT = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """The scale of the columns, and the leading directions of many columns."""
+
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    basis: NDArray[np.float64] | None = None
+    near: NDArray[np.float64] | None = None
+
+    def columns(self, X: Any) -> NDArray[np.float64]:
+        """Return rows in units of the scale, along `basis` if there are many columns."""
+        if sparse.issparse(X):
+            if self.basis is None:
+                X = X.toarray()
+            else:
+                weighted = self.basis / self.scale[:, None]
+                return np.asarray(X @ weighted - self.mean @ weighted)
+        scaled = (np.asarray(X, dtype=np.float64) - self.mean) / self.scale
+        return scaled if self.basis is None else scaled @ self.basis
+
+    def nearby(self, columns: NDArray) -> NDArray[np.float64]:
+        """Return the coordinates in which neighbours are searched."""
+        return columns if self.near is None else columns @ self.near
+
+
+def space_of(X: Any, seed: int) -> Space:
+    """Return the space of a sample of rows.
+
+    Columns in different units are divided by their standard deviations, others by a common one.
+    """
+    is_sparse = sparse.issparse(X)
+    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+    if is_sparse:
+        square = np.asarray(X.multiply(X).mean(axis=0), dtype=np.float64).ravel()
+        deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+    else:
+        deviation = np.asarray(X.std(axis=0, dtype=np.float64))
+    varies = deviation > 1e-12 * np.maximum(np.abs(mean), deviation.max(initial=0.0))
+    known = deviation[varies]
+    if known.size and known.max() <= SAME_UNIT * known.min():
+        deviation = np.full(deviation.size, float(np.sqrt(np.mean(known**2))))
+    scale = np.where(varies, deviation, np.inf)
+    space = Space(mean, np.where(np.isfinite(scale), scale, 1e300))
+    if X.shape[1] > MAX_COLUMNS:
+        rows = sparse.csr_array(X / space.scale) if is_sparse else space.columns(X)
+        space = Space(mean, space.scale, _directions(rows, MAX_COLUMNS, seed))
+    columns = space.columns(X)
+    if columns.shape[1] > MAX_NEAR:
+        near = _directions(columns, MAX_NEAR, seed)
+        space = Space(mean, space.scale, space.basis, near)
+    return space
+
+
+def _directions(rows: Any, most: int, seed: int) -> NDArray[np.float64]:
+    """Return leading directions (d, r) of centred rows."""
+    r = min(most, *rows.shape)
+    svd = TruncatedSVD(r, algorithm="randomized", random_state=seed).fit(rows)
+    return np.asarray(svd.components_.T)
+
+
+class AutoClusterer(ClusterMixin, BaseEstimator):
+    """Find the clusters of rows, of any shape, and their number.
+
+    The modes of the density of the rows are found, and the borders between them tested: a
+    border counts if it is significant *and* the density there is clearly below that of both
+    sides, measured along the data. Where no curved border is confirmed, hyperplanes are tried,
+    which find groups in a few of many columns. The parts are searched again, so that the clusters
+    form a tree.
+
+    Parameters
+    ----------
+    n_clusters : int or "auto", default="auto"
+        Number of clusters. With "auto", only borders that the test confirms. A number cuts the same
+        tree elsewhere: confirmed borders first, then candidates by their effect.
+    shapes : {"any", "curved", "linear"}, default="any"
+        Borders that are tried: of any shape, by neighbours ("curved"), or hyperplanes ("linear").
+    alpha : float, default=0.05
+        Level of the tests: the probability with which rows of one group are split.
+    max_clusters : int, default=50
+        Maximum number of clusters with ``n_clusters="auto"``.
+    min_cluster_size, max_cluster_size : int or float, default=None
+        Minimum and maximum size of a cluster, as a number of rows or as a fraction of the rows.
+    random_state : int, RandomState or None, default=None
+        Random seed of samples, halves and starts.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each row, numbered by size.
+    n_clusters_ : int
+        Number of clusters.
+    tree_ : volmar.base.tree.SplitTree
+        The splits, each with its p-value, its effect and the share of halves that repeat it.
+        Clusters have those of their clearest candidate.
+    classes_ : ndarray
+        Names of the clusters. Only defined for a fit with known labels.
+    n_features_in_ : int
+        Number of columns.
+
+    See Also
+    --------
+    volmar.TableClusterer : Prepares the columns of a table first.
+    volmar.MSPC : One hyperplane after another, for a given number of clusters.
+    volmar.SoftLabelMVC : Curved clusters, for a given number.
+
+    Notes
+    -----
+    Of many rows, a sample is searched: 20,000 rows of up to three columns, 5,000 of more. Columns
+    whose standard deviations differ by more than a factor of 10 are divided by them.
+
+    With `y`, links or limits of the sizes, the number of clusters is found without them, and
+    `volmar.SoftLabelMVC` or `volmar.MSPC` is fitted with them.
+
+    Examples
+    --------
+    >>> from volmar import AutoClusterer
+    >>> from volmar.datasets import make_two_moons
+    >>> X, _ = make_two_moons(400, noise=0.05, random_state=0)
+    >>> model = AutoClusterer(random_state=0).fit(X)
+    >>> model.n_clusters_
+    2
+    >>> model.predict([[0.0, 1.0], [1.0, -0.5]]).size
+    2
+    """
+
+    def __init__(
+        self,
+        n_clusters: int | str = "auto",
+        *,
+        shapes: str = "any",
+        alpha: float = 0.05,
+        max_clusters: int = 50,
+        min_cluster_size: float | None = None,
+        max_cluster_size: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ):
+        self.n_clusters = n_clusters
+        self.shapes = shapes
+        self.alpha = alpha
+        self.max_clusters = max_clusters
+        self.min_cluster_size = min_cluster_size
+        self.max_cluster_size = max_cluster_size
+        self.random_state = random_state
+
+    @one_thread()
+    @explain_memory
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        must_link: ArrayLike | None = None,
+        cannot_link: ArrayLike | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Self:
+        """Find the clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows, dense or CSR.
+        y : array of shape (n_samples,), optional
+            Known labels of some rows, with -1 for all others. A `y` without unknown labels is
+            ignored.
+        must_link : array of shape (n_samples,), optional
+            Group ids. Rows with the same id are put in the same cluster, rows with -1 are free.
+        cannot_link : array of shape (n_pairs, 2), optional
+            Pairs of row numbers that should be in different clusters.
+        progress : callable, optional
+            Called with the number of rows in finished clusters, and of all rows.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        X = check_rows(X, estimator=self, reset=True)
+        n = X.shape[0]
+        k = None if isinstance(self.n_clusters, str) else check_n_clusters(self.n_clusters, n)
+        seeds = check_seeds(y, n)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        numbers = _sample(X, rng)
+        few = X[numbers]
+        space = space_of(few, int(rng.integers(2**31 - 1)))
+        columns = space.columns(few)
+        spread = spread_ties(columns, rng)
+        rows = Rows(spread, space.nearby(spread), space.nearby(columns))
+        how = Growth(
+            self.alpha,
+            max(self.max_clusters, k or 1),
+            smallest_cluster(numbers.size),
+            self.shapes,
+        )
+        root = grow(rows, rng, how, progress)
+        branch = chosen(root, rows, None if seeds is not None and k is None else k, rng)
+        guide = {"must_link": must_link, "cannot_link": cannot_link}
+        is_guided = seeds is not None or any(one is not None for one in guide.values())
+        is_limited = self.min_cluster_size is not None or self.max_cluster_size is not None
+        fitted = {"_space": space, "_branch": branch, "_guided": None}
+        if is_guided or is_limited:
+            known = 0 if seeds is None else seeds.names.size
+            found = max(len(branch.leaves()), known) if k is None else k
+            model = self._guided_fit(space.columns(X), y, guide, branch, found)
+            fitted |= {"_guided": model, "labels_": model.labels_}
+            if hasattr(model, "classes_"):
+                fitted["classes_"] = model.classes_
+            order = np.arange(len(branch.leaves()))
+        else:
+            labels = branch.predict(_new_rows(space, X))
+            sizes = np.bincount(labels, minlength=len(branch.leaves()))
+            first = np.full(sizes.size, n)
+            np.minimum.at(first, labels, np.arange(n))
+            order = order_by_size(sizes, first)[: np.count_nonzero(sizes)]
+            rank = np.full(sizes.size, -1)
+            rank[order] = np.arange(order.size)
+            fitted["labels_"] = rank[labels]
+        fitted["_order"] = order
+        fitted["tree_"] = branch_tree(branch, order, self.alpha, getattr(X, "columns", None))
+        fitted["n_clusters_"] = int(np.unique(fitted["labels_"]).size)
+        if is_guided or is_limited:
+            fitted["n_clusters_"] = int(fitted["_guided"].n_clusters)
+        _ = [self.__dict__.pop(name) for name in ("classes_",) if name in self.__dict__]
+        self.__dict__.update(fitted)
+        if k is None and self.n_clusters_ >= self.max_clusters > 1:
+            warn_user(
+                f"max_clusters={self.max_clusters} was reached, and there may be more clusters. "
+                "Look at the columns that separate them (ids, dates or codes?), or raise "
+                "max_clusters."
+            )
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Assign rows to the clusters.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows, dense or CSR.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Cluster of each row: that of the nearest row of the fit, or of its side of a hyperplane.
+        """
+        X = self._checked(X)
+        if self._guided is not None:
+            return self._guided.predict(self._space.columns(X))
+        rank = np.zeros(len(self._branch.leaves()), dtype=np.int64)
+        rank[self._order] = np.arange(self._order.size)
+        return rank[self._branch.predict(_new_rows(self._space, X))]
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the score of each cluster, whose largest value is at the predicted cluster.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows, dense or CSR.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_clusters_)
+            How much nearer a cluster is than the nearest other, smallest along its path in the
+            tree. For two clusters, the score of cluster 1; for one, zeros.
+        """
+        X = self._checked(X)
+        if self._guided is not None:
+            return self._guided.decision_function(self._space.columns(X))
+        if self.n_clusters_ == 1:
+            return np.zeros(X.shape[0])
+        scores = self._branch.scores(_new_rows(self._space, X))[:, self._order]
+        return 0.5 * (scores[:, 1] - scores[:, 0]) if scores.shape[1] == 2 else scores
+
+    def _checked(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return check_rows(X, estimator=self, reset=False)
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.n_clusters, str):
+            check_choice("n_clusters", self.n_clusters, ("auto",))
+        check_choice("shapes", self.shapes, ("any", "curved", "linear"))
+        check_number("alpha", self.alpha, low=0.0, high=0.5, open_low=True)
+        check_count("max_clusters", self.max_clusters)
+        for name in ("min_cluster_size", "max_cluster_size"):
+            if getattr(self, name) is not None:
+                check_size(name, getattr(self, name))
+
+    def _guided_fit(
+        self, X: NDArray, y: Any, guide: dict[str, Any], branch: Branch, k: int
+    ) -> Any:
+        """Return a clusterer of k clusters that is fitted with the knowledge of the user."""
+        from volmar.separation.mspc import MSPC
+        from volmar.volume.soft_label_mvc import SoftLabelMVC
+
+        is_curved = self.shapes != "linear" and len(X) <= MAX_ROWS_OF_FEW and branch.is_curved
+        kind: Any = SoftLabelMVC if is_curved else MSPC
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        model = kind(
+            k,
+            min_cluster_size=self.min_cluster_size,
+            max_cluster_size=self.max_cluster_size,
+            random_state=seed,
+        )
+        return model.fit(X, y, **guide)
+
+
+def _sample(X: Any, rng: np.random.Generator) -> NDArray[np.int64]:
+    n, d = X.shape
+    most = MAX_ROWS_OF_FEW if d <= FEW_COLUMNS else MAX_ROWS
+    return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+
+
+def _new_rows(space: Space, X: Any) -> Rows:
+    columns = space.columns(X)
+    near = space.nearby(columns)
+    return Rows(columns, near, near)

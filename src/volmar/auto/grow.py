@@ -1,0 +1,312 @@
+"""A tree of parts, each split where the evidence confirms a border, and its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from sklearn.cluster import KMeans
+from sklearn.metrics import pairwise_distances_argmin
+
+from volmar.auto.linear import clearest_pair, hyperplane, linear_split
+from volmar.auto.splits import MIN_EFFECT, Found, Partition, borders_found, partition_of
+from volmar.evidence.pairs import LinearCells
+
+# The smallest cluster: this multiple of the square root of the number of rows, and at least 5 rows.
+SMALLEST, FEWEST_ROWS = 0.3, 5
+# Up to this number of columns, trees find the nearest of many rows faster than products of rows.
+MAX_TREE_COLUMNS = 6
+
+
+def smallest_cluster(n: int) -> int:
+    """Return the minimum number of rows of a cluster among n rows."""
+    return max(FEWEST_ROWS, round(SMALLEST * n**0.5))
+
+
+class Rows(NamedTuple):
+    """Rows in all columns, and in the few dimensions in which neighbours are searched.
+
+    Of these, `known` are the values as given; in `X` and `near`, ties are spread.
+    """
+
+    X: NDArray[np.float64]
+    near: NDArray[np.float64]
+    known: NDArray[np.float64]
+
+    def of(self, numbers: NDArray) -> Rows:
+        """Return some of the rows."""
+        return Rows(*(values[numbers] for values in self))
+
+
+class NearestRow:
+    """The side of a row is that of the nearest of known rows."""
+
+    def __init__(self, known: NDArray, sides: NDArray):
+        self.known, self.sides = known, sides
+
+    def margins(self, rows: Rows) -> NDArray[np.float64]:
+        """Return how much nearer each side is than the nearest other, (n, k)."""
+        k = int(self.sides.max()) + 1
+        far = np.empty((len(rows.known), k))
+        for side in range(k):
+            far[:, side] = cKDTree(self.known[self.sides == side]).query(rows.known)[0]
+        return margins_of(-far)
+
+    def choose(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the side of each row."""
+        if self.known.shape[1] <= MAX_TREE_COLUMNS:
+            return self.sides[cKDTree(self.known).query(rows.known)[1]]
+        return self.sides[pairwise_distances_argmin(rows.known, self.known)]
+
+
+class Hyperplanes:
+    """The side of a row is that of its cell, bounded by hyperplanes."""
+
+    def __init__(self, cells: LinearCells):
+        self.cells = cells
+
+    def margins(self, rows: Rows) -> NDArray[np.float64]:
+        """Return the score of each side."""
+        scores = self.cells.decision_function(rows.X)
+        return np.column_stack([-scores, scores])
+
+    def choose(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the side of each row."""
+        return self.cells.predict(rows.X)
+
+
+def margins_of(values: NDArray) -> NDArray[np.float64]:
+    """Return each value minus the largest of the others in its row."""
+    order = np.sort(values, axis=1)
+    is_largest = values >= order[:, -1:]
+    return values - np.where(is_largest, order[:, -2:-1], order[:, -1:])
+
+
+class Division(NamedTuple):
+    """The function that decides between sides, the sides of the rows, and how sides are joined.
+
+    Each join has the number of its border, None for a cut without evidence, and two sides; the
+    first stands for both from then on.
+    """
+
+    chooser: Any
+    sides: NDArray[np.int64]
+    joins: Sequence[tuple[int | None, int, int]]
+
+
+@dataclass(eq=False)
+class Part:
+    """Rows of the tree, by their numbers, and the borders found among them.
+
+    `found` is the evidence for each border: a join of `partition`, or a linear split. `confirmed`
+    are those that count, the clearest first, `fewest` the smallest cluster, and `children` the parts between them.
+    """
+
+    rows: NDArray[np.int64]
+    fewest: int = 0
+    partition: Partition | None = None
+    cells: LinearCells | None = None
+    found: list[Found] = field(default_factory=list)
+    confirmed: list[int] = field(default_factory=list)
+    children: list[Part] = field(default_factory=list)
+
+    @property
+    def candidates(self) -> list[int]:
+        """Borders that are not confirmed and look like borders, the clearest first."""
+        if self.children:
+            return []
+        likely = [j for j, one in enumerate(self.found) if one.effect > 0]
+        return sorted(likely, key=lambda j: -self.found[j].effect)
+
+    def split(self, rows: Rows, borders: list[int]) -> Division:
+        """Return the sides between borders."""
+        own = rows.of(self.rows)
+        if self.cells is not None:
+            chooser = Hyperplanes(self.cells)
+            return Division(chooser, chooser.choose(own), [(0, 0, 1)])
+        partition: Any = self.partition
+        tree, joins = partition.tree, partition.joins
+        roots, sides = tree.labels({joins[j].mode for j in borders})
+        place = {int(root): i for i, root in enumerate(roots)}
+        group, pairs = np.arange(roots.size), []
+        for j in sorted(borders):  # in the order of falling density
+            own_side = group[place[joins[j].mode]]
+            ends = group[sides[[tree.graph.a[joins[j].edge], tree.graph.b[joins[j].edge]]]]
+            others = [one for one in (*ends, group[place[int(roots[0])]]) if one != own_side]
+            other = int(others[0]) if others else int(group[group != own_side][0])
+            pairs.append((j, int(other), int(own_side)))
+            group[group == own_side] = other
+        return Division(NearestRow(own.known, sides), sides, pairs)
+
+
+Tell = Callable[[int, int], None]
+
+
+class Growth(NamedTuple):
+    """Parameters of the growth of a tree."""
+
+    alpha: float
+    max_clusters: int
+    min_rows: int
+    shapes: str
+
+
+def grow(rows: Rows, rng: np.random.Generator, how: Growth, tell: Tell | None = None) -> Part:
+    """Split rows where borders are confirmed, and the parts again, the largest first."""
+    n = len(rows.X)
+    root = Part(np.arange(n))
+    waiting, n_clusters, n_settled = [root], 1, 0
+    while waiting:
+        part = waiting.pop(int(np.argmax([one.rows.size for one in waiting])))
+        find_borders(rows, part, rng, how)
+        part.confirmed = part.confirmed[: how.max_clusters - n_clusters]
+        if part.confirmed:
+            sides = part.split(rows, part.confirmed).sides
+            part.children = [Part(part.rows[sides == j]) for j in range(sides.max() + 1)]
+            n_clusters += len(part.children) - 1
+            waiting += part.children
+        else:
+            n_settled += part.rows.size
+        if tell is not None:
+            tell(n_settled, n)
+    return root
+
+
+def find_borders(rows: Rows, part: Part, rng: np.random.Generator, how: Growth) -> None:
+    """Set the borders of a part, and those that are confirmed, the clearest first.
+
+    Curved borders and hyperplanes have half of the level each. Hyperplanes are tried where no
+    curved border is confirmed; of those that are not confirmed, the clearer kind is kept.
+    """
+    own, part.fewest = rows.of(part.rows), how.min_rows
+    if part.rows.size < 2 * how.min_rows or not np.ptp(own.X, axis=0).any():
+        return
+    shares = {"any": 0.5}.get(how.shapes, 1.0)
+    if how.shapes != "linear":
+        part.partition = partition_of(own.near, how.min_rows)
+        if part.partition is not None:
+            found = borders_found(own.near, part.partition, how.min_rows, shares * how.alpha, rng)
+            part.found = [one.of_family(shares) for one in found]
+            part.confirmed = _confirmed(part.found, how.alpha)
+    if part.confirmed or how.shapes == "curved":
+        return
+    best = max((one.effect for one in part.found), default=0.0)
+    for search in (hyperplane, clearest_pair):
+        split = linear_split(own.X, rng, search=search)
+        if split is None:
+            continue
+        cells, found_one = split
+        found_one = found_one.of_family(0.5 * shares)
+        if _confirmed([found_one], how.alpha) or found_one.effect > best:
+            part.partition, part.cells, part.found = None, cells, [found_one]
+            part.confirmed = _confirmed(part.found, how.alpha)
+            best = found_one.effect
+        if part.confirmed:
+            return
+
+
+def _confirmed(found: list[Found], alpha: float) -> list[int]:
+    significant = [j for j, one in enumerate(found) if one.p_value <= alpha]
+    large = [j for j in significant if found[j].effect >= MIN_EFFECT]
+    return sorted(large, key=lambda j: -found[j].effect)
+
+
+@dataclass(eq=False)
+class Branch:
+    """A node of the chosen tree: `borders` of a part that are made, or a cluster without any."""
+
+    part: Part
+    borders: list[int] = field(default_factory=list)
+    children: list[Branch] = field(default_factory=list)
+    division: Division | None = None
+
+    @property
+    def is_curved(self) -> bool:
+        """Whether no hyperplane is part of the tree."""
+        is_here = self.division is None or not isinstance(self.division.chooser, Hyperplanes)
+        return is_here and all(child.is_curved for child in self.children)
+
+    def leaves(self) -> list[Branch]:
+        """Return the clusters."""
+        return [leaf for child in self.children for leaf in child.leaves()] or [self]
+
+    def predict(self, rows: Rows, first: int = 0) -> NDArray[np.int64]:
+        """Return the number of the leaf of each row, from `first` on."""
+        labels = np.full(len(rows.X), first)
+        if self.division is None or not len(rows.X):
+            return labels
+        side = self.division.chooser.choose(rows)
+        for j, child in enumerate(self.children):
+            here = np.flatnonzero(side == j)
+            labels[here] = child.predict(rows.of(here), first)
+            first += len(child.leaves())
+        return labels
+
+    def scores(self, rows: Rows) -> NDArray[np.float64]:
+        """Return the smallest margin towards each leaf along its path, (n, number of leaves)."""
+        if self.division is None:
+            return np.full((len(rows.X), 1), np.inf)
+        margins = self.division.chooser.margins(rows)
+        return np.hstack(
+            [
+                np.minimum(child.scores(rows), margins[:, [j]])
+                for j, child in enumerate(self.children)
+            ]
+        )
+
+
+def chosen(root: Part, rows: Rows, n_clusters: int | None, rng: np.random.Generator) -> Branch:
+    """Return the confirmed clusters, or exactly `n_clusters` from the same tree.
+
+    Confirmed borders come first, then candidates, each by their effect, and a part is split only
+    after the part that contains it. If there are too few, the largest cluster is cut by k-means.
+    """
+    top = Branch(root)
+    waiting, found = [top], 1
+    while waiting:
+        best: tuple[tuple[bool, float], Branch, int] | None = None
+        for branch in waiting:
+            part = branch.part
+            options = part.confirmed or ([] if n_clusters is None else part.candidates)
+            for j in (one for one in options if one not in branch.borders):
+                rank = bool(part.confirmed), part.found[j].effect
+                if best is None or rank > best[0]:
+                    best = rank, branch, j
+        if best is None or found == n_clusters:
+            break
+        _, branch, j = best
+        branch.borders.append(j)
+        found += 1
+        if branch.part.children and len(branch.borders) == len(branch.part.confirmed):
+            branch.children = [Branch(child) for child in branch.part.children]
+            waiting += branch.children
+            waiting.remove(branch)
+    for branch in _branches(top):
+        if branch.borders:
+            branch.division = branch.part.split(rows, branch.borders)
+            if not branch.children:
+                numbers, sides = branch.part.rows, branch.division.sides
+                parts = [Part(numbers[sides == j]) for j in range(sides.max() + 1)]
+                branch.children = [Branch(part) for part in parts]
+    while n_clusters is not None and len(top.leaves()) < n_clusters:
+        _cut_largest(top, rows, rng)
+    return top
+
+
+def _branches(branch: Branch) -> list[Branch]:
+    return [branch, *(one for child in branch.children for one in _branches(child))]
+
+
+def _cut_largest(top: Branch, rows: Rows, rng: np.random.Generator) -> None:
+    leaf = max(top.leaves(), key=lambda one: one.part.rows.size)
+    near = rows.known[leaf.part.rows]
+    sides = KMeans(2, n_init=3, random_state=int(rng.integers(2**31 - 1))).fit_predict(near)
+    if sides.max() == 0:  # copies of one row
+        sides = np.arange(len(near)) % 2
+    sides = sides.astype(np.int64)
+    leaf.division = Division(NearestRow(near, sides), sides, [(None, 0, 1)])
+    leaf.children = [Branch(Part(leaf.part.rows[sides == j])) for j in (0, 1)]

@@ -1,0 +1,149 @@
+"""Linear candidates: a hyperplane, or the clearest pair of cells of a partition.
+
+They find groups in a few of many columns, where distances between rows show nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from volmar.auto.borders import (
+    WIDTH_RATIO,
+    Borders,
+    Strips,
+    evidence_of_all,
+    held_out_evidence,
+    strips,
+)
+from volmar.auto.modes import n_neighbors_of, neighbor_graph
+from volmar.auto.splits import AGREEMENT, FEWEST_REPEATS, MIN_EFFECT, Found, halves
+from volmar.evidence.densities import deepest_valleys
+from volmar.evidence.pairs import LinearCells, clearest_pairs, in_region
+from volmar.evidence.two_groups import SearchedRows, searched_rows, two_group_direction
+
+# Widths of the strips, each sqrt(2) times the last, up to the median distance of rows to the cut.
+N_WIDTHS = 8
+# Maximum number of rows on which the plane of a split is tested.
+MAX_IN_PLANE = 3000
+
+
+class Cut(NamedTuple):
+    """Cells on two sides, and the scores of rows across their border.
+
+    `scores` returns NaN for rows outside of the region in which the border is tested.
+    """
+
+    cells: LinearCells
+    scores: Callable[[NDArray], NDArray]
+
+
+def hyperplane(rows: SearchedRows, X: NDArray, rng: np.random.Generator) -> Cut | None:
+    """Return the cut in the deepest valley of the direction that looks most like two groups."""
+    w = two_group_direction(rows, rng)
+    scores = X @ w
+    place = deepest_valleys([scores])[0].place
+    if not np.isfinite(place):
+        return None
+    unit = float(scores.std()) or 1.0
+    cells = LinearCells.hyperplane(w, place)
+    return Cut(cells, lambda Z: (Z @ w - place) / unit)
+
+
+def clearest_pair(rows: SearchedRows, X: NDArray, rng: np.random.Generator) -> Cut | None:
+    """Return the clearest pair of cells of a partition, tested in its convex region."""
+    pairs = clearest_pairs(rows, rng)
+    if not pairs:
+        return None
+    best = max(pairs, key=lambda pair: pair.significance)
+    i, j = best.pair
+
+    def scores(Z: NDArray) -> NDArray[np.float64]:
+        values = best.functions(Z)
+        found = (values[:, j] - values[:, i]) / unit
+        found[~in_region(values, i, j)] = np.nan
+        return found
+
+    unit = 1.0
+    unit = float(np.nanstd(scores(X))) or 1.0
+    return Cut(best.cells, scores)
+
+
+def linear_split(
+    X: NDArray, rng: np.random.Generator, *, search: Callable[..., Cut | None]
+) -> tuple[LinearCells, Found] | None:
+    """Return the cut of all rows by a search, and the evidence of held-out rows for it.
+
+    Each half learns a cut, and its scores of the other half are counted in strips. The effect is
+    not more than that in the space of the cut and two further directions, measured along the
+    graph of the rows there: a ring or a bent band, seen from the side, has a valley in its scores,
+    and none along the band.
+    """
+    cut = search(searched_rows(X, rng), X, rng)
+    if cut is None:
+        return None
+    sides = cut.cells.predict(X).astype(bool)
+    if not 0 < sides.sum() < sides.size:
+        return None
+    own = cut.scores(X)
+    largest = np.nanmedian(np.abs(own))
+    widths = largest * WIDTH_RATIO ** -np.arange(N_WIDTHS)[::-1]
+    sums, agreed, n_halves = np.zeros((3, N_WIDTHS)), 0, 0
+    for learnt, unseen in halves(len(X), rng):
+        n_halves += 1
+        half = search(searched_rows(X[learnt], rng), X[learnt], rng)
+        if half is None:
+            continue
+        other = half.cells.predict(X).astype(bool)
+        agree = min(other[sides].mean(), 1.0 - other[~sides].mean())
+        disagree = min(1.0 - other[sides].mean(), other[~sides].mean())
+        if max(agree, disagree) < AGREEMENT:
+            continue
+        scores = half.scores(X[unseen])
+        sums += np.maximum(strips(scores[np.isfinite(scores)], widths), 0.0)
+        agreed += 1
+    repeats = agreed / max(n_halves, 1)
+    if repeats < FEWEST_REPEATS:
+        return cut.cells, Found(1.0, -1.0, repeats)
+    found = held_out_evidence(Strips(*(sums * 2.0 * repeats / agreed)))
+    effect = found.effect
+    if effect >= MIN_EFFECT:
+        effect = min(effect, _effect_around(X, own, sides, rng))
+    return cut.cells, Found(min(1.0, found.p_value / repeats), effect, repeats)
+
+
+def _effect_around(
+    X: NDArray, scores: NDArray, sides: NDArray, rng: np.random.Generator
+) -> float:
+    """Return the effect along the graph of rows in the space of a cut and two more directions.
+
+    These are the directions in which rows at the border differ most from others: by their mean,
+    and by their second moments.
+    """
+    known = np.flatnonzero(np.isfinite(scores))
+    if known.size > MAX_IN_PLANE:
+        known = np.sort(rng.choice(known, MAX_IN_PLANE, replace=False))
+    Z, s = X[known] - X[known].mean(axis=0), scores[known]
+    w = np.linalg.lstsq(Z - Z.mean(axis=0), s - s.mean(), rcond=None)[0]
+    basis = [w / np.linalg.norm(w)]
+    near = np.abs(s) <= 0.5 * np.median(np.abs(s))
+    rest = Z - np.outer(Z @ basis[0], basis[0])
+    shift = rest[near].mean(axis=0) - rest[~near].mean(axis=0)
+    if np.linalg.norm(shift) > 0 and Z.shape[1] > 1:
+        basis.append(shift / np.linalg.norm(shift))
+        rest = rest - np.outer(rest @ basis[1], basis[1])
+    if Z.shape[1] > 2:
+        moments = [rest[one].T @ rest[one] / max(one.sum(), 1) for one in (near, ~near)]
+        values, vectors = np.linalg.eigh(moments[0] - moments[1])
+        basis.append(vectors[:, np.argmax(np.abs(values))])
+    plane = Z @ np.array(basis).T
+    cells = sides[known].astype(np.int64)
+    tree = cKDTree(plane)
+    k = n_neighbors_of(known.size)
+    graph = neighbor_graph(plane, tree.query(plane, k + 1)[1][:, 1:])
+    borders = Borders(plane, graph, cells, lambda points: cells[tree.query(points)[1]])
+    return evidence_of_all(borders, np.array([-1, 1]), 1.0).effect
