@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 # Names rather than classes, so that no estimator is imported before it is used.
 CLUSTERERS = (
+    "AutoClusterer",
     "CPMMC",
     "GMMC",
     "LGMMC",

@@ -32,6 +32,7 @@ N_WIDTHS = 8
 MAX_IN_PLANE = 3000
 
 
+DBG=[]
 class Cut(NamedTuple):
     """Cells on two sides, and the scores of rows across their border.
 
@@ -113,6 +114,7 @@ def linear_split(
     effect = found.effect
     if effect >= MIN_EFFECT:
         effect = min(effect, _effect_around(X, own, sides, rng))
+        DBG.append((found.effect,effect))
     return cut.cells, Found(min(1.0, found.p_value / repeats), effect, repeats)
 
 
@@ -132,6 +134,8 @@ def _effect_around(
     basis = [w / np.linalg.norm(w)]
     near = np.abs(s) <= 0.5 * np.median(np.abs(s))
     rest = Z - np.outer(Z @ basis[0], basis[0])
+    if near.all() or not near.any():
+        return -1.0
     shift = rest[near].mean(axis=0) - rest[~near].mean(axis=0)
     if np.linalg.norm(shift) > 0 and Z.shape[1] > 1:
         basis.append(shift / np.linalg.norm(shift))
@@ -141,6 +145,10 @@ def _effect_around(
         values, vectors = np.linalg.eigh(moments[0] - moments[1])
         basis.append(vectors[:, np.argmax(np.abs(values))])
     plane = Z @ np.array(basis).T
+    # Other directions are shrunk to the spread of the scores, and never stretched: along a wide
+    # group, distances would hide a gap across it.
+    deviation = plane.std(axis=0)
+    plane *= np.minimum(1.0, deviation[0] / np.maximum(deviation, 1e-300))
     cells = sides[known].astype(np.int64)
     tree = cKDTree(plane)
     k = n_neighbors_of(known.size)

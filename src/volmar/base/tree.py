@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar._text import counted
-from volmar.evidence.wording import level_text, p_value_text
+from volmar.evidence.wording import HINT, MIN_EFFECT, level_text, p_value_text
 
 # Maximum number of features listed for a split, and of cluster sizes listed in a note.
 N_LEADING, MAX_SIZES = 3, 20
@@ -92,6 +92,24 @@ class SplitNode:
     def test_text(self) -> str:
         """The p-value and its level as text; empty without a test."""
         return self.p_text and self.p_text + level_text(self.level)
+
+    @property
+    def grade(self) -> str:
+        """Grade of a border: "confirmed", "candidate" or "none"; of the clearest in a cluster."""
+        if self.p_value <= self.level and self.effect >= MIN_EFFECT:
+            return "confirmed"
+        is_large, is_likely = self.effect >= MIN_EFFECT, self.p_value <= self.level
+        if (is_large and self.p_value <= HINT) or (is_likely and self.effect > 0):
+            return "candidate"
+        return "none"
+
+    @property
+    def evidence_text(self) -> str:
+        """The effect, the p-value and the repeats of a border as text."""
+        text = f"density at the border at least {100 * self.effect:.0f} % lower ({self.test_text}"
+        if not np.isnan(self.repeats):
+            text += f", found again in {100 * self.repeats:.0f} % of halves"
+        return f"{self.grade}, {text})"
 
     @property
     def is_leaf(self) -> bool:
@@ -349,7 +367,13 @@ class SplitTree:
         text = f"{node.n_rows} rows"
         if node.is_leaf:
             text = f"cluster {node.label}: {text}"
+            if node.reason and node.p_value == 1:
+                return f"{text}, {node.reason}"
+            if node.grade == "candidate":
+                return f"{text}, candidate for a split: {node.evidence_text}"
             return f"{text}, not split ({node.test_text})" if node.p_text else text
+        if not np.isnan(node.effect):
+            return f"{text}, split {node.rank}: {node.evidence_text}"
         text += f", split {node.rank}, separated with probability {node.probability:.2f}"
         if node.p_text:
             text += f" ({node.test_text})"

@@ -248,7 +248,7 @@ def _preparation(
 def cluster(
     context: typer.Context,
     source: Source,
-    method: Annotated[str, _opt("--method", "-m", help="Name of the clusterer.")] = "MSPC",
+    method: Annotated[str, _opt("--method", "-m", help="Name of the clusterer.")] = "AutoClusterer",
     n_clusters: Number = "auto",
     split_anyway: Annotated[
         bool, _opt("--split-anyway", metavar=FLAG, help="Split in two even without evidence.")
@@ -312,10 +312,10 @@ def cluster(
 ) -> None:
     """Cluster a table, and test whether the clusters are real.
 
-    By default (--n-clusters auto), tests find the number of clusters: each split
-    is tested on held-out rows, and rows without evidence for groups stay in one
-    cluster. The default method, MSPC, does not depend on the units of the
-    columns, and its time is linear in the number of rows.
+    By default (--n-clusters auto), tests find the number of clusters: each border
+    must be significant and clearly sparser than its sides, and rows without
+    evidence for groups stay in one cluster. The default method, AutoClusterer,
+    finds clusters of any shape.
 
     A folder of Parquet or CSV files is read block by block. The prepared rows
     are kept in memory if they need at most a quarter of it.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------- options
 
 
-DEFAULT = "MSPC"  # does not depend on the units of the columns, and is linear in the rows
+DEFAULT = "AutoClusterer"  # clusters of any shape, and their number
 
 
 def parse_number(text: str, minimum: int) -> int | str:
@@ -331,7 +331,7 @@ def print_found(
         if names is not None:
             listed = ", ".join(f"{number} is {name}" for number, name in enumerate(names))
             console.print(printable(f"Names of the clusters: {listed}."), markup=False)
-        status = getattr(clusterer.model_.result_, "status", None)
+        status = getattr(getattr(clusterer.model_, "result_", None), "status", None)
         if status is not None and not status.ok:
             console.print(f"The solver ended early: {status.value}.")
     for text in clusterer.warnings_:

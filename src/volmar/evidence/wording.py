@@ -6,6 +6,8 @@ import numpy as np
 
 # A p-value between its level and this value is a hint of a gap, not evidence for one.
 HINT = 0.2
+# Minimum effect of a confirmed border, a lower limit. One group has at most 0 in expectation.
+MIN_EFFECT = 0.2
 
 
 def p_value_text(p_value: float, minimum: float = 0.0, level: float | None = None) -> str:

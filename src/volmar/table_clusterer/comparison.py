@@ -21,7 +21,7 @@ from volmar.report.outcome import Progress
 from volmar.table_clusterer.estimator import clusterer_names, find_name, new_clusterer
 
 # One method of each family, and k-means as the usual baseline.
-DEFAULT_METHODS = ("MSPC", "CPMMC", "SoftLabelMVC", "KMeans")
+DEFAULT_METHODS = ("AutoClusterer", "MSPC", "SoftLabelMVC", "KMeans")
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ def compare_methods(
     ----------
     X : array of shape (n, d)
         Rows, dense or CSR. They should be scaled, because some methods depend on units.
-    methods : sequence of str, default=("MSPC", "CPMMC", "SoftLabelMVC", "KMeans")
+    methods : sequence of str, default=("AutoClusterer", "MSPC", "SoftLabelMVC", "KMeans")
         Names of clusterers of volmar, or "KMeans" for that of scikit-learn.
     n_clusters : int or "auto", default="auto"
-        Number of clusters. With "auto", the number for which `MSPC` finds evidence, and 2 if it
+        Number of clusters. With "auto", the number for which `AutoClusterer` finds evidence, and 2 if it
         finds none.
     fit_rows : array of shape (n, d), default=None
         The rows to fit, such as dithered ones. If None, `X`.
@@ -230,10 +230,9 @@ def _numbered_as(first: NDArray, labels: NDArray) -> NDArray:
 def _by_evidence(
     X: Any, rows: Any, seed: int, found: Comparison
 ) -> dict[str, tuple[MethodRun, list[str]]]:
-    """Set the number of clusters for which MSPC finds evidence, and return its clusters.
+    """Set the number of clusters for which AutoClusterer finds evidence, and return its clusters.
 
-    Without evidence the number is 2 and nothing is returned, because MSPC with 2 clusters is
-    another fit.
+    Without evidence the number is 2 and nothing is returned, because 2 clusters are another fit.
     """
     from volmar.evidence.split_test import FEWEST_ROWS
 
@@ -243,7 +242,7 @@ def _by_evidence(
             f"{X.shape[0]} rows are too few to test a split; the methods have 2 clusters"
         )
         return {}
-    tested = _fit(X, rows, "MSPC", "auto", seed)
+    tested = _fit(X, rows, "AutoClusterer", "auto", seed)
     n_found = tested[0].n_clusters
     if n_found == 1:
         found.notes.append(
@@ -251,9 +250,9 @@ def _by_evidence(
             "clusters anyway"
         )
         return {}
-    found.notes.append(f"MSPC finds evidence for {n_found} clusters")
+    found.notes.append(f"AutoClusterer finds evidence for {n_found} clusters")
     found.n_clusters = n_found
-    return {"MSPC": tested}
+    return {"AutoClusterer": tested}
 
 
 def _one_line(error: Any) -> str:

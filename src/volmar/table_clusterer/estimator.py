@@ -51,9 +51,9 @@ class TableClusterer(ClusterMixin, BaseEstimator):
     Parameters
     ----------
     n_clusters : int or "auto", default="auto"
-        Number of clusters. With "auto", every split is tested on held-out rows, and rows without
-        evidence for groups stay a single cluster.
-    clusterer : str or estimator, default="MSPC"
+        Number of clusters. With "auto", every border is tested, and rows without evidence for
+        groups stay a single cluster. Only `volmar.AutoClusterer` finds the number.
+    clusterer : str or estimator, default="AutoClusterer"
         Name of a clusterer of volmar, or any clusterer with a parameter `n_clusters` and a method
         `predict`. A clone is fitted, with the `n_clusters` given here.
     columns : list of str, default=None
@@ -74,7 +74,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         Level of the tests with ``n_clusters="auto"``: the probability that rows without groups are
         split. If None, the default of the clusterer is used, 0.05.
     max_clusters : int, default=None
-        Maximum number of clusters with ``n_clusters="auto"``. If None, there is no limit.
+        Maximum number of clusters with ``n_clusters="auto"``. If None, 50.
     seeds : str, default=None
         Column with the labels of some rows, empty (or -1) for all others. It is not a feature.
         Labelled rows are in the cluster of that name, see `cluster_names_`. With
@@ -160,7 +160,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         self,
         n_clusters: int | str = "auto",
         *,
-        clusterer: Any = "MSPC",
+        clusterer: Any = "AutoClusterer",
         columns: list[str] | None = None,
         drop: list[str] | None = None,
         id_column: str | None = None,
@@ -371,10 +371,9 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         made = new_clusterer(self.clusterer)
         known = made.get_params(deep=False)
         count = self.n_clusters if n_clusters is None else n_clusters
-        is_ours = isinstance(made, Clusterer)
-        if isinstance(count, str) and not is_ours:
+        if isinstance(count, str) and type(made).__name__ != "AutoClusterer":
             raise ValueError(
-                f"n_clusters={count!r} needs a clusterer of volmar, such as MSPC, got "
+                f"n_clusters={count!r} needs clusterer='AutoClusterer', which finds the number, got "
                 f"clusterer={type(made).__name__}. Give a number of clusters."
             )
         settings: dict[str, Any] = {"n_clusters": count}
@@ -384,7 +383,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         if (self.seeds or self.must_link) and "must_link" not in signature(made.fit).parameters:
             raise ValueError(
                 f"{type(made).__name__} does not accept seeds and must_link. Use another "
-                "clusterer, such as MSPC."
+                "clusterer, such as AutoClusterer."
             )
         for name in ("alpha", "max_clusters", "min_cluster_size", "max_cluster_size"):
             value = getattr(self, name)
@@ -750,7 +749,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
                 "sides": [child.n_rows for child in node.children],
                 "p_value": node.p_value,
                 "level": node.level,
-                "separation": node.probability,
+                "effect": node.effect,
+                "repeats": node.repeats,
             }
             for node in (() if tree is None else tree.splits())
         ]
@@ -849,24 +849,17 @@ class TableClusterer(ClusterMixin, BaseEstimator):
 
 
 def fit_to_rows(model: Any, X: Any, tell: Callable[[int, int], None], **known: NDArray) -> None:
-    """Fit a clusterer. Clusterers of volmar report their progress to `tell`."""
-    if not isinstance(model, Clusterer):
-        model.fit(X)
-        return
-    model._tell = tell
-    try:
-        model.fit(X, **known)
-    finally:
-        del model._tell
+    """Fit a clusterer. `AutoClusterer` reports its progress to `tell`."""
+    told = {"progress": tell} if "progress" in signature(model.fit).parameters else {}
+    model.fit(X, **told, **known)
 
 
 def number_found(model: Any, labels: NDArray, wanted: int | str) -> int:
     """Return the number of clusters that were found or requested."""
-    if hasattr(model, "classes_") and isinstance(model, Clusterer):
+    if hasattr(model, "classes_") and hasattr(model, "novelty_score"):
         return len(model.classes_)
-    if not isinstance(wanted, str):
-        return int(wanted)
-    return model.tree_.n_leaves if hasattr(model, "tree_") else int(np.max(labels)) + 1
+    found = int(np.max(labels)) + 1 if isinstance(wanted, str) else int(wanted)
+    return int(getattr(model, "n_clusters_", found))
 
 
 # ------------------------------------------------------------ columns of known labels and groups
@@ -1032,7 +1025,7 @@ def _slope(t: NDArray, is_second: NDArray) -> float:
 def warn_of_empty(model: Any, labels: NDArray) -> None:
     """Warn about clusters that were fitted to dithered rows and have no row of the table."""
     wanted = model.get_params(deep=False)["n_clusters"]
-    n_clusters = model.tree_.n_leaves if isinstance(wanted, str) else int(wanted)
+    n_clusters = model.n_clusters_ if isinstance(wanted, str) else int(wanted)
     if empty := sorted(set(range(n_clusters)) - set(labels.tolist())):
         warn_user(
             f"Cluster {', '.join(map(str, empty))} of {n_clusters} has no rows. The clusters were "
