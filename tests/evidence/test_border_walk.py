@@ -7,10 +7,10 @@ from sklearn.cluster import DBSCAN, KMeans
 from sklearn.datasets import make_moons
 
 from volmar import SoftLabelMVC
-from volmar.evidence import borders
-from volmar.evidence.borders import Border, fitted_border
+from volmar.evidence import walks as borders
 from volmar.evidence.dither import column_resolutions, dithered_scores
 from volmar.evidence.humps import hump_test
+from volmar.evidence.walks import Border, fitted_border
 
 
 def rng(seed=0):

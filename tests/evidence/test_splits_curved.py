@@ -9,8 +9,8 @@ from sklearn.datasets import make_moons
 from sklearn.metrics import adjusted_rand_score
 
 from volmar import SoftLabelMVC
-from volmar.evidence.borders import MAX_WALKS, Border, fitted_border, walk_candidate
 from volmar.evidence.held_out import LINEAR, held_out_test
+from volmar.evidence.walks import MAX_WALKS, Border, fitted_border, walk_candidate
 
 
 def two_rings(seed=0):

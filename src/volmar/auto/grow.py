@@ -12,9 +12,9 @@ from scipy.spatial import cKDTree
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 
-from volmar.auto.linear import clearest_pair, hyperplane, linear_split
-from volmar.auto.splits import MIN_EFFECT, Found, Partition, borders_found, partition_of
+from volmar.evidence.linear import clearest_pair, hyperplane, linear_split
 from volmar.evidence.pairs import LinearCells
+from volmar.evidence.splits import MIN_EFFECT, Found, Partition, borders_found, partition_of
 
 # The smallest cluster: this multiple of the square root of the number of rows, and at least 5 rows.
 SMALLEST, FEWEST_ROWS = 0.3, 5

@@ -1,183 +1,205 @@
-"""Distances of rows to a curved border between two clusters."""
+r"""The test of a border of any shape, by the density of rows at the border and beside it.
+
+The rows are scored by their distance to the border *along a neighbour graph*, negative on one side.
+The place of a valley is then known, it is 0, and an arc, a ring or a spiral has a flat density at
+its cut. Let :math:`N_0` be the number of rows within h of the border, and :math:`N_-, N_+` those at
+h to 3h on its sides. If there is one group, the density at the border is not below that of both
+sides, and the rows in the strip and on the emptier side fall into the strip with a probability of
+at least 1/2. The effect is
+
+.. math:: 1 - N_0 / \min(N_-, N_+),
+
+and its lower 90 % limit is what counts: one group has at most 0 in expectation; two normal groups
+whose means are 3, 4 or 5 standard deviations apart have .25, .6 and .8.
+
+Two p-values are computed. For *held-out* rows the border was learnt from others, and the binomial
+probability is valid as it is. For *all* rows it is multiplied by the number of borders among which
+the sparsest was chosen (Peierls' argument): a border that passes through m boxes of width 2h is one
+of at most :math:`(n / k) c^m`, with n / k places to begin and c ways on from each box. A clear gap
+of few rows is confirmed in this way, without a halving that would take half of them away.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from sklearn.metrics.pairwise import euclidean_distances
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+from scipy.special import betainc, betaincinv
 
-from volmar.evidence.dither import column_resolutions, dithered
-from volmar.evidence.held_out import Candidate, Scorer, SeenRows
-from volmar.evidence.way_around import BLOCK, MAX_ENTRIES, MAX_ROWS
+from volmar.evidence.modes import Graph, neighbor_graph
 
-# Number of nearest rows of each side whose mean distance decides the side of a point.
-N_NEIGHBORS = 3
-# Maximum number of rows whose distance to a border is computed. In many dimensions, distances of
-# rows close to the border are too large, because the nearest row of the other side lies sideways.
-# This makes a shallow valley, which a test with more rows would detect.
-MAX_WALKS = 1000
+# Widths h of the strip: from half the median edge, each sqrt(2) times the last.
+FIRST_WIDTH, WIDTH_RATIO, N_WIDTHS = 0.5, 2.0**0.5, 24
+# For all rows, from the median edge: rows next to a border between them keep a distance to it.
+FIRST_WIDTH_OF_ALL = 1.0
+# Ways on from each box of a border; see benchmarks/bench_battery.py, single pieces.
+WAYS = 2.0
+# Bisection steps: the border is located to within 1/32 of an edge.
+N_BISECTIONS = 5
+# Limit of the effect, one-sided.
+CONFIDENCE = 0.9
+# The number of nearest rows that vote for the side of a point.
+N_VOTES = 5
 
 
-class Border:
-    """The border, of any shape, between two sides of rows (of a sample of many).
+class Strips(NamedTuple):
+    """Numbers of rows by width h: within h of the border, and at h to 3h on either side.
 
-    A point is on the side whose three nearest rows have the smaller mean distance to it.
+    Widths above the median distance to the border hold -1.
     """
 
-    def __init__(self, seen: Any, sides: ArrayLike, rng: np.random.Generator):
-        sides = np.asarray(sides, dtype=bool)
-        if sides.shape != (seen.shape[0],):
-            raise ValueError(
-                f"sides has shape {sides.shape} for {seen.shape[0]} seen rows. Pass one side for "
-                "each row."
-            )
-        kept = rows_kept(sides, seen.shape[1], rng)
-        seen, self._sides = seen[kept], sides[kept]
-        # In single precision, squares of rows far from the origin would lose the distances.
-        self._centre = None if sparse.issparse(seen) else seen.mean(axis=0, dtype=np.float64)
-        seen = self._centred(seen)
-        self._unit = float(abs(seen).max()) if seen.shape[0] else 0.0
-        self._unit = self._unit if self._unit > 0 else 1.0
-        self._seen = seen / self._unit
-        self._between = euclidean_distances(self._seen, squared=True)
-        self._n_neighbors = min(N_NEIGHBORS, int(self._sides.sum()), int((~self._sides).sum()))
+    centre: NDArray[np.float64]
+    first: NDArray[np.float64]
+    second: NDArray[np.float64]
 
-    def distances(self, rows: Any) -> NDArray[np.float64]:
-        r"""Return signed distances of rows to the border, positive on side True.
+    @property
+    def sparser(self) -> NDArray[np.float64]:
+        """The numbers of rows on the emptier side."""
+        return np.minimum(self.first, self.second)
 
-        All are 0 if the seen rows are on one side only. A straight walk leads from a row x to the
-        nearest seen row y of the other side. The distance is the length of the walk up to the
-        point where the side changes, found by bisection.
 
-        Scores of a kernel or a graph level off inside the clusters. Their density can therefore
-        have two modes even if the density of the rows has one. Distances do not level off: when a
-        row moves across the border, its distance changes by the length of the move, also in an
-        empty gap. The density of the distances has a valley at the border only if the density of
-        the rows has one.
+class Evidence(NamedTuple):
+    """The p-value of a border and the lower limit of its effect, from 0 to 1; -1 if unknown."""
 
-        For p = x + t (y - x) and any row z, Stewart's theorem states
+    p_value: float = 1.0
+    effect: float = -1.0
 
-        .. math:: |p - z|^2 = (1 - t) |x - z|^2 + t |y - z|^2 - t (1 - t) |x - y|^2,
 
-        so only distances between rows are needed, in any number of dimensions.
+@dataclass(frozen=True, eq=False)
+class Borders:
+    """Rows in the cells of a partition, which `cell_of` maps points to, and their graph."""
 
-        Sides are those of the nearest seen rows, even if the clustering method has its own
-        `predict`. In many dimensions, the nearest row on the other side of a hyperplane lies
-        sideways. A walk to the hyperplane would be longer than the distance to it, most of all for
-        rows close to it. The lengths would have a valley that the rows do not have.
+    X: NDArray[np.float64]
+    graph: Graph
+    cells: NDArray[np.int64]
+    cell_of: Callable[[NDArray], NDArray[np.int64]]
+
+    def crossing(self, sides: NDArray) -> NDArray[np.int64]:
+        """Return the edges whose ends are on different `sides`, 1 or -1 for each cell, or 0."""
+        a, b = sides[self.cells[self.graph.a]], sides[self.cells[self.graph.b]]
+        return np.flatnonzero(a * b < 0)
+
+    def distances(self, sides: NDArray) -> NDArray[np.float64]:
+        """Return signed distances to the border along the graph, for rows on the two sides.
+
+        Where the side changes on an edge that crosses the border is found by bisection.
         """
-        n = rows.shape[0]
-        if rows.shape[1] != self._seen.shape[1]:
-            raise ValueError(
-                f"rows has {rows.shape[1]} columns and the seen rows have "
-                f"{self._seen.shape[1]}. Pass the same columns."
-            )
-        found = np.zeros(n)
-        if self._n_neighbors == 0:
-            return found
-        step = max(1, BLOCK // max(self._seen.shape))
-        for i in range(0, n, step):
-            block = self._centred(rows[i : i + step]) / self._unit
-            entries = block.data if sparse.issparse(block) else block
-            np.clip(entries, -1e100, 1e100, out=entries)
-            found[i : i + step] = self._walk(euclidean_distances(block, self._seen, squared=True))
-        return found * self._unit
-
-    def _centred(self, rows: Any) -> Any:
-        if self._centre is None:
-            return sparse.csr_array(rows, dtype=np.float64)
-        rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
-        return rows - self._centre
-
-    def _walk(self, to_seen: NDArray) -> NDArray[np.float64]:
-        own = self._side(to_seen)
-        other = np.where(own[:, None] == self._sides, np.inf, to_seen)
-        end = np.argmin(other, axis=1)
-        square = other[np.arange(end.size), end][:, None]
-        from_end = self._between[end]
-        low, high = np.zeros(end.size), np.ones(end.size)
-        # Bisection steps: the border is located to within 1/512 of the distance to the other side.
-        for _ in range(8):
-            middle = 0.5 * (low + high)
-            t = middle[:, None]
-            here = (1.0 - t) * to_seen + t * (from_end - (1.0 - t) * square)
-            stays = self._side(here) == own
-            low, high = np.where(stays, middle, low), np.where(stays, high, middle)
-        length = 0.5 * (low + high) * np.sqrt(square[:, 0])
-        return np.where(own, length, -length)
-
-    def _side(self, squares: NDArray) -> NDArray[np.bool_]:
-        """Return the sides of points from their squared distances to the seen rows, (b, m)."""
-        k, means = self._n_neighbors, []
-        for side in (self._sides, ~self._sides):
-            nearest = np.partition(squares[:, side], k - 1, axis=1)[:, :k]
-            means.append(np.sqrt(np.maximum(nearest, 0.0)).mean(axis=1))
-        return means[0] < means[1]
+        (a, b, length), n = self.graph, len(self.X)
+        side = sides[self.cells]
+        crossing = self.crossing(sides)
+        if crossing.size == 0:
+            return np.zeros(0)
+        ends = a[crossing], b[crossing]
+        start, step = self.X[ends[0]], self.X[ends[1]] - self.X[ends[0]]
+        low, high = np.zeros(crossing.size), np.ones(crossing.size)
+        for _ in range(N_BISECTIONS):
+            t = 0.5 * (low + high)
+            stays = sides[self.cell_of(start + t[:, None] * step)] == side[ends[0]]
+            low, high = np.where(stays, t, low), np.where(stays, high, t)
+        t = 0.5 * (low + high)
+        nearest = np.full(n, np.inf)
+        for end, share in zip(ends, (t, 1.0 - t), strict=True):
+            np.minimum.at(nearest, end, np.maximum(share, 1e-9) * length[crossing])
+        first = np.flatnonzero(np.isfinite(nearest))
+        inner = np.flatnonzero(side[a] * side[b] > 0)
+        # One more node, the border, is joined to the ends of the edges that cross it.
+        weights = np.concatenate([length[inner], nearest[first]])
+        pairs = np.append(a[inner], np.full(first.size, n)), np.append(b[inner], first)
+        joined = csr_array((weights, pairs), shape=(n + 1, n + 1))
+        found = dijkstra(joined, directed=False, indices=n)[:n]
+        known = np.isfinite(found) & (side != 0)
+        return found[known] * side[known]
 
 
-def rows_kept(sides: NDArray, n_features: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the seen rows that a `Border` keeps: all, or a sample with the same side shares."""
-    most = min(MAX_ROWS, max(MAX_ENTRIES // max(n_features, 1), 2 * N_NEIGHBORS))
-    if sides.size <= most:
-        return np.arange(sides.size)
-    chosen = []
-    for side in (sides, ~sides):
-        members = np.flatnonzero(side)
-        size = min(members.size, max(N_NEIGHBORS, round(most * members.size / sides.size)))
-        chosen.append(rng.choice(members, size, replace=False))
-    return np.sort(np.concatenate(chosen))
+def strips(distances: NDArray, widths: NDArray) -> Strips:
+    """Count rows in the strips of several widths."""
+    s = np.sort(distances)
+    at = [np.searchsorted(s, bound) for bound in (-3 * widths, -widths, widths, 3 * widths)]
+    counts = np.array([at[2] - at[1], at[1] - at[0], at[3] - at[2]], dtype=np.float64)
+    largest = np.median(np.abs(s)) if s.size else 0.0
+    counts[:, widths > max(largest, widths[0])] = -1.0
+    return Strips(*counts)
 
 
-def fitted_border(
-    labels: Any,
-    seen: Any,
-    resolutions: NDArray,
-    rng: np.random.Generator,
-    *,
-    name: str,
-    transform: Callable[[Any], Any] | None = None,
-) -> Border:
-    """Return the border between two clusters of seen rows, after dithering and `transform`.
+def strip_widths(graph: Graph, first: float = FIRST_WIDTH) -> NDArray[np.float64]:
+    """Return the widths of the strips for rows with this graph."""
+    return first * np.median(graph.length) * WIDTH_RATIO ** np.arange(N_WIDTHS)
 
-    Noise, label -1, is left out. `name` is that of the estimator in errors.
+
+def lower_effect(centre: float, sparser: float) -> float:
+    """Return the lower limit of 1 - N_0 / min(N_-, N_+)."""
+    if sparser <= 0:
+        return -1.0
+    share = float(betaincinv(centre + 1.0, sparser, CONFIDENCE))
+    return max(1.0 - share / max(1.0 - share, 1e-12), -1.0)
+
+
+def log_binomial(counts: Strips) -> NDArray[np.float64]:
+    """Return the log of the probability of at most N_0 rows in the strip, by width.
+
+    The beta function continues it to means of counts, which are not whole.
     """
-    labels = np.asarray(labels)
-    found = np.unique(labels[labels >= 0])
-    if found.size > 2:
-        raise ValueError(
-            f"estimator {name} found {found.size} clusters, but a split has two. Use n_clusters=2."
-        )
-    if found.size == 0:
-        raise ValueError(
-            f"estimator {name} labelled all {labels.size} rows of a half -1 (noise), so there is "
-            "no split to test. Change its parameters."
-        )
-    members = np.flatnonzero(labels >= 0)
-    sides = labels[members] == (found[-1] if found.size == 2 else -1)
-    # Dithering makes sparse rows dense, so only the rows that are kept are dithered.
-    kept = rows_kept(sides, seen.shape[1], rng)
-    rows = dithered(seen[members[kept]], resolutions, rng)
-    return Border(rows if transform is None else transform(rows), sides[kept], rng)
+    centre, sparser = counts.centre, counts.sparser
+    is_counted = (centre >= 0) & (sparser > 0)
+    p = betainc(np.where(is_counted, sparser, 1.0), np.maximum(centre, 0.0) + 1.0, 0.5)
+    # The number of rows on the sparser side bounds what underflows.
+    return np.where(is_counted, np.log(np.maximum(p, 1e-300)), 0.0)
 
 
-def walk_candidate(fit: Callable[[Any, int], Any]) -> Candidate:
-    """Return a candidate for `held_out_test` whose split may have a border of any shape.
+def held_out_evidence(counts: Strips) -> Evidence:
+    """Return the evidence of strips of held-out rows, by the clearest width.
 
-    `fit` maps rows and a seed to a clusterer with two clusters in `labels_`.
+    Neighbouring widths share most of their rows, and half of the widths count in the correction.
     """
+    logs = log_binomial(counts)
+    tried = max(1.0, np.count_nonzero(counts.centre >= 0) / 2.0)
+    j = int(np.argmin(logs))
+    if logs[j] == 0:
+        return Evidence()
+    p_value = min(1.0, tried * float(np.exp(logs[j])))
+    return Evidence(p_value, lower_effect(counts.centre[j], counts.sparser[j]))
 
-    def learn(seen: SeenRows, rng: np.random.Generator) -> Scorer | None:
-        try:
-            model = fit(seen.rows, int(rng.integers(2**31 - 1)))
-        except ValueError:
-            return None
-        resolutions = column_resolutions(seen.rows)
-        name = type(model).__name__
-        border = fitted_border(model.labels_, seen.rows, resolutions, rng, name=name)
-        return Scorer(border.distances, MAX_WALKS)
 
-    return Candidate(learn)
+def evidence_of_all(borders: Borders, sides: NDArray, n_starts: float) -> Evidence:
+    """Return the evidence of all rows for a border that was chosen among all borders of them.
+
+    `n_starts` is the number of places where a border can begin.
+    """
+    widths = strip_widths(borders.graph, FIRST_WIDTH_OF_ALL)
+    counts = strips(borders.distances(sides), widths)
+    logs = log_binomial(counts)
+    if not (logs < 0).any():
+        return Evidence()
+    crossing = borders.crossing(sides)
+    places = 0.5 * (borders.X[borders.graph.a[crossing]] + borders.X[borders.graph.b[crossing]])
+    logs += np.log(WAYS) * np.array([_n_boxes(places, 2.0 * h) for h in widths])
+    logs[counts.sparser <= 0] = 0.0
+    j = int(np.argmin(logs))
+    p_value = min(1.0, n_starts * float(np.exp(min(logs[j], 0.0))))
+    return Evidence(p_value, lower_effect(counts.centre[j], counts.sparser[j]))
+
+
+def _n_boxes(places: NDArray, width: float) -> int:
+    """Return the number of boxes of a grid that hold any of the places."""
+    return len(np.unique(np.floor(places / width), axis=0))
+
+
+def vote(labels: NDArray, neighbors: NDArray, k: int) -> NDArray[np.int64]:
+    """Return the most frequent of the labels of the nearest rows (m, v); the first breaks ties."""
+    m, v = neighbors.shape
+    votes = np.zeros((m, k))
+    np.add.at(votes, (np.repeat(np.arange(m), v), labels[neighbors].ravel()), 1.0)
+    votes[np.arange(m), labels[neighbors[:, 0]]] += 0.5
+    return np.argmax(votes, axis=1)
+
+
+def borders_of(
+    X: NDArray, neighbors: NDArray, cell_of: Callable[[NDArray], NDArray[np.int64]]
+) -> Borders:
+    """Return the borders between cells for rows with the given neighbours."""
+    return Borders(X, neighbor_graph(X, neighbors), cell_of(X), cell_of)

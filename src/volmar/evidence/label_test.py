@@ -17,11 +17,11 @@ from volmar._input import check_matrix
 from volmar._notebook import html_card
 from volmar._text import counted
 from volmar._threads import one_thread
-from volmar.evidence.borders import N_NEIGHBORS, fitted_border
 from volmar.evidence.densities import valleys_at
 from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
 from volmar.evidence.held_out import LARGE, combine_p_values
 from volmar.evidence.humps import N_DRAWS, deepest_valley, hump_test
+from volmar.evidence.walks import N_NEIGHBORS, fitted_border
 from volmar.evidence.way_around import MAX_ENTRIES, MAX_ROWS, has_way_around
 from volmar.evidence.wording import p_value_text
 from volmar.metrics.contingency import encode_labels, is_missing, labels_of_rows, sampled_rows

@@ -18,10 +18,10 @@ from volmar._clones import refuse_pairwise, seeded
 from volmar._input import check_matrix
 from volmar._notebook import html_card
 from volmar._threads import one_thread
-from volmar.evidence.borders import MAX_WALKS, fitted_border
 from volmar.evidence.dither import column_resolutions
 from volmar.evidence.held_out import LARGE, LINEAR, N_SPLITS, Candidate, Scorer, held_out_test
 from volmar.evidence.humps import deepest_valley
+from volmar.evidence.walks import MAX_WALKS, fitted_border
 from volmar.evidence.wording import HINT, p_value_text
 from volmar.metrics import clustering_error
 from volmar.rows.anywhere import draw_from_collection

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from volmar.auto.borders import (
+from volmar.evidence.borders import (
     N_VOTES,
     N_WIDTHS,
     Borders,
@@ -23,7 +23,7 @@ from volmar.auto.borders import (
     strips,
     vote,
 )
-from volmar.auto.modes import Merge, ModeTree, mode_tree, n_neighbors_of
+from volmar.evidence.modes import Merge, ModeTree, mode_tree, n_neighbors_of
 
 # A border of a half is that of all rows if at least this share of the rows of both cells at its
 # pass are on its two sides.
@@ -208,9 +208,7 @@ def _neighbors(X: NDArray) -> NDArray[np.int64]:
     return np.asarray(cKDTree(X).query(X, n_neighbors_of(len(X)) + 1)[1][:, 1:])
 
 
-def _matches(
-    part: Partition, half: Partition, cells: NDArray
-) -> list[tuple[int | None, bool]]:
+def _matches(part: Partition, half: Partition, cells: NDArray) -> list[tuple[int | None, bool]]:
     """Return, for each join of all rows, the join of a half that separates the same rows."""
     shares = _shares(part.cells, cells, part.sides.shape[1], half.sides.shape[1])
     largest = np.argmax(shares, axis=1)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from volmar.auto.borders import (
+from volmar.evidence.borders import (
     WIDTH_RATIO,
     Borders,
     Strips,
@@ -20,10 +20,10 @@ from volmar.auto.borders import (
     held_out_evidence,
     strips,
 )
-from volmar.auto.modes import n_neighbors_of, neighbor_graph
-from volmar.auto.splits import AGREEMENT, FEWEST_REPEATS, MIN_EFFECT, Found, halves
 from volmar.evidence.densities import deepest_valleys
+from volmar.evidence.modes import n_neighbors_of, neighbor_graph
 from volmar.evidence.pairs import LinearCells, clearest_pairs, in_region
+from volmar.evidence.splits import AGREEMENT, FEWEST_REPEATS, MIN_EFFECT, Found, halves
 from volmar.evidence.two_groups import SearchedRows, searched_rows, two_group_direction
 
 # Widths of the strips, each sqrt(2) times the last, up to the median distance of rows to the cut.
@@ -118,9 +118,7 @@ def linear_split(
     return cut.cells, Found(min(1.0, found.p_value / repeats), effect, repeats)
 
 
-def _effect_around(
-    X: NDArray, scores: NDArray, sides: NDArray, rng: np.random.Generator
-) -> float:
+def _effect_around(X: NDArray, scores: NDArray, sides: NDArray, rng: np.random.Generator) -> float:
     """Return the effect along the graph of rows in the space of a cut and two more directions.
 
     These are the directions in which rows at the border differ most from others: by their mean,
