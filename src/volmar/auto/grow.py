@@ -18,6 +18,8 @@ from volmar.evidence.splits import MIN_EFFECT, Found, Partition, borders_found, 
 
 # The smallest cluster: this multiple of the square root of the number of rows, and at least 5 rows.
 SMALLEST, FEWEST_ROWS = 0.3, 5
+# Shares of the level: curved borders, the clearest hyperplane, the clearest pair of cells.
+SHARES = {"any": (0.6, 0.3, 0.1), "curved": (1.0, 0.0, 0.0), "linear": (1.0, 0.75, 0.25)}
 # Up to this number of columns, trees find the nearest of many rows faster than products of rows.
 MAX_TREE_COLUMNS = 6
 
@@ -179,28 +181,28 @@ def grow(rows: Rows, rng: np.random.Generator, how: Growth, tell: Tell | None = 
 def find_borders(rows: Rows, part: Part, rng: np.random.Generator, how: Growth) -> None:
     """Set the borders of a part, and those that are confirmed, the clearest first.
 
-    Curved borders and hyperplanes have half of the level each. Hyperplanes are tried where no
+    Each kind of border has its share of the level. Hyperplanes are tried where no
     curved border is confirmed; of those that are not confirmed, the clearer kind is kept.
     """
     own, part.fewest = rows.of(part.rows), how.min_rows
     if part.rows.size < 2 * how.min_rows or not np.ptp(own.X, axis=0).any():
         return
-    shares = {"any": 0.5}.get(how.shapes, 1.0)
+    curved, *linear = SHARES[how.shapes]
     if how.shapes != "linear":
         part.partition = partition_of(own.near, how.min_rows)
         if part.partition is not None:
-            found = borders_found(own.near, part.partition, how.min_rows, shares * how.alpha, rng)
-            part.found = [one.of_family(shares) for one in found]
+            found = borders_found(own.near, part.partition, how.min_rows, curved * how.alpha, rng)
+            part.found = [one.of_family(curved) for one in found]
             part.confirmed = _confirmed(part.found, how.alpha)
     if part.confirmed or how.shapes == "curved":
         return
     best = max((one.effect for one in part.found), default=0.0)
-    for search in (hyperplane, clearest_pair):
+    for search, share in zip((hyperplane, clearest_pair), linear, strict=True):
         split = linear_split(own.X, rng, search=search)
         if split is None:
             continue
         cells, found_one = split
-        found_one = found_one.of_family(0.5 * shares)
+        found_one = found_one.of_family(share)
         if _confirmed([found_one], how.alpha) or found_one.effect > best:
             part.partition, part.cells, part.found = None, cells, [found_one]
             part.confirmed = _confirmed(part.found, how.alpha)

@@ -119,7 +119,7 @@ class Borders:
 def strips(distances: NDArray, widths: NDArray) -> Strips:
     """Count rows in the strips of several widths."""
     s = np.sort(distances)
-    at = [np.searchsorted(s, bound) for bound in (-3 * widths, -widths, widths, 3 * widths)]
+    at = [np.searchsorted(s, bound * widths) for bound in (-3.0, -1.0, 1.0, 3.0)]
     counts = np.array([at[2] - at[1], at[1] - at[0], at[3] - at[2]], dtype=np.float64)
     largest = np.median(np.abs(s)) if s.size else 0.0
     counts[:, widths > max(largest, widths[0])] = -1.0
@@ -172,15 +172,14 @@ def evidence_of_all(borders: Borders, sides: NDArray, n_starts: float) -> Eviden
     """
     widths = strip_widths(borders.graph, FIRST_WIDTH_OF_ALL)
     counts = strips(borders.distances(sides), widths)
-    logs = log_binomial(counts)
-    if not (logs < 0).any():
-        return Evidence()
     crossing = borders.crossing(sides)
     places = 0.5 * (borders.X[borders.graph.a[crossing]] + borders.X[borders.graph.b[crossing]])
-    logs += np.log(WAYS) * np.array([_n_boxes(places, 2.0 * h) for h in widths])
-    logs[counts.sparser <= 0] = 0.0
+    choices = np.log(WAYS) * np.array([_n_boxes(places, 2.0 * h) for h in widths])
+    logs = np.where(counts.sparser > 0, log_binomial(counts) + choices, 0.0)
     j = int(np.argmin(logs))
-    p_value = min(1.0, n_starts * float(np.exp(min(logs[j], 0.0))))
+    if logs[j] >= 0:
+        return Evidence()
+    p_value = min(1.0, n_starts * float(np.exp(logs[j])))
     return Evidence(p_value, lower_effect(counts.centre[j], counts.sparser[j]))
 
 

@@ -28,11 +28,12 @@ from volmar.evidence.two_groups import SearchedRows, searched_rows, two_group_di
 
 # Widths of the strips, each sqrt(2) times the last, up to the median distance of rows to the cut.
 N_WIDTHS = 8
+# An effect along the graph counts as lower than that of the scores below this share of it.
+AROUND = 2.0 / 3.0
 # Maximum number of rows on which the plane of a split is tested.
 MAX_IN_PLANE = 3000
 
 
-DBG=[]
 class Cut(NamedTuple):
     """Cells on two sides, and the scores of rows across their border.
 
@@ -113,8 +114,8 @@ def linear_split(
     found = held_out_evidence(Strips(*(sums * 2.0 * repeats / agreed)))
     effect = found.effect
     if effect >= MIN_EFFECT:
-        effect = min(effect, _effect_around(X, own, sides, rng))
-        DBG.append((found.effect,effect))
+        around = _effect_around(X, own, sides, rng)
+        effect = effect if around >= AROUND * effect else min(effect, around)
     return cut.cells, Found(min(1.0, found.p_value / repeats), effect, repeats)
 
 
