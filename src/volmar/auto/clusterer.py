@@ -27,7 +27,7 @@ from volmar.evidence.dither import spread_ties
 from volmar.guidance.knowledge import check_seeds, check_size
 
 # Maximum number of rows in which clusters are searched, in up to FEW_COLUMNS columns and in more.
-MAX_ROWS_OF_FEW, FEW_COLUMNS, MAX_ROWS = 20_000, 3, 5000
+MAX_ROWS_OF_FEW, FEW_COLUMNS, MAX_ROWS = 20_000, 3, 3000
 # Maximum number of columns of hyperplanes, and of dimensions in which neighbours are searched.
 MAX_COLUMNS, MAX_NEAR = 100, 10
 # If standard deviations of columns differ by more than this factor, their units differ.
@@ -141,7 +141,7 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
 
     Notes
     -----
-    Of many rows, a sample is searched: 20,000 rows of up to three columns, 5,000 of more. Columns
+    Of many rows, a sample is searched: 20,000 rows of up to three columns, 3,000 of more. Columns
     whose standard deviations differ by more than a factor of 10 are divided by them.
 
     With `y`, links or limits of the sizes, the number of clusters is found without them, and

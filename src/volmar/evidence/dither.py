@@ -162,6 +162,8 @@ MAX_CODES = 10
 # Other columns of few values, each of at least this number of rows on average, are too, unless they
 # lie on a grid.
 ROWS_PER_VALUE = 20
+# Two columns with at most this many times as many pairs of values as values have one origin.
+JOINT = 2.0
 # Share of equal steps between the values of a grid.
 ON_GRID = 0.8
 
@@ -183,8 +185,8 @@ def spread_ties(X: NDArray, rng: np.random.Generator) -> NDArray[np.float64]:
         if values.size == n or values.size < 2:
             continue
         if _is_code(values, n):
-            copies = (np.unique(code + values.size * one).size for one in shared)
-            is_copy = any(size <= 1.05 * values.size for size in copies)
+            joint = (np.unique(code + values.size * one).size for one in shared)
+            is_copy = any(size <= JOINT * values.size for size in joint)
             if values.size > MAX_CODES and is_copy:
                 code = rng.permutation(code)
             elif values.size > MAX_CODES:
