@@ -93,6 +93,6 @@ def test_first_parameter_is_n_clusters_and_the_rest_are_keywords(name):
 
     parameters = list(inspect.signature(getattr(volmar, name)).parameters.values())
     assert parameters[0].name == "n_clusters"
-    assert parameters[0].default == 2
+    assert parameters[0].default == ("auto" if name == "AutoClusterer" else 2)
     assert all(p.kind is p.KEYWORD_ONLY for p in parameters[1:])
     assert "random_state" in {p.name for p in parameters}

@@ -52,6 +52,7 @@ graphs.density_scaling:DensityScalingExtension,DensityScalingSimilarity,LocalSca
 graphs.graph:Graph,SpectralGraph graphs.neighbors:CellSearch,ExactSearch,NeighborSearch
 graphs.similarities:CosineKNNExtension
 graphs.similarities:CosineKNNSimilarity,GaussianExtension,GaussianSimilarity,LocalScalingExtension
+auto.clusterer:AutoClusterer,Space auto.grow:Groups,Hyperplanes,NearestRow
 graphs.similarities:LocalScalingSimilarity,NearestNeighborsExtension,NearestNeighborsSimilarity
 margin.cpmmc:CPMMC margin.engine.descent:MarginResult margin.feature_space.basis:BasisExpansion
 margin.feature_space.basis:BasisHyperplane,Projection,SparseVector
@@ -391,6 +392,8 @@ def _for_prediction(model: Any) -> Any:
         state["tree_"] = copy(model.tree_)  # with nodes of its own
         for node in state["tree_"].nodes():
             node.model = None if node.model is None else _for_prediction(node.model)
+    if state.get("_guided") is not None:  # of AutoClusterer
+        state["_guided"] = _for_prediction(model._guided)
     if "model_" in state:
         state["model_"] = _for_prediction(model.model_)
     if type(model) is Pipeline:

@@ -227,23 +227,23 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
             smallest_cluster(numbers.size),
             self.shapes,
         )
-        root = grow(rows, rng, how, progress)
-        branch = chosen(root, rows, None if seeds is not None and k is None else k, rng)
+        branch = chosen(grow(rows, rng, how, progress), rows, k, rng)
+        groups = branch.groups()
         guide = {"must_link": must_link, "cannot_link": cannot_link}
         is_guided = seeds is not None or any(one is not None for one in guide.values())
         is_limited = self.min_cluster_size is not None or self.max_cluster_size is not None
-        fitted = {"_space": space, "_branch": branch, "_guided": None}
+        fitted: dict[str, Any] = {"_space": space, "_groups": groups, "_guided": None}
         if is_guided or is_limited:
             known = 0 if seeds is None else seeds.names.size
-            found = max(len(branch.leaves()), known) if k is None else k
+            found = max(groups.n_leaves, known) if k is None else k
             model = self._guided_fit(space.columns(X), y, guide, branch, found)
             fitted |= {"_guided": model, "labels_": model.labels_}
             if hasattr(model, "classes_"):
                 fitted["classes_"] = model.classes_
-            order = np.arange(len(branch.leaves()))
+            order = np.arange(groups.n_leaves)
         else:
-            labels = branch.predict(_new_rows(space, X))
-            sizes = np.bincount(labels, minlength=len(branch.leaves()))
+            labels = groups.predict(_new_rows(space, X))
+            sizes = np.bincount(labels, minlength=groups.n_leaves)
             first = np.full(sizes.size, n)
             np.minimum.at(first, labels, np.arange(n))
             order = order_by_size(sizes, first)[: np.count_nonzero(sizes)]
@@ -251,12 +251,14 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
             rank[order] = np.arange(order.size)
             fitted["labels_"] = rank[labels]
         fitted["_order"] = order
-        fitted["tree_"] = branch_tree(branch, order, self.alpha, getattr(X, "columns", None))
+        fitted["tree_"] = branch_tree(
+            branch, order, self.alpha, vars(self).get("feature_names_in_")
+        )
         fitted["n_clusters_"] = int(np.unique(fitted["labels_"]).size)
         if is_guided or is_limited:
             fitted["n_clusters_"] = int(fitted["_guided"].n_clusters)
-        _ = [self.__dict__.pop(name) for name in ("classes_",) if name in self.__dict__]
-        self.__dict__.update(fitted)
+        vars(self).pop("classes_", None)
+        vars(self).update(fitted)
         if k is None and self.n_clusters_ >= self.max_clusters > 1:
             warn_user(
                 f"max_clusters={self.max_clusters} was reached, and there may be more clusters. "
@@ -281,9 +283,9 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
         X = self._checked(X)
         if self._guided is not None:
             return self._guided.predict(self._space.columns(X))
-        rank = np.zeros(len(self._branch.leaves()), dtype=np.int64)
+        rank = np.zeros(self._groups.n_leaves, dtype=np.int64)
         rank[self._order] = np.arange(self._order.size)
-        return rank[self._branch.predict(_new_rows(self._space, X))]
+        return rank[self._groups.predict(_new_rows(self._space, X))]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the score of each cluster, whose largest value is at the predicted cluster.
@@ -304,8 +306,14 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
             return self._guided.decision_function(self._space.columns(X))
         if self.n_clusters_ == 1:
             return np.zeros(X.shape[0])
-        scores = self._branch.scores(_new_rows(self._space, X))[:, self._order]
+        scores = self._groups.scores(_new_rows(self._space, X))[:, self._order]
         return 0.5 * (scores[:, 1] - scores[:, 0]) if scores.shape[1] == 2 else scores
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags of scikit-learn: sparse rows are accepted."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)

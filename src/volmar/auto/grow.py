@@ -218,8 +218,45 @@ def _confirmed(found: list[Found], alpha: float) -> list[int]:
 
 
 @dataclass(eq=False)
+class Groups:
+    """What new rows need of a tree: the function that chooses between children."""
+
+    chooser: Any = None
+    children: list[Groups] = field(default_factory=list)
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of clusters."""
+        return sum(child.n_leaves for child in self.children) or 1
+
+    def predict(self, rows: Rows, first: int = 0) -> NDArray[np.int64]:
+        """Return the number of the leaf of each row, from `first` on."""
+        labels = np.full(len(rows.X), first)
+        if not self.children or not len(rows.X):
+            return labels
+        side = self.chooser.choose(rows)
+        for j, child in enumerate(self.children):
+            here = np.flatnonzero(side == j)
+            labels[here] = child.predict(rows.of(here), first)
+            first += child.n_leaves
+        return labels
+
+    def scores(self, rows: Rows) -> NDArray[np.float64]:
+        """Return the smallest margin towards each leaf along its path, (n, number of leaves)."""
+        if not self.children:
+            return np.full((len(rows.X), 1), np.inf)
+        margins = self.chooser.margins(rows)
+        return np.hstack(
+            [
+                np.minimum(child.scores(rows), margins[:, [j]])
+                for j, child in enumerate(self.children)
+            ]
+        )
+
+
+@dataclass(eq=False)
 class Branch:
-    """A node of the chosen tree: `borders` of a part that are made, or a cluster without any."""
+    """A node of the chosen tree: the `borders` of a part that are made, and what they divide."""
 
     part: Part
     borders: list[int] = field(default_factory=list)
@@ -236,29 +273,10 @@ class Branch:
         """Return the clusters."""
         return [leaf for child in self.children for leaf in child.leaves()] or [self]
 
-    def predict(self, rows: Rows, first: int = 0) -> NDArray[np.int64]:
-        """Return the number of the leaf of each row, from `first` on."""
-        labels = np.full(len(rows.X), first)
-        if self.division is None or not len(rows.X):
-            return labels
-        side = self.division.chooser.choose(rows)
-        for j, child in enumerate(self.children):
-            here = np.flatnonzero(side == j)
-            labels[here] = child.predict(rows.of(here), first)
-            first += len(child.leaves())
-        return labels
-
-    def scores(self, rows: Rows) -> NDArray[np.float64]:
-        """Return the smallest margin towards each leaf along its path, (n, number of leaves)."""
-        if self.division is None:
-            return np.full((len(rows.X), 1), np.inf)
-        margins = self.division.chooser.margins(rows)
-        return np.hstack(
-            [
-                np.minimum(child.scores(rows), margins[:, [j]])
-                for j, child in enumerate(self.children)
-            ]
-        )
+    def groups(self) -> Groups:
+        """Return what new rows need."""
+        chooser = None if self.division is None else self.division.chooser
+        return Groups(chooser, [child.groups() for child in self.children])
 
 
 def chosen(root: Part, rows: Rows, n_clusters: int | None, rng: np.random.Generator) -> Branch:

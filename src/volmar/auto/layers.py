@@ -40,7 +40,7 @@ def _with_evidence(node: SplitNode, part: Part, border: int | None, alpha: float
     node.level, node.p_value = alpha, 1.0
     if border is not None:
         found = part.found[border]
-        node.p_value, node.effect, node.repeats = found.p_value, found.effect, found.repeats
+        node.p_value, node.effect, node.repeats = (float(value) for value in found)
     elif part.rows.size < 2 * part.fewest:
         node.reason = "too few rows to test"
     return node
