@@ -171,4 +171,4 @@ def draw_number(draw):
     """Return an expression for n_clusters."""
     if draw.chance(0.04):
         return draw.pick("'auto'", *BAD)
-    return draw.pick("2", "2", "2", "2", "3", "3", "4", "5", "1", "np.int64(2)", "'auto'")
+    return draw.pick("2", "2", "2", "2", "3", "3", "4", "5", "1", "np.int64(2)")

@@ -86,14 +86,9 @@ class GrownTree:
     def number_by_size(self) -> None:
         """Set the exact sizes of the nodes, and number clusters by size, the largest first."""
         found = self.parts.sizes(self.leaves)
-        labels = self._labels()
-        k = max(labels) + 1
-        first = np.full(k, self.sample.n_rows)
-        np.minimum.at(first, labels, found.first)
-        order = order_by_size(np.bincount(labels, found.weight, k), first)
+        order = order_by_size(found.weight, found.first)
         self.tree.relabel(np.argsort(order))
-        counts = np.bincount(labels, found.n_rows, k)[order]
-        self.tree.sizes = tuple(int(count) for count in counts)
+        self.tree.sizes = tuple(int(count) for count in found.n_rows[order])
         for node, n_rows, weight in zip(
             self.tree.leaves(), found.n_rows, found.weight, strict=True
         ):
