@@ -409,7 +409,6 @@ def predictions(draw):
 def copies(draw):
     """Copies of rows, in the fit or new, are in the cluster of their row."""
     groups = Groups(draw, clusterer_names(), most=120)
-    groups.fix_number()
     groups.do("some = rng.integers(n, size=1 + n // 2)", "Z = np.concatenate([X, X[some]])")
 
     def call():
