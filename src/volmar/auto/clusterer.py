@@ -21,6 +21,7 @@ from volmar._warn import warn_user
 from volmar.auto.grow import Branch, Growth, Rows, chosen, grow, smallest_cluster
 from volmar.auto.layers import branch_tree
 from volmar.base.numbering import order_by_size
+from volmar.base.tree import SplitTree
 from volmar.base.validation import check_n_clusters
 from volmar.evidence.dither import spread_ties
 from volmar.guidance.knowledge import check_seeds, check_size

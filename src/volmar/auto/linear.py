@@ -6,7 +6,7 @@ They find groups in a few of many columns, where distances between rows show not
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray

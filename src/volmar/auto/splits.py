@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from scipy.spatial import cKDTree
 from volmar.auto.borders import (
     N_VOTES,
     N_WIDTHS,
+    Borders,
     Evidence,
     Strips,
     borders_of,
