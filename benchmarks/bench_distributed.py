@@ -88,7 +88,6 @@ def _makers(k):
     if k > 2:
         return {
             f"MSPC, k = {k}": lambda: MSPC(k, random_state=0),
-            "MSPC, k = auto": lambda: MSPC("auto", random_state=0),
             f"CPMMC, k = {k}": lambda: CPMMC(k, random_state=0),
         }
     return {

@@ -35,7 +35,7 @@ X = np.vstack([rng.normal(-3, 1, (200, 4)), rng.normal(3, 1, (200, 4))])
 frame = pd.DataFrame(X, columns=list("abcd")).assign(e=np.where(X[:, 0] > 0, "low", "high"))
 jobs = {
     "MSPC(2)": lambda: volmar.MSPC(2, random_state=0).fit(X),
-    "MSPC('auto')": lambda: volmar.MSPC("auto", random_state=0).fit(X),
+    "AutoClusterer()": lambda: volmar.AutoClusterer(random_state=0).fit(X),
     "CPMMC(2)": lambda: volmar.CPMMC(2, random_state=0).fit(X),
     "SoftLabelMVC(2)": lambda: volmar.SoftLabelMVC(2, random_state=0).fit(X),
     "TableClusterer()": lambda: volmar.TableClusterer(random_state=0).fit(frame),

@@ -12,13 +12,13 @@ from benchmarks import number_data as data
 from benchmarks.number_data import CASES
 from benchmarks.rivals import FINDING_THE_NUMBER
 from benchmarks.timing import in_turns, time_limit
-from volmar import MSPC, SoftLabelMVC
+from volmar import MSPC, AutoClusterer
 
 LIMIT_SECONDS = 60.0
-LINEAR, CURVED = 'MSPC("auto")', 'SoftLabelMVC("auto")'
+LINEAR, CURVED = (f'AutoClusterer(shapes="{shapes}")' for shapes in ("linear", "curved"))
 OURS = {
-    LINEAR: lambda X, seed: MSPC("auto", random_state=seed).fit(X).labels_,
-    CURVED: lambda X, seed: SoftLabelMVC("auto", random_state=seed).fit(X).labels_,
+    LINEAR: lambda X, seed: AutoClusterer(shapes="linear", random_state=seed).fit(X).labels_,
+    CURVED: lambda X, seed: AutoClusterer(shapes="curved", random_state=seed).fit(X).labels_,
 }
 RIVALS = {rival.NAME: rival.find_clusters for rival in FINDING_THE_NUMBER if rival.available()}
 ABSENT = tuple(rival.NAME for rival in FINDING_THE_NUMBER if not rival.available())

@@ -23,7 +23,7 @@ from sklearn.metrics import adjusted_rand_score
 import volmar
 
 METHODS = ("MSPC", "CPMMC", "KernelCPMMC", "SKMMC", "SoftLabelMVC")
-NUMBERS = (2, 5, "auto")
+NUMBERS = (2, 5)
 
 
 def data_sets():

@@ -102,11 +102,11 @@ WORK = {
     "MSPC k=2, 1e6 x 50 f32": _pair(1_000_000, 50, 2, "MSPC", _k_means(2, 1), np.float32),
     "MSPC k=10, 10,000 x 20": _pair(10_000, 20, 10, "MSPC", _k_means(10, 10)),
     "MSPC k=10, 100,000 x 50": _pair(100_000, 50, 10, "MSPC", _k_means(10, 10)),
-    "MSPC auto, five groups, 10,000 x 20": Work(
-        lambda: groups(10_000, 20, 5), _fit("MSPC", "auto"), _fit("MSPC", 5)
+    "AutoClusterer, five groups, 10,000 x 20": Work(
+        lambda: groups(10_000, 20, 5), _fit("AutoClusterer", "auto"), _fit("MSPC", 5)
     ),
-    "MSPC auto, five groups, 100,000 x 50": Work(
-        lambda: groups(100_000, 50, 5), _fit("MSPC", "auto"), _fit("MSPC", 5)
+    "AutoClusterer, five groups, 100,000 x 50": Work(
+        lambda: groups(100_000, 50, 5), _fit("AutoClusterer", "auto"), _fit("MSPC", 5)
     ),
     "MSPC k=2, 120 x 5,000": _pair(120, 5000, 2, "MSPC", _k_means(2, 10)),
     "MSPC k=2, 200 x 20,000": _pair(200, 20_000, 2, "MSPC", _k_means(2, 10)),

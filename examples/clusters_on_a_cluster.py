@@ -16,7 +16,7 @@ import numpy as np
 from distributed import Client, LocalCluster
 from sklearn.metrics import adjusted_rand_score
 
-from volmar import CPMMC, MSPC
+from volmar import CPMMC, MSPC, AutoClusterer
 from volmar.distributed import report_passes
 
 ROWS, FEATURES, FILES = 10_000, 10, 8
@@ -58,10 +58,11 @@ def main():
         confident = abs(model.decision_function(X)) > 0.5  # lazy, in blocks like X
         print("share of rows far from the border:", round(float(confident.mean().compute()), 2))
 
-        # Find the number of clusters by tests on held-out rows, then fit CPMMC with that number.
-        found = MSPC("auto", random_state=0).fit(X)
-        print("clusters:", found.tree_.n_leaves, np.bincount(found.labels_.compute()))
-        margins = CPMMC(found.tree_.n_leaves, random_state=0).fit(X)
+        # Find the number of clusters in a sample, then fit MSPC and CPMMC with that number.
+        k = AutoClusterer(random_state=0).fit(X[::20].compute()).n_clusters_
+        found = MSPC(k, random_state=0).fit(X)
+        print("clusters:", k, np.bincount(found.labels_.compute()))
+        margins = CPMMC(k, random_state=0).fit(X)
         same = adjusted_rand_score(found.labels_.compute(), margins.labels_.compute())
         print("agreement of both:", round(same, 2))
 

@@ -17,7 +17,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.metrics import normalized_mutual_info_score
 
-from volmar import CPMMC, MSPC, SoftLabelMVC
+from volmar import CPMMC, MSPC, AutoClusterer, SoftLabelMVC
 from volmar.plots import TreeDisplay
 
 X, y = load_digits(return_X_y=True)
@@ -46,9 +46,9 @@ _ = TreeDisplay.from_estimator(model)
 # %%
 # Number of clusters
 # ------------------
-# ``n_clusters="auto"`` splits a part only if held-out rows have more than one mode along a split
-# that was learnt on the other half of the rows. Noise stays a single cluster. Wine has three
-# clusters, as many as classes. Iris has two clusters, one of which contains two species:
+# `AutoClusterer` splits a part only if the density at the border is clearly below that of both
+# sides. Noise stays a single cluster. Of the wines, no border is confirmed. Iris has two clusters,
+# one of which contains two species:
 
 samples = {
     "noise": np.random.default_rng(0).normal(size=(500, 10)),
@@ -56,4 +56,4 @@ samples = {
     "iris": load_iris().data,
 }
 for name, rows in samples.items():
-    print(f"{name}: {MSPC('auto', random_state=0).fit(rows).tree_.n_leaves}")
+    print(f"{name}: {AutoClusterer(random_state=0).fit(rows).n_clusters_}")

@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from volmar import MSPC
+from volmar import AutoClusterer
 from volmar.evidence import split_test
 
 rng = np.random.default_rng(0)
@@ -79,14 +79,14 @@ show(something, "a group of 60 among 600")
 # Number of clusters
 # ------------------
 #
-# ``n_clusters="auto"`` splits as long as the test rejects a single group. The noise of the first
-# section stays a single cluster.
+# `AutoClusterer` splits as long as a border is confirmed. The noise of the first section stays a
+# single cluster.
 
-print("clusters in noise:", len(np.unique(MSPC("auto", random_state=0).fit_predict(noise))))
+print("clusters in noise:", AutoClusterer(random_state=0).fit(noise).n_clusters_)
 groups = np.repeat([[0.0, 0.0], [8.0, 0.0], [4.0, 7.0]], 200, axis=0)
 groups = groups + rng.normal(size=groups.shape)
-model = MSPC("auto", random_state=0).fit(groups)
-print("clusters in three groups:", len(np.unique(model.labels_)))
+model = AutoClusterer(random_state=0).fit(groups)
+print("clusters in three groups:", model.n_clusters_)
 print(model.tree_)
 
 fig, ax = plt.subplots(figsize=(4.6, 4), layout="constrained")

@@ -269,8 +269,8 @@ def test_stability_on_python_threads(two_threads):
 def test_parts_of_a_tree_in_several_jobs(backend):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 3)) + 8 * rng.standard_normal((4, 3))[rng.integers(4, size=400)]
-    models = [volmar.MSPC("auto", random_state=0), volmar.MSPC(4, random_state=0)]
-    for model in [*models, volmar.CPMMC(4, multiway="recursive", random_state=0)]:
+    recursive = volmar.CPMMC(4, multiway="recursive", random_state=0)
+    for model in (volmar.MSPC(4, random_state=0), recursive):
         one = clone(model).fit(X)
         with joblib.parallel_config(backend=backend, n_jobs=2):
             two = clone(model).fit(X)
@@ -366,7 +366,7 @@ def saved_page(path):
 FITS = {
     **{name: labels_of(name) for name in (*volmar.CLUSTERERS, "MinimaxProbabilityMachine")},
     "VolumeRegularizedClassifier": labels_of("VolumeRegularizedClassifier"),
-    "auto": lambda _: volmar.MSPC("auto", random_state=0).fit(blobs()).labels_,
+    "auto": lambda _: volmar.AutoClusterer(random_state=0).fit(blobs()).labels_,
     "seeds": lambda _: (
         volmar.MSPC(3, random_state=0).fit(blobs(), y=np.r_[0, 1, 2, np.full(87, -1)]).labels_
     ),

@@ -20,12 +20,12 @@ import numpy as np
 from volmar import CPMMC, MSPC, MinimaxProbabilityMachine
 
 X = np.zeros((10, 2))
-model = MSPC("auto").fit(X)
+model = MSPC(3).fit(X)
 assert_type(model, MSPC)
 print(model.labels_ + 1)  # numbers, or names where labels of rows were given
 assert_type(model.predict(X), np.typing.NDArray[Any])
-assert_type(CPMMC(3, C=2.0, alpha=0.1).fit_predict(X), np.typing.NDArray[Any])
-weighted = CPMMC(max_clusters=4).fit(X, sample_weight=np.ones(10))
+assert_type(CPMMC(3, C=2.0, tol=0.1).fit_predict(X), np.typing.NDArray[Any])
+weighted = CPMMC(max_cluster_size=4).fit(X, sample_weight=np.ones(10))
 print(weighted.decision_function(X), weighted.tree_.n_leaves)
 MinimaxProbabilityMachine(kernel="rbf").fit(X, [0] * 5 + [1] * 5).predict(X)
 """

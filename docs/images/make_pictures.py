@@ -42,7 +42,7 @@ METHODS: dict[str, Callable[[int, int], Any]] = {
         k, affinity="nearest_neighbors", random_state=seed
     ),
     "HDBSCAN": lambda _, __: HDBSCAN(min_cluster_size=15, copy=True),
-    'MSPC("auto")': lambda _, seed: volmar.MSPC("auto", random_state=seed),
+    "AutoClusterer": lambda _, seed: volmar.AutoClusterer(random_state=seed),
 }
 
 

@@ -41,7 +41,7 @@ __all__ = ["ModelError", "SavedModel", "load_model", "save_model"]
 FORMAT, PROTOCOL = 4, 2
 # The classes of a model file by module. Files name them "Name/1", so that a class can move.
 CLASSES = """
-base.kernel:KernelExpansion base.outcome:OneCluster base.recursion:CellSplit,RecursiveResult
+base.kernel:KernelExpansion base.outcome:OneCluster base.recursion:RecursiveResult
 base.tree:SplitTree baselines.kernel_kmeans:KernelKMeans,KernelKMeansResult
 baselines.projected_kmeans:DiscriminativeKMeans,DiscriminativeKMeansResult,LDAKMeans
 baselines.projected_kmeans:LDAKMeansResult baselines.smic:SMIC,SMICResult

@@ -17,13 +17,9 @@ from volmar.solvers import Result, Status
 class Halves(Clusterer):
     """Splits on the sign of the first feature; start j reports an objective of |j - 2|."""
 
-    def __init__(
-        self, n_clusters=2, *, n_init=4, alpha=0.05, max_clusters=None, random_state=None
-    ):
+    def __init__(self, n_clusters=2, *, n_init=4, random_state=None):
         self.n_clusters = n_clusters
         self.n_init = n_init
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):

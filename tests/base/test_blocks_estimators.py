@@ -176,8 +176,9 @@ def test_a_second_fit_of_rows_in_blocks_leaves_nothing_of_the_first():
     rng = np.random.default_rng(0)
     three = rng.normal(size=(300, 4)) + 9.0 * np.eye(4)[np.arange(300) % 3]
     four = rng.normal(size=(400, 4)) + 9.0 * np.eye(4)[np.arange(400) % 4]
-    model = MSPC("auto", random_state=0).fit(in_blocks(three)).fit(in_blocks(four))
-    fresh = MSPC("auto", random_state=0).fit(in_blocks(four))
+    model = MSPC(3, random_state=0).fit(in_blocks(three))
+    model.set_params(n_clusters=4).fit(in_blocks(four))
+    fresh = MSPC(4, random_state=0).fit(in_blocks(four))
     assert fresh.tree_.n_leaves == 4
     np.testing.assert_array_equal(model.decision_function(four), fresh.decision_function(four))
 

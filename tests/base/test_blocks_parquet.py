@@ -37,8 +37,8 @@ def frame(tmp_path):
 
 @pytest.mark.parametrize(
     "model",
-    [MSPC(K, random_state=0), CPMMC(K, random_state=0), MSPC("auto", random_state=0)],
-    ids=["MSPC", "CPMMC", "auto"],
+    [MSPC(K, random_state=0), CPMMC(K, random_state=0)],
+    ids=["MSPC", "CPMMC"],
 )
 def test_labels_beside_the_columns(frame, model):
     X = frame[list("abcdef")]

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from volmar import MSPC
+from volmar import MSPC, AutoClusterer
 from volmar._notebook import MOST_ROWS, html_card
 from volmar.datasets import make_blobs
 from volmar.diagnostics import stability
@@ -54,9 +54,10 @@ def shown(thing):
 
 @pytest.mark.parametrize("n_clusters", ["auto", 1, 4])
 def test_trees(X, n_clusters):
-    model = MSPC("auto", max_clusters=1) if n_clusters == 1 else MSPC(n_clusters)
-    noise = np.random.default_rng(0).normal(size=(200, 2))
-    model.set_params(random_state=0).fit(noise if n_clusters == 1 else X)
+    kind = AutoClusterer if n_clusters == "auto" else MSPC
+    if n_clusters == 1:
+        kind, X = AutoClusterer, np.random.default_rng(0).normal(size=(200, 2))
+    model = kind(n_clusters, random_state=0).fit(X)
     text = shown(model.tree_)
     for node in model.tree_.nodes():
         assert (f"cluster {node.label}" if node.is_leaf else f"split {node.rank}") in text

@@ -10,7 +10,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 import volmar
-from volmar import CPMMC, MSPC
 from volmar.base.recursion import RecursiveResult
 from volmar.datasets import make_blobs
 from volmar.graphs.graph import make_similarity
@@ -287,60 +286,12 @@ def test_names_are_drawn_as_they_are(blobs):
     plt.close(display.figure_)
 
 
-def test_the_number_of_clusters_by_tested_splits():
-    X, y = make_blobs(300, centers=3, n_features=4, separation=9.0, random_state=1)
-    model = volmar.CPMMC("auto", random_state=0).fit(X)
-    assert adjusted_rand_score(y, model.labels_) > 0.97
-    np.testing.assert_array_equal(model.predict(X), model.labels_)
-    for node in model.tree_.nodes():
-        # Split if and only if the p-value is at most its share of the level.
-        assert (node.p_value <= 0.05 * node.n_rows / 300) == (not node.is_leaf)
-    assert "(p ≤ 0.0" in str(model.tree_)
-    noise = np.random.default_rng(0).normal(size=(200, 4))
-    assert volmar.CPMMC("auto", random_state=0).fit(noise).labels_.max() == 0
-
-
-CURVED = [
-    ("SoftLabelMVC", {}),
-    ("SKMMC", {}),
-    ("KernelCPMMC", {}),
-]
-
-
-@pytest.mark.parametrize(("name", "parameters"), CURVED, ids=[name for name, _ in CURVED])
-def test_curved_splits_are_tested(name, parameters):
-    X, y = make_blobs(240, centers=3, n_features=2, separation=10.0, random_state=0)
-    model = getattr(volmar, name)("auto", random_state=0, **parameters).fit(X)
-    assert adjusted_rand_score(y, model.labels_) > 0.95
-    np.testing.assert_array_equal(model.predict(X), model.labels_)
-    for node in model.tree_.nodes():
-        assert (node.p_value <= 0.05 * node.n_rows / 240) == (not node.is_leaf)
-    noise = np.random.default_rng(0).normal(size=(150, 2))
-    kept = getattr(volmar, name)("auto", random_state=0, **parameters).fit(noise)
-    assert kept.labels_.max() == 0
-    assert "above its level of 0.05" in kept.tree_.root.reason
-    assert kept.tree_.root.p_value > 0.05
-
-
-def test_a_border_around_a_group_is_found():
-    X = np.random.default_rng(0).normal(size=(300, 2))
-    X /= np.linalg.norm(X, axis=1)[:, None] * np.repeat([1.0, 0.25], 150)[:, None]
-    X += 0.1 * np.random.default_rng(1).normal(size=(300, 2))
-    model = volmar.SoftLabelMVC("auto", random_state=0).fit(X)
-    assert adjusted_rand_score(np.repeat([0, 1], 150), model.labels_) > 0.95
-
-
-def test_words_for_the_number_of_clusters(blobs):
-    X, _ = blobs
-    with pytest.raises(ValueError, match=r"^n_clusters .*'auto' for CPMMC"):
-        volmar.CPMMC("fast").fit(X)
-    with pytest.raises(ValueError, match=r"rows .*KernelCPMMC"):
-        volmar.KernelCPMMC("auto", kernel="precomputed").fit(X @ X.T)
-    with pytest.raises(ValueError, match=r"SoftLabelMVC was given similarities \('precomputed'"):
-        volmar.SoftLabelMVC("auto", affinity="precomputed").fit(X @ X.T)
-    for name in ("GMMC", "IterSVR", "LGMMC", "SDPMMC", "NormalizedCut", "KernelKMeans", "SMIC"):
-        with pytest.raises(ValueError, match=rf"^n_clusters .*for {name}, got 'auto'.* use MSPC"):
-            getattr(volmar, name)("auto").fit(X)
+@pytest.mark.parametrize("name", [name for name in volmar.CLUSTERERS if name != "AutoClusterer"])
+@pytest.mark.parametrize("given", ["auto", "3"])
+def test_the_number_of_clusters_is_a_number(name, given, blobs):
+    match = rf"^n_clusters must be a number, got '{given}'\..*AutoClusterer"
+    with pytest.raises(ValueError, match=match):
+        getattr(volmar, name)(given).fit(blobs[0])
 
 
 def test_normalized_cut_splits_clusters_before_halves_of_one():
@@ -349,69 +300,3 @@ def test_normalized_cut_splits_clusters_before_halves_of_one():
     X = rng.normal(size=(850, 8)) + 9.0 * np.eye(8)[y]
     model = volmar.NormalizedCut(8).fit(X)
     assert adjusted_rand_score(y, model.labels_) == 1.0
-
-
-# ------------------------------------------------------------------ level and limit
-
-CLUSTERERS = volmar.CLUSTERERS
-
-
-@pytest.fixture(scope="module")
-def five_groups():
-    rng = np.random.default_rng(0)
-    truth = np.repeat(np.arange(5), [300, 200, 150, 120, 90])
-    return 12.0 * np.eye(5)[truth] + rng.normal(size=(truth.size, 5)), truth
-
-
-@pytest.mark.parametrize(
-    "name", [name for name in CLUSTERERS if getattr(volmar, name)._supports_auto]
-)
-def test_alpha_and_max_clusters_are_parameters_if_the_number_may_be_open(name, blobs):
-    X, _ = blobs
-    kind = getattr(volmar, name)
-    for value, error in (("x", TypeError), (0.0, ValueError), (0.7, ValueError)):
-        with pytest.raises(error, match="alpha must be"):
-            kind(alpha=value).fit(X)
-    for value, error in ((0, ValueError), (2.5, TypeError), ("all", TypeError)):
-        with pytest.raises(error, match="max_clusters must be"):
-            kind(max_clusters=value).fit(X)
-
-
-@pytest.mark.parametrize("kind", [MSPC, CPMMC])
-@pytest.mark.parametrize("limit", [1, 2, 3])
-def test_the_limit_leaves_the_strongest_splits(kind, limit, five_groups):
-    X, truth = five_groups
-    free = kind("auto", random_state=0).fit(X)
-    assert adjusted_rand_score(truth, free.labels_) > 0.99
-    with pytest.warns(UserWarning, match=f"max_clusters={limit} was reached.*Raise") as caught:
-        model = kind("auto", max_clusters=limit, random_state=0).fit(X)
-    assert len(caught) == 1
-    assert np.unique(model.labels_).size == limit == model.tree_.n_leaves
-    made = [(node.rank, node.n_rows) for node in model.tree_.splits()]
-    assert made == [(node.rank, node.n_rows) for node in free.tree_.splits()][: limit - 1]
-    open_leaves = [leaf for leaf in model.tree_.leaves() if "limit" in leaf.reason]
-    assert open_leaves
-    assert all(leaf.p_value <= leaf.level for leaf in open_leaves)
-    assert all(np.isfinite(leaf.p_value) for leaf in model.tree_.leaves())
-
-
-def test_a_limit_that_is_not_reached_changes_nothing(five_groups):
-    X, _ = five_groups
-    free = MSPC("auto", random_state=0).fit(X)
-    for limit in (5, 9):
-        model = MSPC("auto", max_clusters=limit, random_state=0).fit(X)
-        np.testing.assert_array_equal(model.labels_, free.labels_)
-        assert str(model.tree_) == str(free.tree_)
-
-
-def test_levels_are_those_of_alpha():
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(400, 2))
-    X[:200, 0] += 3.2  # two groups that overlap
-    strict = MSPC("auto", alpha=0.001, random_state=0).fit(X)
-    p_value = strict.tree_.root.p_value
-    assert strict.tree_.root.level == 0.001 < p_value
-    assert strict.tree_.n_leaves == 1
-    loose = MSPC("auto", alpha=0.5, random_state=0).fit(X)
-    assert loose.tree_.root.level == 0.5
-    assert loose.tree_.n_leaves > 1

@@ -60,9 +60,9 @@ def test_every_clusterer_is_calibrated(name, rows):
 def test_numbers_of_clusters_and_one_cluster():
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(8 * j, 1, (120, 2)) for j in range(3)])
-    auto = MSPC("auto", random_state=0).fit(X).fit_novelty(X)
-    assert auto.novelty_.n_clusters == 3
-    one = MSPC("auto", random_state=0).fit(X[:120]).fit_novelty(X[:120])
+    three = MSPC(3, random_state=0).fit(X).fit_novelty(X)
+    assert three.novelty_.n_clusters == 3
+    one = MSPC(1, random_state=0).fit(X[:120]).fit_novelty(X[:120])
     assert one.novelty_.n_clusters == 1
     assert one.predict([[50.0, -50.0], X[0]], reject=0.02).tolist() == [-1, 0]
 

@@ -72,14 +72,12 @@ def test_rows_without_an_old_cluster_do_not_count():
 # ---------------------------------------------------------------------- fits
 
 
-CASES = [(family, k) for family in FAMILIES for k in (2, 3, "auto")]
-# Kernel methods grow the same trees, but take much longer.
-CASES = [case for case in CASES if case not in [(SKMMC, "auto"), (KernelCPMMC, "auto")]]
+CASES = [(family, k) for family in FAMILIES for k in (2, 3)]
 
 
 @pytest.mark.parametrize(("family", "k"), CASES)
 def test_numbers_stay_where_the_sizes_are_turned_round(family, k):
-    sizes = SIZES[: 3 if k == "auto" else k]
+    sizes = SIZES[:k]
     X, Z = blobs(sizes), blobs(sizes[::-1], seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -109,7 +107,7 @@ def test_everything_of_two_clusters_is_turned_round():
     np.testing.assert_array_equal(new.labels_, (new.decision_function(Z) > 0).astype(int))
 
 
-@pytest.mark.parametrize("k", [3, "auto"])
+@pytest.mark.parametrize("k", [2, 3])
 def test_more_rows_than_are_split_at_once(k):
     """Trees of a sample, and discriminants and hyperplanes refined on all rows."""
     sizes = [12_000, 8_000, 5_000] if k == 3 else [14_000, 9_000]

@@ -14,7 +14,7 @@ UNDEFINED = {
     "VolumeResult.field_residual": "the field is not one of `FirstStep`",
     "AVRResult.errors": "the status is not CONVERGED, of which there is a warning",
     "SplitNode.probability": "no split of the part was looked for",
-    "SplitNode.p_value": "splits are tested with n_clusters='auto' only",
+    "SplitNode.p_value": "splits are tested by AutoClusterer only",
     "SplitNode.level": "the same",
     "MarginResult.lower_bound": "no bound was proved (the papers' loops)",
     "SeparationResult.lower_bound": "the bound was not computed",

@@ -45,7 +45,6 @@ GOOD = {
         "volmar.graphs.density_scaling.DensityScalingSimilarity(n_neighbors=10**6)",
         "volmar.graphs.similarities.NearestNeighborsSimilarity",
     ),
-    "alpha": ("0.05", "0.001", "0.5"),
     "anneal": ("'auto'", "(1.1,)", "[1.2, 1.5]", "()"),
     "balance": ("None", "0", "0.1", "1.0", "'auto'", "{-6:6}"),
     "balance_unit": ("'margin'", "'score'"),
@@ -79,7 +78,6 @@ GOOD = {
     "kernel_params": ("None", "None", "{}"),
     "loss": ("'nmi'", "'error'", "'rand'", "'fbeta'"),
     "max_basis": ("None", *FEW),
-    "max_clusters": ("None", *FEW),
     "max_cluster_size": ("None", "n", "n // 2 + 1", "0.6", "1.0", "[n] * k"),
     "max_iter": FEW,
     "method": ("'auto'", "'exact'", "'nystroem'"),
@@ -171,4 +169,4 @@ def draw_number(draw):
     """Return an expression for n_clusters."""
     if draw.chance(0.04):
         return draw.pick("'auto'", *BAD)
-    return draw.pick("2", "2", "2", "2", "3", "3", "4", "5", "1", "np.int64(2)", "'auto'")
+    return draw.pick("2", "2", "2", "2", "3", "3", "4", "5", "1", "np.int64(2)")

@@ -32,14 +32,13 @@ def blobs():
         (3, {"max_cluster_size": 1 / 3}, 0, 50),
         (3, {"min_cluster_size": 0.3, "max_cluster_size": 56}, 45, 56),
         (4, {"max_cluster_size": 0.25}, 0, 38),
-        ("auto", {"max_cluster_size": 40}, 0, 40),
     ],
 )
 def test_sizes_are_within_their_limits(model, blobs, k, limits, low, high):
     X = blobs[0]
     model.set_params(n_clusters=k, **limits).fit(X)
     sizes = np.bincount(model.labels_)
-    assert sizes.size == (k if k != "auto" else 4)
+    assert sizes.size == k
     assert sizes.min() >= low
     assert sizes.max() <= high
     # Offsets of the scores enforce the limits, so new rows are treated equally.
@@ -133,11 +132,6 @@ def test_saved_models_keep_their_offsets(model, blobs, tmp_path):
         ({"max_cluster_size": "big"}, TypeError, "max_cluster_size must be a number"),
         ({"max_cluster_size": [[50]]}, ValueError, "one number per cluster"),
         ({"max_cluster_size": [[50], [1, 2]]}, ValueError, "one number per cluster"),
-        (
-            {"n_clusters": "auto", "max_cluster_size": [50, 50]},
-            ValueError,
-            "does not fix",
-        ),
         (
             {"min_cluster_size": 50, "max_cluster_size": [40, 60, 60]},
             ValueError,

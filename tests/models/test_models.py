@@ -74,8 +74,6 @@ def cases():
     ):
         case = f"SMIC-{type(similarity).__name__}"
         yield case, "SMIC", {"affinity": similarity}, X, NEW
-    for name in ("CPMMC", "MSPC", "SoftLabelMVC"):
-        yield f"{name}-auto", name, {"n_clusters": "auto"}, X, NEW
     yield "MSPC-one", "MSPC", {"n_clusters": 1}, X, NEW
     wide = np.random.default_rng(0).normal(size=(9, 40))
     yield "MSPC-wide", "MSPC", {"n_clusters": 3}, wide, wide
@@ -175,7 +173,7 @@ def test_a_file_does_not_grow_with_the_rows(tmp_path):
     sizes = []
     for n in (2_000, 20_000):
         rows = np.tile(X, (n // 60, 1)) + np.random.default_rng(0).normal(size=(n // 60 * 60, 3))
-        for name, k in (("MSPC", "auto"), ("MSPC", 3), ("CPMMC", 2), ("SKMMC", 2)):
+        for name, k in (("MSPC", 2), ("MSPC", 3), ("CPMMC", 2), ("SKMMC", 2)):
             save_model(tmp_path / f"{name}-{k}-{n}", fit(name, {"n_clusters": k}, rows))
         save_model(tmp_path / f"table-{n}", volmar.TableClusterer(2, random_state=0).fit(rows))
         sizes.append(max(path.stat().st_size for path in tmp_path.glob(f"*-{n}")))

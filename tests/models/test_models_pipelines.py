@@ -34,7 +34,7 @@ def pipelines():
             volmar.CPMMC(2, random_state=0),
         ),
         "sparse": make_pipeline(
-            MaxAbsScaler(), TruncatedSVD(2, random_state=0), volmar.MSPC("auto", random_state=0)
+            MaxAbsScaler(), TruncatedSVD(2, random_state=0), volmar.MSPC(3, random_state=0)
         ),
         "robust": make_pipeline(
             RobustScaler(), "passthrough", Normalizer(), volmar.SoftLabelMVC(2, random_state=0)

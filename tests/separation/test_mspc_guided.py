@@ -196,22 +196,6 @@ def test_a_row_of_weight_two_is_two_rows(k):
     np.testing.assert_allclose(found[0].coef_, found[1].coef_, rtol=1e-6)
 
 
-def test_auto_has_at_least_the_groups_of_the_labels(square):
-    X, corner = square
-    y = np.full(240, -1)
-    y[::12] = corner[::12]
-    y[corner > 1] = -1
-    model = MSPC("auto", random_state=0).fit(X, y)
-    assert model.classes_.size == 4
-    assert not hasattr(model, "tree_")
-    noise = np.random.default_rng(0).standard_normal((200, 3))
-    given = np.full(200, -1)
-    given[:6] = 5, 5, 8, 8, 9, 9
-    found = MSPC("auto", random_state=0).fit(noise, given)
-    assert set(found.classes_) >= {5, 8, 9}
-    np.testing.assert_array_equal(found.labels_[:6], given[:6])
-
-
 def test_a_cluster_that_no_row_would_be_in():
     model = MSPC(3, init=np.array([0, 0, 1, 1, 2, 2]), random_state=0)
     X = np.array([[0.0], [4.0], [4.0], [0.0], [2.0], [2.0]])

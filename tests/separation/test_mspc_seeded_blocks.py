@@ -107,18 +107,18 @@ def test_other_weights_of_the_same_rows(square):
     assert rows.total_weight == 1200
 
 
-def test_names_in_memory_and_auto(square):
+def test_names_in_memory(square):
     X, corner = square
     y = np.full(1200, None, dtype=object)
     y[::13] = np.array(["a", "b", "c", "d"])[corner[::13]]
     blocks = da.from_array(X, chunks=(400, 3))
-    model = MSPC("auto", random_state=0).fit(blocks, y)
+    model = MSPC(4, random_state=0).fit(blocks, y)
     assert model.classes_.tolist() == ["a", "b", "c", "d"]
     assert model.labels_.compute()[0] == y[0]
     noise = da.from_array(np.random.default_rng(0).standard_normal((300, 3)), chunks=(100, 3))
     one = np.full(300, -1)
     one[5] = 7
-    found = MSPC("auto", random_state=0).fit(noise, one)
+    found = MSPC(1, random_state=0).fit(noise, one)
     assert found.labels_.compute().tolist() == [7] * 300
 
 

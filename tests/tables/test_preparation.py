@@ -355,22 +355,22 @@ class TestCategories:
     def test_several_that_agree_are_features(self, seed):
         from sklearn.metrics import adjusted_rand_score
 
-        from volmar import MSPC
+        from volmar import AutoClusterer
 
         frame, y = latent_classes(800, 8, seed)
         rows = Preparation().fit_prepare(frame)
         assert rows.X.shape[0] == 800
         np.testing.assert_allclose(rows.X.var(axis=0), 1.0, rtol=1e-6)
-        model = MSPC("auto", random_state=0).fit(rows.dithered(0))
-        assert model.tree_.n_leaves == 2
+        model = AutoClusterer(random_state=0).fit(rows.dithered(0))
+        assert model.n_clusters_ == 2
         assert adjusted_rand_score(y, model.predict(rows.X)) > 0.8
 
     def test_a_single_column_is_no_group(self, rng):
-        from volmar import MSPC
+        from volmar import AutoClusterer
 
         frame = pd.DataFrame({"c": rng.choice(["a", "b"], 500), "d": rng.choice(["u", "v"], 500)})
         rows = Preparation().fit_prepare(frame)
-        assert MSPC("auto", random_state=0).fit(rows.dithered(0)).tree_.n_leaves == 1
+        assert AutoClusterer(random_state=0).fit(rows.dithered(0)).n_clusters_ == 1
 
     def test_scores_are_correspondence_analysis(self):
         """Return the eigenvalues of the moments of the indicators, from their definition."""

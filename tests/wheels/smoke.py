@@ -23,7 +23,7 @@ def main():
     assert importlib.metadata.version("volmar") == volmar.__version__
     for name in volmar.__all__:
         getattr(volmar, name)
-    model = volmar.MSPC("auto", random_state=0).fit(X)
+    model = volmar.AutoClusterer(random_state=0).fit(X)
     assert clustering_error(Y, model.labels_) < 0.01, model.labels_
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.volmar")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from volmar._checks import check_count, check_number, check_random_state, shown
+from volmar._checks import check_number, check_random_state, shown
 from volmar._clones import silent_clone
 from volmar._input import check_rows
 from volmar._memory import explain_memory
@@ -49,30 +49,26 @@ from volmar.base.recursion import (
     GrownTree,
     PartRows,
     RecursiveResult,
-    confirmed_split,
     fit_in_two,
-    groups_test,
     grow_tree,
-    merge_leaves,
     side_of,
     tree_words,
     warn_of_tree,
 )
 from volmar.base.shared_texts import with_shared_texts
 from volmar.base.tree import SplitTree, scores_in_graph
-from volmar.base.validation import check_auto, check_n_clusters
+from volmar.base.validation import check_n_clusters, refuse_text
 from volmar.evidence import ClusterNovelty, calibrate_novelty
-from volmar.evidence.held_out import HeldOutTest
 from volmar.guidance.guide import Guide
 from volmar.guidance.knowledge import Knowledge, Seeds
 from volmar.metrics.separation_bound import separation_along
 from volmar.rows.anywhere import as_rows, constant_vector, draw_from_collection, is_in_memory
 from volmar.rows.blocks import is_dask
-from volmar.rows.parts import Parts, pool_rows
+from volmar.rows.parts import Parts
 from volmar.rows.protocol import RowSource
 from volmar.solvers import Status
 
-# Maximum number of rows used to split a part. Tests use at least as many as one draw returns.
+# Maximum number of rows used to split a part.
 SAMPLED_ROWS = 20_000
 
 
@@ -89,9 +85,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     include `sample_weight`.
 
     Progress is reported to scikit-learn's callbacks (scikit-learn 1.9 and later). After
-    ``model.set_callbacks(ProgressBar())``, `fit` reports every start, or every split if a given
-    number of clusters is found by recursive splitting. There is no `verbose`. With
-    n_clusters="auto" nothing is reported because the number of splits is not known in advance.
+    ``model.set_callbacks(ProgressBar())``, `fit` reports every start, or every split if clusters
+    are found by recursive splitting. There is no `verbose`.
     """
 
     #: Minimum number of clusters that `_run` can find. If 2, `fit` handles n_clusters=1 itself.
@@ -101,8 +96,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _multiway: ClassVar[str] = "joint"
     #: Parameters that may hold one entry per row, which do not work with recursive splitting.
     _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
-    #: Whether n_clusters="auto" is supported.
-    _supports_auto: ClassVar[bool] = True
+    #: Whether `init` may be a fitted model.
+    _takes_models: ClassVar[bool] = False
     #: Whether dask collections are supported: the method needs only sums over rows.
     _takes_blocks: ClassVar[bool] = False
     #: Whether the fit of a part may raise `PostponedSplitError` if its `_hurdle` is above 0.
@@ -117,18 +112,13 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _guide: Guide | None = None
     #: Offsets added to the scores of the clusters so that their sizes respect the limits.
     _offsets: NDArray | None = None
-    #: With n_clusters="auto", called with the number of rows in finished clusters and of all rows.
-    _tell: Callable[[int, int], None] | None = None
 
     #: The model given as `init`, during a fit that starts from it; `init` of the working copy then
     #: holds the labels predicted by the model, or the default if these cannot be the start.
     _previous: Previous | None = None
 
-    # Parameters that every clusterer declares in its own __init__; alpha and max_clusters only if
-    # it supports "auto".
+    # Parameters that every clusterer declares in its own __init__.
     n_clusters: Any
-    alpha: float = 0.05
-    max_clusters: int | None = None
     random_state: Any
     mode: str
 
@@ -247,15 +237,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     def _fit_rows(
         self, X: Any, sample_weight: ArrayLike | None, known: Knowledge | None = None
     ) -> None:
-        auto = isinstance(self.n_clusters, str)
-        if auto:
-            check_auto(self)
+        refuse_text(self.n_clusters)
         self._check_all_parameters()
         check_random_state(self.random_state)
-        # The number of draws of a test is proportional to 1 / alpha.
-        check_number("alpha", self.alpha, low=1e-3, high=0.5)
-        if self.max_clusters is not None:
-            check_count("max_clusters", self.max_clusters)
         X = self._validate(X, reset=True)
         n_samples = X.shape[0]
         if self._is_pairwise() and X.shape[1] != n_samples:
@@ -263,16 +247,14 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 f"a precomputed matrix must be square for fit, got shape {X.shape}. Pass "
                 "similarities between all pairs of training rows."
             )
-        if not auto:
-            check_n_clusters(self.n_clusters, n_samples)
+        check_n_clusters(self.n_clusters, n_samples)
         self._fit_checked(X, sample_weight, known)
 
     def _fit_checked(self, X: Any, sample_weight: Any, known: Knowledge | None) -> None:
         """Find the clusters of validated rows."""
-        auto, n_samples = isinstance(self.n_clusters, str), X.shape[0]
         weights = check_weights(X, sample_weight, self._ask_first)
-        n_counted = n_samples if weights is None else int(np.count_nonzero(weights))
-        if not auto and n_counted < self.n_clusters:
+        n_counted = X.shape[0] if weights is None else int(np.count_nonzero(weights))
+        if n_counted < self.n_clusters:
             raise ValueError(
                 f"n_clusters={self.n_clusters} is more than the number of rows with a positive "
                 f"sample_weight, {n_counted}. Weights below 2**-100 of the largest count as 0. "
@@ -280,11 +262,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             )
         if known is not None and self._fit_known(X, weights, known):
             return
-        if auto:
-            self._fit_tree(X, weights, range(n_samples - 1))
-        elif fit_distinct(self, X, weights):
+        if fit_distinct(self, X, weights):
             return
-        elif self.n_clusters < self._min_clusters:
+        if self.n_clusters < self._min_clusters:
             self._set_result(OneCluster(0.0, 0.0, labels=constant_vector(as_rows(X), 0, np.int64)))
         elif self.n_clusters > 2 and self._is_recursive():
             self._fit_tree(X, weights, fit_steps(self, X, self.n_clusters - 1, "split"))
@@ -339,13 +319,11 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                     f"{name} holds one entry per row, but more than two clusters are found by "
                     f"splitting the rows. Leave {name} out, or use n_clusters=2."
                 )
-        is_tested = self.n_clusters == "auto"
         seeds = check_random_state(self.random_state)
-        most = max(SAMPLED_ROWS, pool_rows(X)) if is_tested else SAMPLED_ROWS
         parts = Parts(
             X,
             weights,
-            most=most if self._samples_parts() else None,
+            most=SAMPLED_ROWS if self._samples_parts() else None,
             seed=int(copy.deepcopy(seeds).randint(2**31 - 1)),
             pairwise=self._is_pairwise(),
         )
@@ -354,25 +332,17 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             fit=self._fit_part,
             probability=self._split_probability,
             worth=self._split_worth,
-            test=partial(groups_test, self) if is_tested else None,
-            make=self._make_split,
             side=side_of,
-            alpha=float(self.alpha),
-            max_leaves=self.max_clusters if is_tested else None,
             steps=steps,
             seeds=seeds,
             pairwise=self._is_pairwise(),
             feature_names=getattr(self, "feature_names_in_", None),
-            tell=self._tell if is_tested else None,
-            postpones=self._postpones and not is_tested,
+            postpones=self._postpones,
         )
         self.tree_ = grown.tree
-        if is_tested and self._splits_by_hyperplanes():
-            rows = grown.sample
-            merge_leaves(self.tree_, rows.X, rows.weights, grown.sample_labels())
         self._number_tree(grown)
         self._set_result(replace(result, labels=grown.labels()))
-        warn_of_tree(self.tree_, result, self.n_clusters, self.max_clusters)
+        warn_of_tree(self.tree_, self.n_clusters)
         return grown
 
     def _samples_parts(self) -> bool:
@@ -390,19 +360,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     def _of_part(self, part: PartRows) -> dict[str, Any]:
         """Return private attributes to set on the copy of this clusterer that splits a part."""
         return {"_hurdle": part.hurdle} if part.hurdle > 0.0 else {}
-
-    def _fit_from(self, part: PartRows, sides: NDArray) -> Any:
-        """Fit a two-way clusterer from given sides; return None if that is not possible."""
-        if "init" not in self.get_params(deep=False) or np.ptp(sides) == 0:
-            return None
-        try:
-            return self._fit_part(part, init=sides)
-        except ValueError:
-            return None
-
-    def _make_split(self, part: PartRows, outcome: HeldOutTest) -> Any:
-        """Fit the split that held-out rows have confirmed; return None if there is none."""
-        return confirmed_split(self, part, outcome)
 
     def _take_over(self, model: Any) -> None:
         """Copy the fitted attributes of a copy with other parameters, for the same columns."""
@@ -614,7 +571,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         """Return the number of clusters that rows may be assigned to."""
         if hasattr(self, "classes_"):
             return len(self.classes_)
-        return self.tree_.n_leaves if isinstance(self.n_clusters, str) else int(self.n_clusters)
+        return int(self.n_clusters)
 
     def _predicted(self, X: Any) -> NDArray[np.int64]:
         """Return the clusters with the highest scores, for rows in memory."""
@@ -840,7 +797,7 @@ def warm_start(model: Any, X: Any, sample_weight: Any) -> Iterator[None]:
     to match those of the model.
     """
     init = getattr(model, "init", None)
-    if not is_model(init) or not model._supports_auto:
+    if not is_model(init) or not model._takes_models:
         yield
         return
     previous = Previous(init, *_old_labels(model, init, X, sample_weight))

@@ -31,7 +31,6 @@ from volmar.guidance.knowledge import (
     check_seeds,
     check_size,
     is_array,
-    n_clusters_needed,
     names_of_clusters,
     refuse_impossible,
 )
@@ -40,7 +39,6 @@ from volmar.guidance.starts import (
     SpreadGraph,
     beats_chance,
     held_out_folds,
-    leaf_labels,
     seeded_start,
 )
 from volmar.rows.anywhere import is_in_memory
@@ -60,6 +58,7 @@ class GuidedMixin:
     `_ends_first` is set.
     """
 
+    _takes_models: ClassVar[bool] = True
     #: Whether a guided fit can end after its first step.
     _has_first_step: ClassVar[bool] = False
     _ends_first: bool = False
@@ -156,8 +155,7 @@ class GuidedMixin:
         seeds = check_block_seeds(known.y, X)
         if seeds is None:
             return False
-        if not isinstance(self.n_clusters, str):
-            names_of_clusters(seeds.names, int(self.n_clusters))
+        names_of_clusters(seeds.names, int(self.n_clusters))
         self._fit_seeded_blocks(X, weights, seeds)  # type: ignore[attr-defined]
         return True
 
@@ -194,13 +192,6 @@ class GuidedMixin:
         if not (self._keeps_minimum and not is_array(min_size)):
             check_size("min_cluster_size", min_size)
         has_arrays = is_array(min_size) or is_array(max_size)
-        if has_arrays and isinstance(self.n_clusters, str):
-            name = "min_cluster_size" if is_array(min_size) else "max_cluster_size"
-            raise ValueError(
-                f"{name} holds one limit per cluster, but n_clusters={self.n_clusters!r} does not "
-                f"fix the number of clusters. Give {name} as one number, or n_clusters as an "
-                "integer."
-            )
         model: Any = self._without_limits() if has_arrays else self
         model._check_parameters()
 
@@ -214,9 +205,9 @@ class GuidedMixin:
             copy.set_params(min_cluster_size=None)
         return copy
 
-    def _fit_free(self, X: Any, weights: Any, **params: Any) -> Any:
+    def _fit_free(self, X: Any, weights: Any) -> Any:
         """Return a copy fitted without labels, links and limits."""
-        free = self._without_limits().set_params(**params)
+        free = self._without_limits()
         free.n_features_in_ = X.shape[1]
         before = free.get_params(deep=False)
         with collecting():
@@ -230,38 +221,18 @@ class GuidedMixin:
         """Fit under a guide; return whether the fit ended after its first step."""
         graph: SpreadGraph | None = None
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        k = None if isinstance(self.n_clusters, str) else int(self.n_clusters)
-        if k is not None:
-            names_of_clusters(names, k)  # refuses more classes than clusters
-            most = names.size + int(np.count_nonzero(known.unit_seeds < 0))
-            if most < k:
-                raise ValueError(
-                    f"n_clusters={k} clusters cannot be formed: y and must_link leave at most "
-                    f"{most} clusters. Lower n_clusters, or change y or must_link."
-                )
-            known = self._limited(replace(known, k=k), names, unit)
+        k = int(self.n_clusters)
+        names_of_clusters(names, k)  # refuses more classes than clusters
+        most = names.size + int(np.count_nonzero(known.unit_seeds < 0))
+        if most < k:
+            raise ValueError(
+                f"n_clusters={k} clusters cannot be formed: y and must_link leave at most "
+                f"{most} clusters. Lower n_clusters, or change y or must_link."
+            )
+        known = self._limited(replace(known, k=k), names, unit)
         free = self._fit_free(X, weights)
         start = free.labels_
-        if k is None:
-            k = int(start.max()) + 1
-            if names.size:
-                start, k = leaf_labels(start, known.seeds, names.size)
-            if known.units is not None:  # which may join all rows of a cluster to others
-                joined = replace(known, k=k).largest(np.eye(k)[start], fills=False)
-                start = np.unique(joined, return_inverse=True)[1]
-                k = int(start.max()) + 1
-                if k == 1:
-                    free = self._fit_free(X, weights, n_clusters=1)
-            needed = n_clusters_needed(self._sizes()[1], _total(known) * unit)
-            if needed > k:
-                k = needed
-                free = self._fit_free(X, weights, n_clusters=k)
-                start = free.labels_
-                if names.size:
-                    W = self._similarities(X, free)
-                    start, graph = seeded_start(X, start, known.seeds, k, seed, W=W)
-            known = self._limited(replace(known, k=k), names, unit)
-        elif names.size:
+        if names.size:
             W = self._similarities(X, free)
             start, graph = seeded_start(X, start, known.seeds, k, seed, W=W)
         once = graph is not None and self._prefers_first(weights, free, graph, known, seed)

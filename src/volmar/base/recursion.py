@@ -16,12 +16,8 @@ from volmar._clones import silent_clone
 from volmar._threads import in_jobs
 from volmar._warn import collecting, warn_user
 from volmar.base.blocks import without_vectors
-from volmar.base.numbering import cluster_order, order_by_size
+from volmar.base.numbering import order_by_size
 from volmar.base.tree import N_LEADING, SplitNode, SplitTree
-from volmar.evidence.dither import column_resolutions, dithered_scores
-from volmar.evidence.held_out import LINEAR, HeldOutTest, held_out_test, make_split
-from volmar.evidence.humps import hump_test
-from volmar.evidence.pairs import LinearCells, merged_labels
 from volmar.rows.parts import Part, Parts, Plane, Side, Split
 from volmar.solvers import Result, Status
 
@@ -35,14 +31,12 @@ class RecursiveResult(Result):
     The objective is the sum over the splits, each residual the largest over the splits. The gap is
     NaN: each split may be optimal, but their sequence is greedy. The status is MAX_ITER, STOPPED
     or FAILED if a split ended so, otherwise CONVERGED. `warnings` are those of the splits; those
-    of the `n_open` splits that ended early come first. `n_left` clusters were not split because of
-    the limit on the number of clusters.
+    of the `n_open` splits that ended early come first.
     """
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     warnings: tuple[str, ...] = ()
     n_open: int = 0
-    n_left: int = 0
 
 
 class PartRows(NamedTuple):
@@ -78,10 +72,7 @@ class PostponedSplitError(Exception):
 
 @dataclass(frozen=True)
 class GrownTree:
-    """A tree and the rows in its leaves.
-
-    Leaves with the same label are one cluster. `leaves` are in the order of ``tree.leaves()``.
-    """
+    """A tree and the rows in its leaves; `leaves` are in the order of ``tree.leaves()``."""
 
     tree: SplitTree
     parts: Parts
@@ -95,14 +86,9 @@ class GrownTree:
     def number_by_size(self) -> None:
         """Set the exact sizes of the nodes, and number clusters by size, the largest first."""
         found = self.parts.sizes(self.leaves)
-        labels = self._labels()
-        k = max(labels) + 1
-        first = np.full(k, self.sample.n_rows)
-        np.minimum.at(first, labels, found.first)
-        order = order_by_size(np.bincount(labels, found.weight, k), first)
+        order = order_by_size(found.weight, found.first)
         self.tree.relabel(np.argsort(order))
-        counts = np.bincount(labels, found.n_rows, k)[order]
-        self.tree.sizes = tuple(int(count) for count in counts)
+        self.tree.sizes = tuple(int(count) for count in found.n_rows[order])
         for node, n_rows, weight in zip(
             self.tree.leaves(), found.n_rows, found.weight, strict=True
         ):
@@ -156,11 +142,10 @@ class _Leaf:
 
 @dataclass(frozen=True)
 class _Trial:
-    """A leaf to split (rows, node and level), and the outcome of the attempt."""
+    """A leaf to split (rows and node), and the outcome of the attempt."""
 
     rows: PartRows
     node: SplitNode
-    level: float
     may_fail: bool
     worth: float = float("nan")
     promise: float = -np.inf
@@ -169,13 +154,11 @@ class _Trial:
 
 @dataclass(frozen=True)
 class _Way:
-    """The functions that split and test leaves, named as the arguments of `grow_tree`."""
+    """The functions that split leaves, named as the arguments of `grow_tree`."""
 
     fit: Callable[[PartRows], Any]
     probability: Callable[[Any, Any, NDArray | None], float]
     worth: Callable[[Any, float], float] | None
-    test: Callable[[PartRows, float], HeldOutTest] | None
-    make: Callable[[PartRows, HeldOutTest], Any] | None
 
     def tried(self, trial: _Trial) -> _Trial:
         """Return a trial whose node holds the split, or the reason why there is none."""
@@ -185,14 +168,11 @@ class _Way:
             return trial
         with collecting() as messages:
             try:
-                model = self._model(trial)
-                if model is None:
-                    return trial
+                model = self.fit(rows)
                 if np.ptp(model.labels_) == 0:
                     node.reason = "all rows on one side"
                     return trial
-                if self.test is None:
-                    node.probability = self.probability(model, rows.X, rows.weights)
+                node.probability = self.probability(model, rows.X, rows.weights)
             except PostponedSplitError as postponed:
                 return replace(trial, promise=postponed.promise)
             except ValueError as error:
@@ -207,26 +187,6 @@ class _Way:
             worth = self.worth(model, node.probability)
         return replace(trial, worth=worth, caught=tuple(one.text for one in messages))
 
-    def _model(self, trial: _Trial) -> Any:
-        """Return the fitted split, or None after setting the reason in the node."""
-        if self.test is None or self.make is None:
-            model = self.fit(trial.rows)
-        else:
-            node, level = trial.node, trial.level
-            outcome = self.test(trial.rows, level)
-            node.p_value, node.probability = outcome.p_value, outcome.separation
-            node.p_minimum, node.level = outcome.p_minimum, level
-            node.has_way_around = outcome.has_way_around
-            if outcome.p_value > level:
-                node.reason = f"{node.p_text}, above its level of {level:.2g}"
-                if outcome.has_way_around:
-                    node.reason += "; rows connect the two sides around the gap"
-                return None
-            model = self.make(trial.rows, outcome)
-        if model is None:
-            trial.node.reason = "all rows on one side"
-        return model
-
 
 def grow_tree(
     parts: Parts,
@@ -234,16 +194,11 @@ def grow_tree(
     fit: Callable[[PartRows], Any],
     probability: Callable[[Any, Any, NDArray | None], float],
     worth: Callable[[Any, float], float] | None = None,
-    test: Callable[[PartRows, float], HeldOutTest] | None = None,
-    make: Callable[[PartRows, HeldOutTest], Any] | None = None,
     side: Callable[[Any], Side],
-    alpha: float = 1.0,
-    max_leaves: int | None = None,
     steps: Iterable[int],
     seeds: np.random.RandomState,
     pairwise: bool = False,
     feature_names: Any = None,
-    tell: Callable[[int, int], None] | None = None,
     postpones: bool = False,
 ) -> tuple[GrownTree, RecursiveResult]:
     r"""Split the part with the best split repeatedly, until there are enough parts.
@@ -254,13 +209,7 @@ def grow_tree(
     as the standard error of a mean.
 
     `fit` returns a two-way clusterer fitted to rows. A `ValueError` means that the part cannot be
-    split; for the whole data it is raised. With a `test` on held-out rows, a part is split by
-    `make` only if its p-value is at most its level, `alpha` times its share of the rows. The
-    probability of any split too many is then at most `alpha`: a part is tested only if all parts
-    that contain it were split. The first split too many therefore splits a part that is a true
-    cluster. True clusters are disjoint, so the sum of their levels is at most `alpha`. Growth
-    stops at `max_leaves` parts; the remaining parts are still tested. `steps` yields one number
-    per split. `tell` is called with the number of rows in parts that stay whole and of all rows.
+    split; for the whole data it is raised. `steps` yields one number per split.
 
     Large parts are split by a sample of their rows, and the sizes of large parts are estimates
     until the tree is complete (see `volmar.rows.parts`). `side` turns a fitted split into the
@@ -271,10 +220,9 @@ def grow_tree(
     raise `PostponedSplitError` if a split is unlikely to be worth `PartRows.hurdle`. The part is
     fitted again when its split may be the next one.
 
-    The result has no labels yet because leaves may still be merged.
+    The result has no labels yet because clusters are still to be numbered.
     """
-    n = parts.root.n_rows
-    way = _Way(fit, probability, worth, test, make)
+    way = _Way(fit, probability, worth)
 
     def leaf_of(part: Part) -> _Leaf:
         node = SplitNode(part.n_rows, part.weight, columns=part.all_numbers if pairwise else None)
@@ -293,7 +241,6 @@ def grow_tree(
                     leaf.hurdle(others),
                 ),
                 leaf.node,
-                alpha * leaf.part.n_rows / n,
                 may_fail=leaf.part is not parts.root,
             )
             for leaf in new
@@ -304,9 +251,6 @@ def grow_tree(
             vars(leaf.node).update(vars(trial.node))
             if leaf.part is not parts.root:
                 leaf.part.forget()
-            if tell is not None:
-                settled = [one for one in leaves if one.tried and one.importance < 0.0]
-                tell(sum(one.node.n_rows for one in settled), n)
 
     leaves = [leaf_of(parts.root)]
     root = leaves[0].node
@@ -321,9 +265,6 @@ def grow_tree(
                 look_at([leaf])
         else:
             look_at(new)
-        if len(leaves) == max_leaves:
-            stuck = True
-            continue
         best = max(leaves, key=lambda leaf: leaf.importance)
         waiting = max(leaves, key=lambda leaf: leaf.promised)
         while waiting.promised > best.importance:
@@ -341,14 +282,11 @@ def grow_tree(
         best.node.warnings = best.caught
         leaves.remove(best)
         leaves += halves
-    left = [leaf for leaf in leaves if leaf.importance >= 0.0] if max_leaves is not None else []
-    for leaf in left:
-        leaf.node.reason = f"the limit of {max_leaves} clusters was reached"
     tree = SplitTree(root, feature_names)
     _settle(tree)
     part_of = {id(leaf.node): leaf.part for leaf in leaves}
     grown = GrownTree(tree, parts, [part_of[id(node)] for node in tree.leaves()])
-    return grown, replace(tree_result(tree), n_left=len(left))
+    return grown, tree_result(tree)
 
 
 def _settle(tree: SplitTree) -> None:
@@ -396,33 +334,7 @@ def leading_features(model: Any, X: Any, weights: NDArray | None) -> tuple[tuple
     return tuple((int(j), float(share[j])) for j in largest if share[j] != 0)
 
 
-# -------- splits of parts of the rows: fits with two clusters, tests, merging of leaves, warnings
-
-
-# Clusters with a p-value of at most this may consist of several groups, and are not merged.
-ONE_GROUP = 0.5
-# Maximum difference between a fit and the valley it started from, as a share of the smaller side.
-NEAR = 0.1
-
-
-class CellSplit:
-    """A node of a tree that was split by `volmar.evidence.pairs.LinearCells`.
-
-    `labels_` are the sides of the rows of the node, 0 or 1, and `result_` has an objective of 0.
-    With exactly two cells, `coef_` (1, d) and `intercept_` hold the separating hyperplane.
-    """
-
-    def __init__(self, cells: LinearCells, labels: NDArray[np.int64]):
-        self.cells, self.labels_ = cells, labels
-        self.result_ = Result(objective=0.0)
-        if cells.sides.size == 2:
-            second = int(cells.sides[1])
-            self.coef_ = (cells.coef[second] - cells.coef[1 - second])[None, :]
-            self.intercept_ = cells.decision_function(np.zeros_like(self.coef_))
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the scores of rows, which are positive on the second side."""
-        return self.cells.decision_function(X)
+# -------- splits of parts of the rows: fits with two clusters, sides of rows, warnings
 
 
 class ScoredSide:
@@ -433,19 +345,15 @@ class ScoredSide:
 
     def __call__(self, X: Any) -> NDArray[np.bool_]:
         """Return whether validated rows, dense or CSR, are on the second side."""
-        return scores_of(self.model)(X) > 0
-
-
-def scores_of(model: Any) -> Callable[[Any], NDArray]:
-    """Return the function that maps validated rows, dense or CSR, to the scores of a split."""
-    return getattr(model, "_scores", None) or model.decision_function
+        scores: NDArray = self.model._scores(X)
+        return scores > 0
 
 
 def side_of(model: Any) -> Side:
     """Return the function that maps rows to sides, by a hyperplane or by a fitted model."""
     if hasattr(model, "coef_"):
         return Plane(model.coef_[0], float(model.intercept_[0]))
-    return ScoredSide(model.cells if isinstance(model, CellSplit) else without_vectors(model))
+    return ScoredSide(without_vectors(model))
 
 
 def fit_in_two(model: Any, part: PartRows, **params: Any) -> Any:
@@ -462,115 +370,16 @@ def fit_in_two(model: Any, part: PartRows, **params: Any) -> Any:
     return copy
 
 
-def groups_test(model: Any, part: PartRows, level: float) -> HeldOutTest:
-    """Test on held-out rows whether a part has more than one group.
-
-    The test ignores the values of weights, but leaves out rows of weight 0.
-    """
-    X = part.X
-    if part.weights is not None:
-        X = X[np.flatnonzero(part.weights > 0)]
-    candidates = LINEAR
-    if not model._splits_by_hyperplanes():
-        from volmar.evidence.borders import walk_candidate
-
-        candidates = (walk_candidate(lambda rows, s: model._fit_part(PartRows(rows, None, s))),)
-    return held_out_test(X, candidates, level=level, rng=np.random.default_rng(part.seed))
-
-
-def confirmed_split(model: Any, part: PartRows, outcome: HeldOutTest) -> Any:
-    """Fit the split that held-out rows have confirmed.
-
-    For methods that split by hyperplanes, the fit starts from the deepest valley. If it moves away
-    from the valley, the cells on the two sides of the valley are returned instead.
-    """
-    if not model._splits_by_hyperplanes():
-        return model._fit_part(part)
-    X, weights = part.X, part.weights
-    counted = X if weights is None else X[np.flatnonzero(weights > 0)]
-    by_direction = LINEAR[outcome.candidate].has_one_border
-    rng, known = np.random.default_rng(part.seed), outcome.directions
-    cells = make_split(counted, rng, by_direction=by_direction, directions=known)
-    if cells is None:
-        return None
-    sides = cells.predict(X)
-    if cluster_order(sides, weights, 2)[0] == 1:
-        cells = cells.swapped()
-        sides = cells.predict(X)
-    own = model._fit_from(part, sides)
-    if own is not None and _is_near(own.labels_, sides):
-        return own
-    return CellSplit(cells, sides)
-
-
-def _is_near(labels: NDArray, sides: NDArray) -> bool:
-    """Return whether two splits differ in few rows relative to the smaller side."""
-    apart = np.count_nonzero(labels.astype(bool) != sides.astype(bool))
-    smaller = min(np.count_nonzero(sides), np.count_nonzero(sides == 0))
-    return bool(min(apart, sides.size - apart) <= NEAR * smaller)
-
-
-def merge_leaves(tree: SplitTree, X: Any, weights: NDArray | None, labels: NDArray) -> None:
-    """Merge leaves of the tree that have no valley between them, by giving them one label.
-
-    Held-out rows have confirmed every split. Leaves on its two sides are merged only if their rows
-    look like one mode along its scores, so that its valley is elsewhere and it cuts a mode here.
-    Only leaves that look like a single group are merged: the middle of several undetected groups
-    has no valley towards its neighbours. `labels` are the leaves of the rows of X. X may be a
-    sample; leaves without rows in it are not merged.
-    """
-    leaves = tree.leaves()
-    if len(leaves) < 3:
-        return
-    if weights is not None:
-        X, labels = X[np.flatnonzero(weights > 0)], labels[weights > 0]
-    rng, resolutions = np.random.default_rng(0), column_resolutions(X)
-    seen, codes = np.unique(labels, return_inverse=True)
-    is_one_group = np.array([not leaf.p_value <= ONE_GROUP for leaf in leaves])[seen]
-    splits = [
-        (
-            split.model,
-            *({leaf.label for leaf in SplitTree(side).leaves()} for side in split.children),
-        )
-        for split in tree.splits()
-    ]
-
-    def may_merge(*clusters: NDArray) -> bool:
-        one, other = (set(seen[cluster].tolist()) for cluster in clusters)
-        if not is_one_group[np.concatenate(clusters)].all():
-            return False
-        pair = X[np.flatnonzero(np.isin(labels, list(one | other)))]
-        for model, left, right in splits:
-            if (one & left and other & right) or (one & right and other & left):
-                scores = dithered_scores(scores_of(model), pair, resolutions, rng)
-                if hump_test(scores, rng).p_value <= ONE_GROUP:
-                    return False
-        return True
-
-    found = merged_labels(X, codes, rng, may_merge=may_merge)
-    new = np.full(len(leaves), -1)
-    new[seen] = found
-    new[new < 0] = found.max() + 1 + np.arange(len(leaves) - seen.size)
-    tree.relabel(new)
-
-
-def warn_of_tree(
-    tree: SplitTree, result: RecursiveResult, n_clusters: Any, max_clusters: int | None
-) -> None:
-    """Warn if fewer clusters were found than requested, or if `max_clusters` ended the splits."""
+def warn_of_tree(tree: SplitTree, n_clusters: int) -> None:
+    """Warn if fewer clusters were found than requested."""
     n_found = tree.n_leaves
-    if not isinstance(n_clusters, str) and n_found < n_clusters:
+    if n_found < n_clusters:
         reasons = {leaf.reason for leaf in tree.leaves()}
         why = f"none of them can be split ({'; '.join(sorted(reasons))}). Lower n_clusters."
         if "" in reasons:
             why = "a callback ended the fit before the others were split off."
         warn_user(
             f"Found {n_found} clusters where n_clusters={n_clusters}: {why}", ConvergenceWarning
-        )
-    if result.n_left:
-        warn_user(
-            f"max_clusters={max_clusters} was reached, but {result.n_left} of the {n_found} "
-            "clusters could be split further (see tree_). Raise max_clusters, or leave it out."
         )
 
 

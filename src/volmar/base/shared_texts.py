@@ -9,14 +9,6 @@ import re
 
 # A prefix as in "kernel:n_features_in_" tells texts of the same entry apart.
 TEXTS = """\
-alpha : float, default=0.05
-    Significance level of n_clusters="auto": the probability of one or more false splits. Must be
-    between 0.001 and 0.5; tests take longer for small values. Not used otherwise.
-
-max_clusters : int, optional
-    Maximum number of clusters for n_clusters="auto". The strongest splits are made first, and a
-    warning is issued if the limit prevents further ones. If None, there is no limit.
-
 max_cluster_size : int, float or array of shape (n_clusters,), optional
     Maximum cluster size: a count (or total weight) or a share of all rows, for all clusters or one
     per cluster (in the order of `classes_` if `fit` is given labels).
@@ -112,9 +104,9 @@ recursive:tree_ : SplitTree
     The splits, for more than two clusters. The attributes of a single split are then those of
     ``tree_.splits()[i].model``.
 
-auto:tree_ : SplitTree
-    The splits, for more than two clusters with multiway="recursive", or n_clusters="auto". The
-    attributes of a single hyperplane are then found at ``tree_.splits()[i].model``, not here.
+multiway:tree_ : SplitTree
+    The splits, for more than two clusters with multiway="recursive". The attributes of a single
+    hyperplane are then found at ``tree_.splits()[i].model``, not here.
 
 kernel:n_features_in_ : int
     Number of features (of training rows, with kernel="precomputed").

@@ -30,7 +30,7 @@ class SplitNode:
         Probability, from 0 to 1, with which the split separates the node. For a cluster, that of
         the split that was found but not made. NaN if no split was searched for or found.
     p_value : float
-        p-value of the test of one mode against more (n_clusters="auto"); NaN without a test.
+        p-value of the test of the split (`AutoClusterer`); NaN without a test.
     p_minimum : float
         Smallest p-value that the test can return; 0 if unknown.
     level : float

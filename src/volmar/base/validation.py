@@ -26,23 +26,15 @@ def check_n_clusters(n_clusters: Any, n_samples: int) -> int:
     return n_clusters
 
 
-def check_auto(estimator: Any) -> None:
-    """Raise an error for strings other than "auto", and for "auto" with a precomputed matrix."""
-    name, given = type(estimator).__name__, shown(estimator.n_clusters)
-    if not estimator._supports_auto:
-        raise ValueError(
-            f"n_clusters must be an integer (at least 1) for {name}, got {given}. To find the "
-            "number of clusters, use MSPC, CPMMC, KernelCPMMC, SKMMC or SoftLabelMVC."
-        )
-    if estimator.n_clusters != "auto":
-        raise ValueError(
-            f"n_clusters must be an integer (at least 1) or 'auto' for {name}, got {given}."
-        )
-    if estimator._is_pairwise():
-        raise ValueError(
-            f"n_clusters={given} needs rows to search for gaps, but {name} was given similarities "
-            "('precomputed'). Pass the rows themselves, or a number of clusters."
-        )
+def refuse_text(n_clusters: Any) -> None:
+    """Raise an error if `n_clusters` is a string, such as "auto"."""
+    if not isinstance(n_clusters, str):
+        return
+    raise ValueError(
+        f"n_clusters must be a number, got {shown(n_clusters)}. Use volmar.AutoClusterer, which "
+        'finds the number: AutoClusterer(shapes="linear") tries hyperplanes only, '
+        'AutoClusterer(shapes="curved") borders of any shape.'
+    )
 
 
 def check_cluster_size(size: Any) -> None:

@@ -255,7 +255,6 @@ class KernelKMeans(KernelMixin, Clusterer):
     0.0
     """
 
-    _supports_auto = False
     _accepts_sparse = False
     _min_clusters = 1
     _kernels_of_differences = ("linear", "rbf", "laplacian")

@@ -141,7 +141,6 @@ class ProjectedKMeans(Clusterer):
     method `certificate(labels)`.
     """
 
-    _supports_auto = False
     _accepts_sparse = False
 
     n_init: Any

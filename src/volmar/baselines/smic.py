@@ -332,7 +332,6 @@ class SMIC(Clusterer):
     0.0
     """
 
-    _supports_auto = False
     _min_clusters = 1
 
     def __init__(

@@ -23,8 +23,6 @@ from volmar.solvers import Result, Status
 class SpectralBaseline(Clusterer):
     """Attributes and warnings of a method that uses the eigenvectors of a graph."""
 
-    _supports_auto = False
-
     def _publish(self, problem: SpectralGraph, result: Any) -> None:  # noqa: ARG002 -- one signature
         self.eigenvalues_ = problem.pairs.values
         self.n_neighbors_ = problem.graph.n_neighbors

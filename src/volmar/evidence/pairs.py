@@ -1,8 +1,7 @@
-"""Pairs of clusters of a partition: the clearest pair, and merging."""
+"""Pairs of clusters of a partition: the clearest pair."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from volmar.evidence.densities import Valley, deepest_valleys
-from volmar.evidence.two_groups import SearchedRows, n_searched, searched_rows
+from volmar.evidence.two_groups import SearchedRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,18 +242,6 @@ def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPai
     return [pair for pair in clearest if pair.significance > 0]
 
 
-def pairwise_valleys(
-    T: NDArray, noisy: NDArray, labels: NDArray, k: int
-) -> list[tuple[tuple[int, int], NDArray, Valley]]:
-    """Return, for each pair of clusters, its labels, the rows in its region, and the valley.
-
-    Discriminants are learnt from the rows T, and the dithered rows `noisy` are scored.
-    """
-    directions, offsets = discriminants(T, labels, k)
-    pairs, samples, insides = _regions(noisy @ directions + offsets)
-    return list(zip(pairs, insides, deepest_valleys(samples), strict=True))
-
-
 def _regions(values: NDArray) -> tuple[list[tuple[int, int]], list[NDArray], list[NDArray]]:
     r"""Return the pairs of cells with enough rows in their region, the scores, and these rows.
 
@@ -337,53 +324,3 @@ def _disjoint(edges: dict[tuple[int, int], float]) -> list[tuple[int, int]]:
             chosen.append(edge)
             taken |= set(edge)
     return chosen[:4]
-
-
-# -------- merging of clusters without a valley between them, where a split has cut through a mode
-
-
-def merged_labels(
-    X: Any,
-    labels: NDArray,
-    rng: np.random.Generator,
-    *,
-    may_merge: Callable[[NDArray, NDArray], bool] = lambda one, other: True,  # noqa: ARG005
-) -> NDArray[np.int64]:
-    """Return a new label for each cluster; clusters without a valley between them share one.
-
-    Each pair of clusters is examined inside its convex region (`in_region`). The pair with the
-    shallowest valley is merged if the valley is negligible, and all pairs are then examined again.
-    A valley that may be due to chance is kept, because held-out rows have confirmed the splits of
-    the tree. Otherwise clusters side by side would be merged in a chain.
-    """
-    k = int(labels.max()) + 1
-    new = np.arange(k)
-    most = n_searched(X.shape[1])
-    if X.shape[0] > most:
-        chosen = np.sort(rng.choice(X.shape[0], most, replace=False))
-        X, labels = X[chosen], labels[chosen]
-    rows = searched_rows(X, rng)
-    while len(np.unique(new)) > 2:
-        for i, j in _without_valley(rows.T, rows.noisy, new[labels]):
-            if may_merge(np.flatnonzero(new == i), np.flatnonzero(new == j)):
-                new[new == j] = i
-                break
-        else:
-            break
-    return np.unique(new, return_inverse=True)[1].astype(np.int64)
-
-
-def _without_valley(T: NDArray, noisy: NDArray, labels: NDArray) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of clusters with a negligible valley, the shallowest first."""
-    names, codes = np.unique(labels, return_inverse=True)
-    found = pairwise_valleys(T, noisy, codes, names.size)
-    # Minimum number of rows of each cluster in the region. If a mode was cut, most rows of both
-    # halves are in the region. If clusters are far apart, only their tails are.
-    needed = np.maximum(10, 0.25 * np.bincount(codes))
-    for (i, j), inside, valley in sorted(found, key=lambda one: one[2].depth):
-        # Between two halves of one mode, a shallow valley may occur by chance.
-        if valley.depth > 0.05:
-            return
-        here = np.bincount(codes[inside], minlength=names.size)
-        if here[i] >= needed[i] and here[j] >= needed[j]:
-            yield int(names[i]), int(names[j])

@@ -190,11 +190,8 @@ class Guide:
         gains[:, 1] = f
         return self.place(gains, offsets)
 
-    def largest(self, gains: NDArray, *, fills: bool = True) -> NDArray:
-        """Return labels by the largest gain, with seeds and units respected.
-
-        Without `fills`, units may leave clusters empty.
-        """
+    def largest(self, gains: NDArray) -> NDArray:
+        """Return labels by the largest gain, with seeds and units respected."""
         if self.units is None:
             labels = np.argmax(gains, axis=1)
             return np.where(self.seeds >= 0, self.seeds, labels)
@@ -204,7 +201,7 @@ class Guide:
             axis=1,
         )
         of_units = np.where(self.unit_seeds >= 0, self.unit_seeds, np.argmax(sums, axis=1))
-        return (self._filled(of_units, sums) if fills else of_units)[self.units]
+        return self._filled(of_units, sums)[self.units]
 
     def _filled(self, labels: NDArray, gains: NDArray) -> NDArray:
         """Move free units to empty clusters, with the smallest loss of their total gains.

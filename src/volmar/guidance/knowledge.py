@@ -346,14 +346,6 @@ def check_limits(
     return Limits(low, high)
 
 
-def n_clusters_needed(max_size: Any, total: float) -> int:
-    """Return the minimum number of clusters of a maximum size for a total weight."""
-    if max_size is None:
-        return 1
-    room = float(max_size) if isinstance(max_size, Integral) else float(max_size) * total
-    return int(np.ceil(total / room - 1e-9))
-
-
 def _weights_of(name: str, size: Any, k: int, total: float) -> NDArray | None:
     """Return a limit as weights, one per cluster."""
     if size is None:

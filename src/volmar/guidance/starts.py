@@ -42,22 +42,6 @@ def aligned_labels(
     return linear_sum_assignment(shared, maximize=True)[1][labels]
 
 
-def leaf_labels(labels: NDArray, seeds: NDArray, n_classes: int) -> tuple[NDArray, int]:
-    """Assign clusters to the class with most seeds in each; return labels and their number.
-
-    Clusters without seeds get the numbers after the classes. If a class has the majority of seeds
-    in no cluster, only its seeds have its number.
-    """
-    n_found = int(labels.max()) + 1
-    known = seeds >= 0
-    shared = np.zeros((n_found, n_classes))
-    np.add.at(shared, (labels[known], seeds[known]), 1.0)
-    numbers = np.argmax(shared, axis=1)
-    free = np.flatnonzero(shared.sum(axis=1) == 0)
-    numbers[free] = n_classes + np.arange(free.size)
-    return np.where(known, seeds, numbers[labels]), n_classes + free.size
-
-
 def spread_labels(
     X: Any, seeds: NDArray, n_classes: int, seed: int = 0, *, W: Any = None
 ) -> NDArray:

@@ -38,11 +38,8 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
-        Number of clusters. For more than two see above and `multiway`. With "auto", clusters are
-        found by recursive splitting for any value of `multiway`, and a cluster is split only if
-        held-out rows confirm that it holds more than one group (see `volmar.split_test`
-        and `tree_`).
+    n_clusters : int, default=2
+        Number of clusters. For more than two see above and `multiway`.
     C : float, optional
         Weight of margin errors. If None, 2 (the paper's 10 with mode="paper"). With the adaptive
         threshold C must be at least 1 / (1 - balance), and about 1 / C of the rows are inside the
@@ -85,8 +82,6 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         two.
     {joint:min_cluster_size}
     {max_cluster_size}
-    {alpha}
-    {max_clusters}
     random_state : int, RandomState or None, default=None
         Random seed of the starts.
 
@@ -95,7 +90,7 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
     {labels_}
     {classes_}
     {broken_links_}
-    {auto:tree_}
+    {multiway:tree_}
     coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
         w in units of the margin.
     intercept_ : ndarray of shape (1,) or (n_clusters,)
@@ -194,7 +189,7 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = 2,
+        n_clusters: int = 2,
         *,
         C: float | None = None,
         threshold: str = "adaptive",
@@ -211,8 +206,6 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         multiway: str = "joint",
         min_cluster_size: float | ArrayLike | None = None,
         max_cluster_size: float | ArrayLike | None = None,
-        alpha: float = 0.05,
-        max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -231,8 +224,6 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         self.multiway = multiway
         self.min_cluster_size = min_cluster_size
         self.max_cluster_size = max_cluster_size
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.random_state = random_state
 
     def _splits_by_hyperplanes(self) -> bool:

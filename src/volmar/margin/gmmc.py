@@ -372,7 +372,6 @@ class GMMC(KernelMixin, Clusterer):
 
     _multiway = "recursive"
     _accepts_sparse = False
-    _supports_auto = False
 
     def __init__(
         self,

@@ -324,7 +324,6 @@ class IterSVR(KernelRepresentation, Clusterer):
 
     _multiway = "recursive"
     _accepts_sparse = False
-    _supports_auto = False
 
     def __init__(
         self,

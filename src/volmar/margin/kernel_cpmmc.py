@@ -40,10 +40,8 @@ class KernelCPMMC(
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
-        Number of clusters. For more than two see above and `multiway`. With "auto", clusters are
-        found by recursive splitting, and a cluster is split only if held-out rows confirm the
-        split, by their distances to its border (see `volmar.split_test` and `tree_`).
+    n_clusters : int, default=2
+        Number of clusters. For more than two see above and `multiway`.
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a callable that takes two matrices, or "precomputed".
     gamma : float, str or None, default="auto"
@@ -101,8 +99,6 @@ class KernelCPMMC(
         two.
     {joint:min_cluster_size}
     {max_cluster_size}
-    {alpha}
-    {max_clusters}
     random_state : int, RandomState or None, default=None
         Random seed of starts and landmarks.
 
@@ -111,7 +107,7 @@ class KernelCPMMC(
     {labels_}
     {classes_}
     {broken_links_}
-    {auto:tree_}
+    {multiway:tree_}
     dual_coef_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
         Coefficients of k(x_j, x) in units of the margin; their sum is zero. Only available if the
         whole kernel matrix is used (see `method`).
@@ -188,7 +184,7 @@ class KernelCPMMC(
 
     def __init__(
         self,
-        n_clusters: int | str = 2,
+        n_clusters: int = 2,
         *,
         kernel: str | Callable[..., Any] = "rbf",
         gamma: float | str | None = "auto",
@@ -212,8 +208,6 @@ class KernelCPMMC(
         multiway: str = "joint",
         min_cluster_size: float | ArrayLike | None = None,
         max_cluster_size: float | ArrayLike | None = None,
-        alpha: float = 0.05,
-        max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -239,8 +233,6 @@ class KernelCPMMC(
         self.multiway = multiway
         self.min_cluster_size = min_cluster_size
         self.max_cluster_size = max_cluster_size
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.random_state = random_state
 
     def _check_parameters(self) -> None:

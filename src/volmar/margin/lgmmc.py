@@ -507,7 +507,6 @@ class LGMMC(KernelRepresentation, Clusterer):
 
     _multiway = "recursive"
     _accepts_sparse = False
-    _supports_auto = False
     # JMLR section 8.2 tries C = 0.001, 1 and 1000, and prints no balance. 0.3 is the looser of
     # the two values in use for these methods (0.03 for classes of equal size).
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {

@@ -186,7 +186,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     1.0
     """
 
-    _supports_auto = False
     _paper_loop = staticmethod(cutting_planes_outside)
     # The paper's cccp_tol; it gives no other value. C is a rule, see `_weight_rule`.
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {

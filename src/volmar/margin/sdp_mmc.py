@@ -200,7 +200,6 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
 
     _multiway = "recursive"
     _accepts_sparse = False
-    _supports_auto = False
 
     def __init__(
         self,

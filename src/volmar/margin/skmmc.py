@@ -42,11 +42,9 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
+    n_clusters : int, default=2
         Number of clusters. More than 2 are found by recursive splitting: the cluster whose split
-        separates best is split next (see `tree_`). With "auto", a cluster is split only if
-        held-out rows confirm the split, by their distances to its border (see
-        `volmar.split_test`).
+        separates best is split next (see `tree_`).
     gamma : float, str or None, default="auto"
         Kernel coefficient. "scale" is 1 / (n_features * variance of X), "4*scale" and "scale/4"
         are multiples of it; None is 1 / n_features. With "rms" the standard deviation of the
@@ -96,8 +94,6 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         The paper's :math:`\epsilon` (eq. 15). If None, 0.1; the paper uses 0.3 for large data.
         Only used with mode="paper".
     {max_cluster_size}
-    {alpha}
-    {max_clusters}
     random_state : int, RandomState or None, default=None
         Random seed of starts and searches.
 
@@ -107,7 +103,7 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
     {classes_}
     {broken_links_}
     tree_ : SplitTree
-        The splits, for more than two clusters or n_clusters="auto". The attributes of a single
+        The splits, for more than two clusters. The attributes of a single
         hyperplane are then found at ``tree_.splits()[i].model``, not here.
     basis_vectors_ : ndarray of shape (n_vectors, n_features)
         Basis vectors b.
@@ -218,7 +214,7 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
 
     def __init__(
         self,
-        n_clusters: int | str = 2,
+        n_clusters: int = 2,
         *,
         gamma: float | str | None = "auto",
         basis: str | None = None,
@@ -237,8 +233,6 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         cut_tol: float | None = None,
         cccp_tol: float | None = None,
         max_cluster_size: float | ArrayLike | None = None,
-        alpha: float = 0.05,
-        max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -259,8 +253,6 @@ class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, Margi
         self.cut_tol = cut_tol
         self.cccp_tol = cccp_tol
         self.max_cluster_size = max_cluster_size
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.random_state = random_state
 
     def _check_parameters(self) -> None:

@@ -14,12 +14,10 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
 from volmar._warn import quiet_fit
-from volmar.base.recursion import CellSplit
-from volmar.metrics.separation_bound import separation_along
 from volmar.rows.anywhere import drawn_rows
 from volmar.rows.cluster_sums import ClusterSums, cluster_sums, own_scores, sums_by_discriminants
 from volmar.rows.standardized import RowSpace, Standardized, relative_scale
-from volmar.separation.gep import LARGEST_REG, RegularizedCorrelation, SeparationResult
+from volmar.separation.gep import LARGEST_REG, RegularizedCorrelation
 from volmar.separation.problem import SeparatingPlanes, SeparationRows
 from volmar.separation.race import has_one_unit
 from volmar.solvers import Result, Status
@@ -433,18 +431,16 @@ def refine_leaves(
     starts: Sequence[NDArray],
     k: int,
     *,
-    keeps: bool,
     seed: int | None = None,
     **ends: Any,
 ) -> Refined | None:
     """Let all clusters compete for all rows by their discriminants; return the best result.
 
     The first of `starts` are the leaves of a tree; clusters are numbered like them. Returns None
-    if no start has a valid step, or with `keeps` if a leaf would lose many of its rows: then the
-    leaves are the answer. With a `seed` the search is wider: discriminants are also regularised in
-    the user's units (`regularized_by`), clusters that become too small are replaced
-    (`settle_clusters`), and clusters of the best separated results are exchanged
-    (`exchange_clusters`).
+    if no start has a valid step: then the leaves are the answer. With a `seed` the search is
+    wider: discriminants are also regularised in the user's units (`regularized_by`), clusters that
+    become too small are replaced (`settle_clusters`), and clusters of the best separated results
+    are exchanged (`exchange_clusters`).
     """
     z, leaves = rows.z, starts[0]
     # Regularisation for comparing starts, as in `volmar.metrics.separation_score`.
@@ -463,7 +459,7 @@ def refine_leaves(
             else:
                 result = settle_clusters(z, metric, labels, k, seed, **ends)
             found += [Refined(result, own)] if result.history else []
-    if not found or (keeps and not _are_kept(leaves, found[0].result.labels, k)):
+    if not found:
         return None
     # The three best separated results are searched for exchanges of clusters.
     ranked = sorted(((score(one.result), i) for i, one in enumerate(found)), reverse=True)
@@ -505,30 +501,6 @@ def regularized_by(
     mean = float(variances.mean())
     units = np.minimum(mean / np.maximum(variances, mean / LARGEST_REG), LARGEST_REG)
     return RegularizedCorrelation(z.correlation, reg, units)
-
-
-def _are_kept(labels: NDArray, refined: NDArray, k: int) -> bool:
-    """Return whether each of k clusters keeps most of its rows and gains few others."""
-    both = np.bincount(labels[labels == refined], minlength=k)
-    larger = np.maximum(np.bincount(labels, minlength=k), np.bincount(refined, minlength=k))
-    return bool((both >= 0.8 * larger).all())
-
-
-def hyperplane_in_valley(z: Standardized, split: CellSplit, reg: float) -> SeparationResult:
-    """Convert a hyperplane in a valley of the density, not at the optimum of the bound.
-
-    The bound prefers clusters of equal size, and would move away from a small cluster.
-    """
-    normal = split.coef_[0]
-    w = z.direction(normal)
-    labels = split.labels_.astype(bool)
-    return SeparationResult(
-        objective=-separation_along(z.scores(w), labels, z.rows.weights),
-        labels=labels,
-        w=w,
-        threshold=-float(split.intercept_[0]) - float(normal @ z.mean),
-        reg=reg,
-    )
 
 
 def refine_on_all(

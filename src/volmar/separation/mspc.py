@@ -23,9 +23,8 @@ from volmar.base.guided import GuidedMixin
 from volmar.base.kernel import KernelMixin
 from volmar.base.numbering import order_by_size
 from volmar.base.outcome import check_fitted_values, forget, quiet
-from volmar.base.recursion import CellSplit, GrownTree, PartRows
+from volmar.base.recursion import GrownTree, PartRows
 from volmar.base.validation import check_cluster_size
-from volmar.evidence.held_out import HeldOutTest
 from volmar.guidance.guide import Guide
 from volmar.guidance.knowledge import Seeds, check_seeds
 from volmar.rows.anywhere import (
@@ -58,7 +57,6 @@ from volmar.separation.discriminants import (
     MANY_CLUSTERS,
     LargestDiscriminant,
     MultiwaySeparationResult,
-    hyperplane_in_valley,
     k_means_starts,
     refine_leaves,
     refine_on_all,
@@ -101,11 +99,8 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
-        Number of clusters. With "auto", a part is split only if held-out rows confirm that it has
-        more than one group; pure noise stays a single cluster with probability at least 1 -
-        `alpha` (see `volmar.split_test` and the `p_value` of splits in `tree_`). Parts
-        larger than 64 MB (a million rows of 8 columns) are split on a sample of that size.
+    n_clusters : int, default=2
+        Number of clusters.
     solver : {"gep", "mpm", "eig"}, default="gep"
         "gep" maximises the lower bound on p of Theorem 2, which also penalises unequal cluster
         sizes; no iteration lowers it. "mpm" alternates between the minimax probability machine and
@@ -159,8 +154,6 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         takes the sign of XX'q, and not of q as the default does. `n_init`, `max_iter`, `tol` and
         `min_cluster_size` have the paper's values if None. The paper chose lambda by the true
         labels from 1e-4, 1e-3, ..., 1e4; `reg` is 1, the middle value, if None. See Notes.
-    {alpha}
-    {max_clusters}
     random_state : int, RandomState or None, default=None
         Random seed of starts, samples and landmarks.
 
@@ -172,8 +165,8 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
     {classes_}
     {broken_links_}
     tree_ : SplitTree
-        The splits, for more than two clusters or "auto". Not set if `fit` was given labels
-        or links. Rows may have moved after the splits (see `labels_`).
+        The splits, for more than two clusters. Not set if `fit` was given labels or links.
+        Rows may have moved after the splits (see `labels_`).
     coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
         Direction, scaled so that the means of the clusters are 1 apart; with more than two
         clusters their discriminants. Only for kernel="linear". Not set for more than two
@@ -205,8 +198,8 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         leading eigenvalue ("eig"). With more than two clusters, minus their separation
         :math:`tr((R + \lambda I)^{-1} B)`.
     result_ : SeparationResult, MultiwaySeparationResult or RecursiveResult
-        The certified result. It is that of the tree itself if "auto" finds fewer than three
-        clusters, or if discriminants would make a cluster too small in their first step.
+        The certified result. It is that of the tree itself if fewer than three clusters are
+        found, or if discriminants would make a cluster too small in their first step.
     n_iter_ : int
         Number of iterations.
     n_features_in_ : int
@@ -225,7 +218,7 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
     *More than two clusters.* The part whose split separates held-out rows best is split next (see
     `tree_`). Then all clusters compete for all rows by the linear discriminants :math:`\mu_j' (S +
     \lambda\Lambda)^{-1} (x - \mu_j / 2)`, S the covariance within clusters, until the labels
-    converge. With a given number of clusters and init="auto" they also start from k-means, and the
+    converge. With init="auto" they also start from k-means, and the
     better separated clusters are kept (as measured by `volmar.metrics.separation_score`, but with
     one covariance within all clusters). Parts of more than 20,000 rows are split on a sample of
     20,000, which is the same for rows in memory and for dask. The discriminants converge on 20,000
@@ -288,7 +281,7 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = 2,
+        n_clusters: int = 2,
         *,
         solver: str = "gep",
         reg: float | None = None,
@@ -305,8 +298,6 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         max_iter: int | None = None,
         tol: float | None = None,
         mode: str = "default",
-        alpha: float = 0.05,
-        max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -325,8 +316,6 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         self.max_iter = max_iter
         self.tol = tol
         self.mode = mode
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.random_state = random_state
 
     # ------------------------------------------------------------------ parameters
@@ -517,13 +506,10 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
             for name in OF_A_SPLIT:
                 if hasattr(self.tree_.root.model, name):
                     setattr(self, name, getattr(self.tree_.root.model, name))
-        is_tested = self.n_clusters == "auto"
         if k <= 2:
             return grown
         rows = self._problem(sample.X, sample.weights, k, n_rows=n)
-        models = [node.model for node in self.tree_.splits()]
-        regs = [model.reg_ for model in models if hasattr(model, "reg_")]
-        reg = min(regs, default=rows.reg)
+        reg = min(node.model.reg_ for node in self.tree_.splits())
         starts, solver, seed = [grown.sample_labels()], self._solver(), None
         if k == self.n_clusters and solver.races and not self._is_pairwise():
             seed = check_random_state(self.random_state).randint(2**31 - 1)
@@ -531,7 +517,7 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         if self._previous is not None:
             old = self._previous.labels[sample.numbers]
             starts += [old] if np.array_equal(np.unique(old), np.arange(k)) else []
-        found = refine_leaves(rows, reg, starts, k, keeps=is_tested, seed=seed, **solver.steps)
+        found = refine_leaves(rows, reg, starts, k, seed=seed, **solver.steps)
         if found is None:
             return grown
         best = found.result
@@ -592,10 +578,7 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         self.labels_ = lazy_vector(labels)
 
     def _refit_root(self, X: Any, weights: Any) -> None:
-        """Fit the only split of a tree to all rows, starting from the split of a sample.
-
-        A hyperplane in a valley of the density, not at an optimum of the bound, is not moved.
-        """
+        """Fit the only split of a tree to all rows, starting from the split of a sample."""
         root, solver = self.tree_.root, self._solver()
         sampled, planes = root.model, root.model._planes
         model = silent_clone(self).set_params(n_clusters=2, random_state=sampled.random_state)
@@ -631,8 +614,7 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
 
     def _minimum_in_tree(self, n: int, weights: NDArray | None) -> float:
         """Return the minimum weight of a cluster; NaN without a single `min_cluster_size`."""
-        if not isinstance(self.n_clusters, str):
-            self._minimum_share(n, self.n_clusters)  # raises an error if no labels could meet it
+        self._minimum_share(n, self.n_clusters)  # raises an error if no labels could meet it
         size: Any = self.min_cluster_size
         if size is None or np.ndim(size) > 0:
             return float("nan")
@@ -640,14 +622,12 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         return float(count) if weights is None else count / n * float(weights.sum())
 
     def _smallest_leaf(self, n: int, weights: Any) -> float:
-        """Return the minimum weight of a leaf for a given number of clusters.
+        """Return the minimum weight of a leaf.
 
         If `min_cluster_size` is None, each split has its own minimum, a share of its part. With
-        many clusters some would then be single rows of small parts. Returns 0 for "auto", whose
-        splits are tested.
+        many clusters some would then be single rows of small parts.
         """
-        is_chosen = self.min_cluster_size is not None or self._solver().mode == "paper"
-        if isinstance(self.n_clusters, str) or is_chosen:
+        if self.min_cluster_size is not None or self._solver().mode == "paper":
             return 0.0
         total = float(n if weights is None else weights.sum())
         return self._minimum_share(n, self.n_clusters) * total
@@ -675,24 +655,8 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
 
     def _of_part(self, part: PartRows) -> dict[str, Any]:
         """With many clusters, splits are one of several starts: races use one half only."""
-        is_one_start = not isinstance(self.n_clusters, str) and self.n_clusters >= MANY_CLUSTERS
-        return super()._of_part(part) | ({"_n_halves": 1} if is_one_start else {})
-
-    def _make_split(self, part: PartRows, outcome: HeldOutTest) -> Any:
-        split = super()._make_split(part, outcome)
-        if not isinstance(split, CellSplit):
-            return split
-        X, weights = part.X, part.weights
-        sizes = np.bincount(split.labels_, weights, 2)
-        if sizes.min() / sizes.sum() < (self._minimum_in_part(part) or 0.0):
-            return None
-        if not hasattr(split, "coef_"):
-            return split
-        model = silent_clone(self).set_params(n_clusters=2, random_state=part.seed)
-        model.n_features_in_ = X.shape[1]
-        rows = model._problem(X, weights)
-        model._finish(rows, hyperplane_in_valley(rows.z, split, rows.reg), weights)
-        return model
+        is_one_start = {"_n_halves": 1} if self.n_clusters >= MANY_CLUSTERS else {}
+        return super()._of_part(part) | is_one_start
 
     def _split_probability(self, model: Any, X: Any, weights: NDArray | None) -> float:
         """Return the held-out bound of the race, or else cross-fit two halves of the rows."""
@@ -793,7 +757,7 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
         if not isinstance(self.n_clusters, Integral) or int(self.n_clusters) < 2:
             raise ValueError(
                 f"n_clusters={shown(self.n_clusters)} must be an integer of at least 2 for "
-                "partial_fit. Find it with fit on a sample."
+                "partial_fit. Find it with volmar.AutoClusterer on a sample."
             )
         for name, needed in NEEDED.items():
             if getattr(self, name) != needed:
@@ -822,8 +786,7 @@ class MSPC(GuidedMixin, KernelMixin, WeightedClusterer):
                 "clusters. Start with a larger batch, or lower n_clusters."
             )
         if not hasattr(self, "reg_"):  # the result is the tree itself
-            splits = [node.model for node in self.tree_.splits()]
-            found_regs = [model.reg_ for model in splits if hasattr(model, "reg_")]
+            found_regs = [node.model.reg_ for node in self.tree_.splits()]
             self.reg_ = min(found_regs, default=self._solver().usual_reg)
         self.batch_moments_, self.n_samples_seen_ = moments, moments.n_rows
 

@@ -264,7 +264,6 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
     0.0
     """
 
-    _supports_auto = False
     _multiway = "recursive"
 
     def __init__(

@@ -16,7 +16,7 @@ from volmar._warn import warn_user
 from volmar.base.clusterer import Clusterer
 from volmar.base.guided import GuidedUnweightedMixin
 from volmar.base.outcome import OneCluster
-from volmar.base.recursion import PartRows, RecursiveResult
+from volmar.base.recursion import RecursiveResult
 from volmar.base.validation import check_start_labels
 from volmar.graphs.graph import Graph, build_graph, make_similarity, row_weights
 from volmar.guidance.guide import Guide
@@ -329,10 +329,8 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
-        Number of clusters. If "auto", the rows are split recursively, and a split is made only if
-        held-out rows confirm it by their distances to its border (see
-        `volmar.split_test` and `tree_`).
+    n_clusters : int, default=2
+        Number of clusters.
     affinity : str, callable or Similarity, optional
         Similarity of rows: "density_scaling" (default of the default mode: locally scaled and
         weighted by the density, see `volmar.graphs.density_scaling_similarity`), "local_scaling"
@@ -387,8 +385,6 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
     max_iter : int, optional
         Maximum number of steps. If None, 100 in the paper modes and 20 in the default mode. In
         the default mode, 1 gives the paper's labels.
-    {alpha}
-    {max_clusters}
     min_cluster_size, max_cluster_size : int, float or array of shape (n_clusters,), optional
         Minimum and maximum cluster size: a number of rows, a fraction of them, or one value per
         cluster (in the order of `classes_` if `y` is passed to `fit`). Only with mode="default".
@@ -444,7 +440,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         residuals. After a fit with labels, links or size limits, it is the problem for the labels
         found, with ``-2 y'h`` in place of ``-2 |h|_1``.
     tree_ : SplitTree
-        The splits, for more than two clusters with multiway="recursive", or n_clusters="auto".
+        The splits, for more than two clusters with multiway="recursive".
         `h_`, `field_`, `eigenvalues_`, `balance_` and `n_moved_` are then attributes of the models
         of its nodes.
     n_iter_ : int
@@ -484,7 +480,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
     In the latter case the given labels have the same total weight in the fields as all other rows,
     divided equally among the classes, and the fields must follow each of them: the diagonal of Q
     is doubled at labelled rows (unless Q is an operator without a matrix). More than two clusters
-    with ``multiway="recursive"`` or n_clusters="auto" are then refined jointly, and `tree_` is
+    with ``multiway="recursive"`` are then refined jointly, and `tree_` is
     absent. Only with mode="default".
 
     `decision_function` extends the fields to new rows by the mean over the training rows, weighted
@@ -544,8 +540,6 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         multiway: str = "joint",
         tol: float = 1e-6,
         max_iter: int | None = None,
-        alpha: float = 0.05,
-        max_clusters: int | None = None,
         min_cluster_size: float | ArrayLike | None = None,
         max_cluster_size: float | ArrayLike | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -564,8 +558,6 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         self.multiway = multiway
         self.tol = tol
         self.max_iter = max_iter
-        self.alpha = alpha
-        self.max_clusters = max_clusters
         self.min_cluster_size = min_cluster_size
         self.max_cluster_size = max_cluster_size
         self.random_state = random_state
@@ -685,9 +677,6 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
             eta0=self.eta0,
             allowed=allowed,
         )
-
-    def _fit_from(self, part: PartRows, sides: NDArray) -> None:
-        """Do nothing: splits of n_clusters="auto" start from their eigenvectors."""
 
     def _publish(
         self, problem: TwoWayProblem | MultiwayProblem, result: VolumeResult | MultiwayVolumeResult

@@ -76,7 +76,7 @@ MOST = {"SDPMMC": 60, "HardLabelMVC": 60, "GMMC": 120, "SKMMC": 120, "Multivaria
 WITHOUT_UNITS = ("MSPC", "TableClusterer")
 #: Methods that find the number of clusters, with the minimum size of a group that they test. They
 #: get at most three groups: the rows of many groups connect the sides of the first split.
-AUTO = {"MSPC": 60, "TableClusterer": 60}
+AUTO = {"TableClusterer": 60}
 #: Methods that read rows in their own layout, without a copy. Sums in another order move rows on
 #: the border of overlapping groups.
 OWN_LAYOUT = {name for name in clusterer_names() if getattr(volmar, name)._takes_blocks}
@@ -247,10 +247,6 @@ class Groups:
             given += f", {self.draw.pick(*PARAMETERS[self.name])}"
         return f"volmar.{self.name}({given})"
 
-    def fix_number(self):
-        """Give the number of clusters: tests of "auto" assume rows that are not copies."""
-        self.model, self.is_auto = self.model.replace("'auto'", str(self.k)), False
-
     def do(self, *lines):
         """Run lines of the case, and keep them for its text."""
         self.script.do(*lines)
@@ -334,7 +330,6 @@ def same_groups(draw):
 def weights(draw):
     """A row of weight 2 counts as two rows."""
     groups = Groups(draw, [name for name in clusterer_names() if _takes_weights(name)], most=150)
-    groups.fix_number()
     forms = ["np.full(n, 2)", "rng.integers(1, 4, n)", "1.0 + (truth == 0)"]
     if groups.name in BALANCED:  # the last makes groups of uneven weight
         forms.pop()
@@ -363,7 +358,7 @@ def one_more_group(draw):
     """A further clear group leaves the others as they are."""
     names = [name for name in clusterer_names() if name not in BALANCED | TWO_GROUPS]
     groups = Groups(draw, names, most=200, max_groups=4)
-    size = draw.whole(60 if groups.is_auto else 15, 80)  # more rows than neighbours in a graph
+    size = draw.whole(15, 80)  # more rows than neighbours in a graph
     if groups.name in SIMILAR:
         size = int(groups.script["n"] // groups.k)
     groups.do(
@@ -371,7 +366,7 @@ def one_more_group(draw):
         "far = far + X.max(axis=0) + 12.0 * unit * (1.0 + rng.random(p))",
         f"Z, groups = np.concatenate([X, far]), np.concatenate([truth, np.full({size}, 9)])",
     )
-    model = groups.model if groups.is_auto else groups.model_of(groups.k + 1, more=False)
+    model = groups.model_of(groups.k + 1, more=False)
 
     def call():
         found = groups.fit("Z", model).labels_
@@ -414,7 +409,6 @@ def predictions(draw):
 def copies(draw):
     """Copies of rows, in the fit or new, are in the cluster of their row."""
     groups = Groups(draw, clusterer_names(), most=120)
-    groups.fix_number()
     groups.do("some = rng.integers(n, size=1 + n // 2)", "Z = np.concatenate([X, X[some]])")
 
     def call():

@@ -101,7 +101,7 @@ def _models():
             affinities = ("precomputed", "gaussian", "local_scaling", "cosine_knn")
             settings += [{"affinity": affinity} for affinity in affinities]
         if name in ("MSPC", "CPMMC", "SoftLabelMVC"):
-            settings += [{"n_clusters": "auto"}, {"n_clusters": 1}]
+            settings += [{"n_clusters": 1}]
         for given in settings:
             is_given = "precomputed" in given.values()
             model = getattr(volmar, name)(random_state=0, **given)
