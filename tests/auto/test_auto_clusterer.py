@@ -67,7 +67,9 @@ def test_columns_that_are_not_groups():
         inches = rng.normal(68, 4, n)
         inches[150:] = inches[150:].round()
         top = np.c_[np.minimum(rng.exponential(8, n).astype(int), 20), rng.lognormal(11, 0.5, n)]
-        hours = np.where(rng.random(n) < 0.02, rng.integers(0, 24, n), rng.choice([0, 6, 12, 18], n))
+        hours = np.where(
+            rng.random(n) < 0.02, rng.integers(0, 24, n), rng.choice([0, 6, 12, 18], n)
+        )
         zeros = np.where(rng.random(n) < 0.4, 0, rng.lognormal(8.5, 0.8, n).round(-2))
         group = rng.integers(0, 40, n)
         shared = rng.normal((60, 50), (20, 15), (40, 2)).round()[group]

@@ -13,11 +13,14 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 
 from volmar.evidence.linear import clearest_pair, hyperplane, linear_split
-from volmar.evidence.pairs import LinearCells
+from volmar.evidence.modes import ModeTree
+from volmar.evidence.pairs import LinearCells, discriminants
 from volmar.evidence.splits import MIN_EFFECT, Found, Partition, borders_found, partition_of
 
 # The smallest cluster: this multiple of the square root of the number of rows, and at least 5 rows.
 SMALLEST, FEWEST_ROWS = 0.3, 5
+# Rounds of linear discriminants, and the share of a side that they may move.
+ROUNDS, MAX_MOVED = 3, 0.15
 # Shares of the level: curved borders, the clearest hyperplane, the clearest pair of cells.
 SHARES = {"any": (0.6, 0.3, 0.1), "curved": (1.0, 0.0, 0.0), "linear": (1.0, 0.75, 0.25)}
 # Up to this number of columns, trees find the nearest of many rows faster than products of rows.
@@ -81,6 +84,44 @@ class Hyperplanes:
         return self.cells.predict(rows.X)
 
 
+class LinearFunctions:
+    """The side of a row is that with the largest of linear functions."""
+
+    def __init__(self, coef: NDArray, intercept: NDArray):
+        self.coef, self.intercept = coef, intercept
+
+    def margins(self, rows: Rows) -> NDArray[np.float64]:
+        """Return the margin of each side to the largest other."""
+        return margins_of(rows.X @ self.coef + self.intercept)
+
+    def choose(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the side of each row."""
+        return np.argmax(rows.X @ self.coef + self.intercept, axis=1)
+
+
+def smoother(rows: Rows, sides: NDArray, tree: ModeTree) -> LinearFunctions | None:
+    """Return the linear discriminants of sides, if they move few rows, and cut less of the density.
+
+    Between round groups that overlap, a border between rows is ragged, and they are better.
+    """
+    k, graph = int(sides.max()) + 1, tree.graph
+    mean = rows.X.mean(axis=0)
+    T, labels = rows.X - mean, sides
+    for _ in range(ROUNDS):
+        coef, intercept = discriminants(T, labels, k)
+        labels = np.argmax(T @ coef + intercept, axis=1)
+        if np.bincount(labels, minlength=k).min() == 0:
+            return None
+    moved = np.bincount(sides[labels != sides], minlength=k)
+    if (moved > MAX_MOVED * np.bincount(sides)).any():
+        return None
+    cuts = [one[graph.a] != one[graph.b] for one in (labels, sides)]
+    density = np.exp(-2.0 * tree.passes)
+    if density[cuts[0]].sum() > density[cuts[1]].sum():
+        return None
+    return LinearFunctions(coef, intercept - mean @ coef)
+
+
 def margins_of(values: NDArray) -> NDArray[np.float64]:
     """Return each value minus the largest of the others in its row."""
     order = np.sort(values, axis=1)
@@ -142,7 +183,10 @@ class Part:
             other = int(others[0]) if others else int(group[group != own_side][0])
             pairs.append((j, int(other), int(own_side)))
             group[group == own_side] = other
-        return Division(NearestRow(own.known, sides), sides, pairs)
+        chooser = smoother(own, sides, tree) or NearestRow(own.known, sides)
+        if isinstance(chooser, LinearFunctions):
+            sides = chooser.choose(own)
+        return Division(chooser, sides, pairs)
 
 
 Tell = Callable[[int, int], None]

@@ -100,6 +100,7 @@ class ModeTree:
     neighbors: NDArray[np.int64]
     graph: Graph
     sparsity: NDArray[np.float64]
+    passes: NDArray[np.float64]
     order: NDArray[np.int64]
     merges: list[Merge]
 
@@ -188,7 +189,7 @@ def mode_tree(X: NDArray) -> ModeTree:
     passes = np.log(np.maximum(middle.mean(axis=1), tiny))
     passes = np.maximum(passes, np.maximum(sparsity[graph.a], sparsity[graph.b]))
     order = np.argsort(passes, kind="stable")
-    tree = ModeTree(X, rows, k, neighbors, graph, sparsity, order, [])
+    tree = ModeTree(X, rows, k, neighbors, graph, sparsity, passes, order, [])
     forest, sizes, height = _Forest(sparsity), [1] * n, passes.tolist()
     for edge, (one, other) in zip(order.tolist(), tree._ends(), strict=True):
         dense, sparse = forest.ordered(one, other)
