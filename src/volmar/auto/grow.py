@@ -12,9 +12,10 @@ from scipy.spatial import cKDTree
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 
-from volmar.evidence.linear import clearest_pair, hyperplane, linear_split
 from volmar.evidence.pairs import LinearCells
-from volmar.evidence.splits import MIN_EFFECT, Found, Partition, borders_found, partition_of
+from volmar.evidence.search import searched
+from volmar.evidence.space import Rows
+from volmar.evidence.splits import Found, Partition
 
 # The smallest cluster: this multiple of the square root of the number of rows, and at least 5 rows.
 SMALLEST, FEWEST_ROWS = 0.3, 5
@@ -25,21 +26,6 @@ MAX_TREE_COLUMNS = 6
 def smallest_cluster(n: int) -> int:
     """Return the minimum number of rows of a cluster among n rows."""
     return max(FEWEST_ROWS, round(SMALLEST * n**0.5))
-
-
-class Rows(NamedTuple):
-    """Rows in all columns, and in the few dimensions in which neighbours are searched.
-
-    Of these, `known` are the values as given; in `X` and `near`, ties are spread.
-    """
-
-    X: NDArray[np.float64]
-    near: NDArray[np.float64]
-    known: NDArray[np.float64]
-
-    def of(self, numbers: NDArray) -> Rows:
-        """Return some of the rows."""
-        return Rows(*(values[numbers] for values in self))
 
 
 class NearestRow:
@@ -177,42 +163,11 @@ def grow(rows: Rows, rng: np.random.Generator, how: Growth, tell: Tell | None = 
 
 
 def find_borders(rows: Rows, part: Part, rng: np.random.Generator, how: Growth) -> None:
-    """Set the borders of a part, and those that are confirmed, the clearest first.
-
-    Curved borders and hyperplanes have half of the level each. Hyperplanes are tried where no
-    curved border is confirmed; of those that are not confirmed, the clearer kind is kept.
-    """
-    own, part.fewest = rows.of(part.rows), how.min_rows
-    if part.rows.size < 2 * how.min_rows or not np.ptp(own.X, axis=0).any():
-        return
-    shares = {"any": 0.5}.get(how.shapes, 1.0)
-    if how.shapes != "linear":
-        part.partition = partition_of(own.near, how.min_rows)
-        if part.partition is not None:
-            found = borders_found(own.near, part.partition, how.min_rows, shares * how.alpha, rng)
-            part.found = [one.of_family(shares) for one in found]
-            part.confirmed = _confirmed(part.found, how.alpha)
-    if part.confirmed or how.shapes == "curved":
-        return
-    best = max((one.effect for one in part.found), default=0.0)
-    for search in (hyperplane, clearest_pair):
-        split = linear_split(own.X, rng, search=search)
-        if split is None:
-            continue
-        cells, found_one = split
-        found_one = found_one.of_family(0.5 * shares)
-        if _confirmed([found_one], how.alpha) or found_one.effect > best:
-            part.partition, part.cells, part.found = None, cells, [found_one]
-            part.confirmed = _confirmed(part.found, how.alpha)
-            best = found_one.effect
-        if part.confirmed:
-            return
-
-
-def _confirmed(found: list[Found], alpha: float) -> list[int]:
-    significant = [j for j, one in enumerate(found) if one.p_value <= alpha]
-    large = [j for j in significant if found[j].effect >= MIN_EFFECT]
-    return sorted(large, key=lambda j: -found[j].effect)
+    """Set the borders of a part, and those that are confirmed, the clearest first."""
+    part.fewest = how.min_rows
+    found = searched(rows.of(part.rows), how.min_rows, how.alpha, rng, shapes=how.shapes)
+    part.partition, part.cells = found.partition, found.cells
+    part.found, part.confirmed = found.found, found.confirmed
 
 
 @dataclass(eq=False)

@@ -6,7 +6,7 @@ They find groups in a few of many columns, where distances between rows show not
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,11 +112,11 @@ def linear_split(
     found = held_out_evidence(Strips(*(sums * 2.0 * repeats / agreed)))
     effect = found.effect
     if effect >= MIN_EFFECT:
-        effect = min(effect, _effect_around(X, own, sides, rng))
+        effect = min(effect, effect_around(X, own, sides, rng))
     return cut.cells, Found(min(1.0, found.p_value / repeats), effect, repeats)
 
 
-def _effect_around(X: NDArray, scores: NDArray, sides: NDArray, rng: np.random.Generator) -> float:
+def effect_around(X: NDArray, scores: NDArray, sides: NDArray, rng: np.random.Generator) -> float:
     """Return the effect along the graph of rows in the space of a cut and two more directions.
 
     These are the directions in which rows at the border differ most from others: by their mean,

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-# The density is that of the n^0.4 nearest rows: enough to smooth it, and still local. At least six.
+# The density is that of the n^0.4 nearest rows, at least six: smooth enough, and still local.
 POWER, FEWEST_NEIGHBORS = 0.4, 6
 # Pieces without a common edge are joined by all pairs of rows that face each other: those at most
 # this many times as far apart as the closest pair.
