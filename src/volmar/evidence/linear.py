@@ -130,8 +130,8 @@ def effect_around(X: NDArray, scores: NDArray, sides: NDArray, rng: np.random.Ge
     basis = [w / np.linalg.norm(w)]
     near = np.abs(s) <= 0.5 * np.median(np.abs(s))
     rest = Z - np.outer(Z @ basis[0], basis[0])
-    shift = rest[near].mean(axis=0) - rest[~near].mean(axis=0)
-    if np.linalg.norm(shift) > 0 and Z.shape[1] > 1:
+    shift = rest[near].sum(axis=0) / max(near.sum(), 1) - rest[~near].mean(axis=0)
+    if near.any() and np.linalg.norm(shift) > 0 and Z.shape[1] > 1:
         basis.append(shift / np.linalg.norm(shift))
         rest = rest - np.outer(rest @ basis[1], basis[1])
     if Z.shape[1] > 2:
