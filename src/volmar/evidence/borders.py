@@ -71,12 +71,16 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Borders:
-    """Rows in the cells of a partition, which `cell_of` maps points to, and their graph."""
+    """Rows in the cells of a partition, which `cell_of` maps points to, and their graph.
+
+    If `is_shared`, cells on no side belong to the nearer end of an edge that crosses them.
+    """
 
     X: NDArray[np.float64]
     graph: Graph
     cells: NDArray[np.int64]
     cell_of: Callable[[NDArray], NDArray[np.int64]]
+    is_shared: bool = False
 
     def crossing(self, sides: NDArray) -> NDArray[np.int64]:
         """Return the edges whose ends are on different `sides`, 1 or -1 for each cell, or 0."""
@@ -98,7 +102,10 @@ class Borders:
         low, high = np.zeros(crossing.size), np.ones(crossing.size)
         for _ in range(N_BISECTIONS):
             t = 0.5 * (low + high)
-            stays = sides[self.cell_of(start + t[:, None] * step)] == side[ends[0]]
+            found = sides[self.cell_of(start + t[:, None] * step)]
+            stays = found == side[ends[0]]
+            if self.is_shared:
+                stays |= (found == 0) & (t <= 0.5)
             low, high = np.where(stays, t, low), np.where(stays, high, t)
         t = 0.5 * (low + high)
         nearest = np.full(n, np.inf)

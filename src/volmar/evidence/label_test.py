@@ -315,7 +315,7 @@ class _Join(NamedTuple):
 
     @property
     def is_real(self) -> bool:
-        return self.found.p_value <= self.level and self.found.effect >= MIN_EFFECT
+        return bool(self.found.p_value <= self.level and self.found.effect >= MIN_EFFECT)
 
 
 def _sides(X: Any, codes: NDArray, rng: np.random.Generator) -> Sides:
@@ -380,15 +380,14 @@ def _attached(
     Other groups are attached to the side with which they have an open border. Without their rows,
     the border would end there, and the strips beside it would be wider than the border.
     """
-    side = np.zeros(int(groups.max()) + 1, dtype=np.int64)
-    side[a], side[b] = 1, -1
+    part = np.arange(int(groups.max()) + 1)
     edges = [one for one in open_ones if open_ones[one] > OPEN]
-    edges.sort(key=lambda one: -open_ones[one])
-    while True:
-        ends = next((one for one in edges if (side[one[0]] == 0) != (side[one[1]] == 0)), None)
-        if ends is None:
-            return np.asarray(side[groups])
-        side[list(ends)] = side[list(ends)].sum()
+    for ends in sorted(edges, key=lambda one: -open_ones[one]):
+        one, other = part[list(ends)]
+        if {one, other} != {part[a], part[b]}:
+            part[part == other] = one
+    side = (part == part[a]).astype(np.int64) - (part == part[b])
+    return np.asarray(side[groups])
 
 
 class _Clusters:
@@ -474,9 +473,9 @@ def _result(given: _Clusters, tests: list[_Join], alpha: float) -> LabelTestResu
                 n_right=int(sizes[right].sum()),
                 tested=(tuple(names[first]), tuple(names[second])),
                 n_tested=(int(sizes[first].sum()), int(sizes[second].sum())),
-                p_value=test.found.p_value,
+                p_value=float(test.found.p_value),
                 level=test.level,
-                effect=test.found.effect,
+                effect=float(test.found.effect),
             )
         )
         side[right] = side[np.argmax(left)]

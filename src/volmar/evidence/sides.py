@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -83,7 +84,7 @@ class Sides:
             nearest = tree.query(points, n_votes)[1].reshape(len(points), -1)
             return vote(half.labels, nearest, self.k)
 
-        return borders_of(near, neighbors_of(near), cell_of)
+        return replace(borders_of(near, neighbors_of(near), cell_of), is_shared=True)
 
     def curved(self, sides: NDArray) -> Evidence:
         """Return the evidence along the graph; `sides` holds 1, -1 or 0 for each label.
