@@ -15,11 +15,18 @@ from volmar._input import check_rows
 from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar._warn import warn_user
-from volmar.auto.grow import Branch, Growth, chosen, grow, smallest_cluster
+from volmar.auto.grow import Branch, Growth, chosen, grow
 from volmar.auto.layers import branch_tree
 from volmar.base.numbering import order_by_size
 from volmar.base.validation import check_n_clusters
-from volmar.evidence.space import MAX_ROWS_OF_FEW, Rows, Space, sampled_numbers, space_of
+from volmar.evidence.space import (
+    MAX_ROWS_OF_FEW,
+    Rows,
+    Space,
+    sampled_numbers,
+    smallest_cluster,
+    space_of,
+)
 from volmar.guidance.knowledge import check_seeds, check_size
 
 

@@ -17,15 +17,8 @@ from volmar.evidence.search import searched
 from volmar.evidence.space import Rows
 from volmar.evidence.splits import Found, Partition
 
-# The smallest cluster: this multiple of the square root of the number of rows, and at least 5 rows.
-SMALLEST, FEWEST_ROWS = 0.3, 5
 # Up to this number of columns, trees find the nearest of many rows faster than products of rows.
 MAX_TREE_COLUMNS = 6
-
-
-def smallest_cluster(n: int) -> int:
-    """Return the minimum number of rows of a cluster among n rows."""
-    return max(FEWEST_ROWS, round(SMALLEST * n**0.5))
 
 
 class NearestRow:

@@ -6,6 +6,7 @@ They find groups in a few of many columns, where distances between rows show not
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -114,6 +115,22 @@ def linear_split(
     if effect >= MIN_EFFECT:
         effect = min(effect, effect_around(X, own, sides, rng))
     return cut.cells, Found(min(1.0, found.p_value / repeats), effect, repeats)
+
+
+def held_out_scores(
+    X: NDArray, rng: np.random.Generator, *, search: Callable[..., Cut | None]
+) -> NDArray[np.float64]:
+    """Return the scores of the rows of two halves, each by the cut of the other."""
+    found, first = [np.zeros(0)], None
+    for learnt, unseen in islice(halves(len(X), rng), 2):
+        half = search(searched_rows(X[learnt], rng), X[learnt], rng)
+        if half is None:
+            continue
+        scores, sides = half.scores(X[unseen]), half.cells.predict(X)
+        first = sides if first is None else first
+        sign = 1.0 if np.mean(sides == first) >= 0.5 else -1.0
+        found.append(sign * scores[np.isfinite(scores)])
+    return np.concatenate(found)
 
 
 def effect_around(X: NDArray, scores: NDArray, sides: NDArray, rng: np.random.Generator) -> float:

@@ -18,6 +18,13 @@ MAX_ROWS_OF_FEW, FEW_COLUMNS, MAX_ROWS = 20_000, 3, 5000
 MAX_COLUMNS, MAX_NEAR = 100, 10
 # If standard deviations of columns differ by more than this factor, their units differ.
 SAME_UNIT = 10.0
+# The smallest cluster: this multiple of the square root of the number of rows, at least 5 rows.
+SMALLEST, FEWEST_ROWS = 0.3, 5
+
+
+def smallest_cluster(n: int) -> int:
+    """Return the minimum number of rows of a cluster among n rows."""
+    return max(FEWEST_ROWS, round(SMALLEST * n**0.5))
 
 
 class Rows(NamedTuple):
@@ -82,7 +89,7 @@ def space_of(X: Any, seed: int) -> Space:
     if known.size and known.max() <= SAME_UNIT * known.min():
         deviation = np.full(deviation.size, float(np.sqrt(np.mean(known**2))))
     scale = np.where(varies, deviation, np.inf)
-    space = Space(mean, np.where(np.isfinite(scale), scale, 1e300))
+    space = Space(mean, scale)
     if X.shape[1] > MAX_COLUMNS:
         rows = sparse.csr_array(X / space.scale) if is_sparse else space.columns(X)
         space = Space(mean, space.scale, _directions(rows, MAX_COLUMNS, seed))
