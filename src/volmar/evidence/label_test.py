@@ -272,8 +272,8 @@ def label_test(
     for. A second p-value is that of all rows, multiplied by the number of borders that could have
     been chosen (see `volmar.evidence.borders`).
 
-    Groups that differ in a few of many columns are also counted along their linear discriminant,
-    which is learnt on the other half.
+    In more than three columns, where groups may differ in a few of them, rows are also counted
+    along the linear discriminant, which is learnt on the other half.
 
     Of many rows, a sample is tested: 20,000 rows of up to three columns, 5,000 of more.
 

@@ -29,7 +29,7 @@ from volmar.evidence.borders import (
 from volmar.evidence.linear import N_WIDTHS, effect_around
 from volmar.evidence.modes import n_neighbors_of
 from volmar.evidence.pairs import discriminants, in_region
-from volmar.evidence.space import Rows
+from volmar.evidence.space import FEW_COLUMNS, Rows
 from volmar.evidence.splits import MIN_EFFECT, Found, mean_evidence, neighbors_of
 
 # A half must have at least this number of rows of both sides to learn a discriminant.
@@ -149,8 +149,11 @@ class Sides:
     def evidence(self, sides: NDArray, groups: NDArray, a: int, b: int) -> Evidence:
         """Return the evidence of the border between groups a and b, curved or linear.
 
-        Both kinds have half of the level. `sides` are those of the curved border.
+        Both kinds have half of the level. `sides` are those of the curved border. In few columns,
+        distances see all groups, and no hyperplane is tried.
         """
+        if self.rows.X.shape[1] <= FEW_COLUMNS:
+            return self.curved(sides)
         found = self.curved(sides), self.linear(sides, groups, a, b)
         return clearest([Found(*one, np.nan).of_family(0.5)[:2] for one in found])
 

@@ -163,8 +163,8 @@ def split_test(
     first, because copies of a row may fall into both halves.
 
     Held-out rows are on the side of an estimator that their nearest rows in the other half are on.
-    They are counted by their distance to the border along a neighbour graph, and along the linear
-    discriminant of the two sides.
+    They are counted by their distance to the border along a neighbour graph, and in more than three
+    columns along the linear discriminant of the two sides.
 
     Of many rows, a sample is tested: 20,000 rows of up to three columns, 5,000 of more.
 
@@ -231,7 +231,10 @@ def _of_estimator(
         own = _fitted_labels(X[learnt], estimator, rng)
         tell(done, wanted)
         known = own >= 0
-        upper = [np.mean(own[known & (labels[learnt] == side)] == 1) for side in (0, 1)]
+        each = [own[known & (labels[learnt] == side)] for side in (0, 1)]
+        if min(one.size for one in each) == 0:
+            continue
+        upper = [np.mean(one == 1) for one in each]
         if abs(upper[1] - upper[0]) >= 2.0 * AGREEMENT - 1.0:
             own = own if upper[1] > upper[0] else 1 - own
             found.append(Half(learnt[known], own[known], unseen))
