@@ -239,7 +239,7 @@ def label_test(
     labels : array of shape (n,)
         Cluster of each row: integers, strings, or values of any one type that can be sorted.
     alpha : float, default=0.05
-        Level of the test. While g groups are left, the level of a border is alpha / (g - 1).
+        Family-wise level of the borders that are left, which have Holm's levels.
     min_cluster_size : int, default=20
         Minimum number of rows of a tested cluster; must be at least 10. Smaller clusters are not
         tested and keep their labels.
@@ -342,34 +342,52 @@ def _joins(
     """Merge the groups with the most open border until all borders are separated."""
     groups = np.arange(k)
     merged: list[_Join] = []
+    kept: list[_Join] = []
     known: dict[bytes, Evidence] = {}
     while True:
         if progress is not None:
             progress(len(merged), k - 1)
-        g = int(groups.max()) + 1
-        open_ones = sides.openness(groups) if g > 1 else {}
-        tested = []
+        open_ones = sides.openness(groups) if groups.max() > 0 else {}
+        tested: list[_Join] = []
         for a, b in sorted(open_ones, key=lambda pair: -open_ones[pair]):
             at = _attached(groups, open_ones, a, b)
             key = np.append(at, 2 * (groups == a) - (groups == b)).tobytes()
             if key not in known:
                 known[key] = sides.evidence(at, groups, a, b)
-            tested.append(_Join(groups == a, groups == b, known[key], alpha / (g - 1)))
+            tested.append(_Join(groups == a, groups == b, known[key], alpha))
             if not tested[-1].is_real:
                 break
         if not tested or tested[-1].is_real:
+            kept = _with_levels(_tree(tested, groups), alpha)
+        failed = [join for join in kept or tested if not join.is_real]
+        if not failed:
             break
-        merged.append(tested[-1])
-        groups = np.unique(np.where(tested[-1].second, a, groups), return_inverse=True)[1]
+        merged.append(max(failed, key=lambda join: join.found.p_value))
+        first, second = (groups[np.argmax(part)] for part in merged[-1][:2])
+        groups = np.unique(np.where(groups == second, first, groups), return_inverse=True)[1]
+        kept = []
     if progress is not None:
         progress(k - 1, k - 1)
-    component = groups.copy()
+    return merged + kept
+
+
+def _tree(tested: list[_Join], groups: NDArray[np.int64]) -> list[_Join]:
+    """Return the joins of a tree over the groups, those with the smallest effect first."""
+    component, found = groups.copy(), []
     for join in sorted(tested, key=lambda join: join.found.effect):
         one, other = component[np.argmax(join.first)], component[np.argmax(join.second)]
         if one != other:
-            merged.append(join)
+            found.append(join)
             component[component == other] = one
-    return merged
+    return found
+
+
+def _with_levels(joins: list[_Join], alpha: float) -> list[_Join]:
+    """Set the level of each join by Holm's rule: alpha / m for the smallest of m p-values, ..."""
+    levels = np.empty(len(joins))
+    order = np.argsort([join.found.p_value for join in joins], kind="stable")
+    levels[order] = alpha / np.arange(len(joins), 0, -1)
+    return [join._replace(level=float(one)) for join, one in zip(joins, levels, strict=True)]
 
 
 def _attached(

@@ -163,8 +163,8 @@ def split_test(
     first, because copies of a row may fall into both halves.
 
     Held-out rows are on the side of an estimator that their nearest rows in the other half are on.
-    They are counted by their distance to the border along a neighbour graph, and in more than three
-    columns along the linear discriminant of the two sides.
+    They are counted by their distance to the border along a neighbour graph, and in more than
+    three columns along the linear discriminant of the two sides.
 
     Of many rows, a sample is tested: 20,000 rows of up to three columns, 5,000 of more.
 
