@@ -190,10 +190,10 @@ def lsun(seed=0):
     rng = np.random.default_rng(seed)
     bars = (
         rng.uniform(size=(200, 2)) * [0.5, 4.0],
-        rng.uniform(size=(100, 2)) * [4.0, 0.5] + [1, 0],
+        rng.uniform(size=(200, 2)) * [4.0, 0.5] + [1, 0],
     )
     X = np.vstack([*bars, rng.normal([3.5, 2.8], 0.35, (100, 2))])
-    return X, np.repeat([0, 1, 2], [200, 100, 100])
+    return X, np.repeat([0, 1, 2], [200, 200, 100])
 
 
 @pytest.mark.parametrize("seed", range(3))
