@@ -41,18 +41,18 @@ _ = axes[0].set_ylabel("second discriminant")
 # The test finds no groups
 # ------------------------
 #
-# ``split_test`` learns a split on one half of the rows and tests the scores of the other half for
-# one mode against more. It then swaps the halves, and repeats this with other random halves. The
-# histogram shows the scores of held-out rows.
+# ``split_test`` learns a border on one half of the rows and counts the rows of the other half at
+# the border and beside it. It then swaps the halves, and repeats this with other random halves. The
+# histogram shows the distances of held-out rows to the border.
 
 
 def show(result, title):
-    """Plot a histogram of the held-out scores of a test."""
+    """Plot a histogram of the distances of held-out rows to the border."""
     _, ax = plt.subplots(figsize=(6, 3), layout="constrained")
     ax.hist(result.scores, bins=50, color="tab:blue", alpha=0.7)
     ax.set(
         title=f"{title}: p = {result.p_value:.2g}",
-        xlabel="held-out score / standard deviation",
+        xlabel="distance of held-out rows to the border",
         ylabel="rows",
     )
 
@@ -65,11 +65,11 @@ show(nothing, "noise")
 # A small group is found
 # ----------------------
 #
-# 10 % of the rows are shifted by five standard deviations in one of ten features. The units of
+# 10 % of the rows are shifted by seven standard deviations in one of ten features. The units of
 # the features differ by a factor of up to ten thousand.
 
 planted = rng.normal(size=(600, 10))
-planted[:60, 3] += 5.0
+planted[:60, 3] += 7.0
 planted *= np.logspace(-2, 2, 10)
 something = split_test(planted, random_state=0)
 print(something)

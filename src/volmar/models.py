@@ -52,7 +52,7 @@ graphs.density_scaling:DensityScalingExtension,DensityScalingSimilarity,LocalSca
 graphs.graph:Graph,SpectralGraph graphs.neighbors:CellSearch,ExactSearch,NeighborSearch
 graphs.similarities:CosineKNNExtension
 graphs.similarities:CosineKNNSimilarity,GaussianExtension,GaussianSimilarity,LocalScalingExtension
-auto.clusterer:AutoClusterer,Space auto.grow:Groups,Hyperplanes
+auto.clusterer:AutoClusterer evidence.space:Space auto.grow:Grouped,Groups,Hyperplanes
 auto.grow:LinearFunctions,NearestRow
 graphs.similarities:LocalScalingSimilarity,NearestNeighborsExtension,NearestNeighborsSimilarity
 margin.cpmmc:CPMMC margin.engine.descent:MarginResult margin.feature_space.basis:BasisExpansion

@@ -391,7 +391,7 @@ def test_compare_takes_the_number_that_the_evidence_supports(tmp_path, rng):
     for X, n_clusters, note in (
         (grouped, 3, "MSPC finds evidence for 3 clusters"),
         (noise, 2, "there is no evidence for a split of these rows"),
-        (noise[:40], 2, "40 rows are too few to test a split"),
+        (noise[:20], 2, "20 rows are too few to test a split"),
     ):
         pd.DataFrame(X, columns=["a", "b"]).to_csv(tmp_path / "table.csv", index=False)
         found = compare_file(str(tmp_path / "table.csv"), ["KMeans"])

@@ -31,8 +31,8 @@ RNG = np.random.default_rng(0)
 RAGGED = [[1], [1, 2]]
 #: Valid calls, with the arguments that are rows, labels, vectors and numbers.
 CALLS = {
-    label_test: {"X": X, "labels": LABELS, "n_splits": 1, "alpha": 0.05, "min_cluster_size": 20},
-    split_test: {"X": X, "n_splits": 1, "alpha": 0.05},
+    label_test: {"X": X, "labels": LABELS, "alpha": 0.05, "min_cluster_size": 20},
+    split_test: {"X": X, "alpha": 0.05},
     column_profiles: {"X": X, "labels": LABELS, "n_levels": 3, "max_rows": 50},
     compare_numbers: {"X": X, "numbers": [2], "n_resamples": 1},
     describe_clusters: {"X": X, "labels_or_model": LABELS, "q": 0.05, "n_typical": 1},

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from volmar.evidence import split_test
 from volmar.evidence.held_out import LINEAR, held_out_test
 from volmar.evidence.wording import p_value_text
 
@@ -35,7 +34,3 @@ def test_a_clear_gap_has_the_smallest_p_value_that_the_draws_allow():
     X[:150] += 8
     found = held_out_test(X, LINEAR, level=0.05, rng=np.random.default_rng(0))
     assert found.p_value == found.p_minimum < 0.05
-    result = split_test(X, random_state=0)
-    assert result.p_value == result.p_minimum
-    assert p_value_text(result.p_value, result.p_minimum) in str(result)
-    assert "p ≤ " in str(result)

@@ -26,9 +26,7 @@ def chain(k):
             (10, 10),
             0.9 if i % 2 else 0.001,
             0.01,
-            float(i),
-            0.5,
-            is_curved=False,
+            -0.5 if i % 2 else 0.5,
         )
         for i in range(1, k)
     ]
@@ -38,7 +36,7 @@ def chain(k):
     for join in ordered:
         left, right = side[join.tested[0][0]], side[join.tested[1][0]]
         sizes = (10 * len(left), 10 * len(right), join.tested, join.n_tested)
-        rest = (join.p_value, join.level, join.distance, join.depth, join.is_curved)
+        rest = (join.p_value, join.level, join.effect)
         tree.append(LabelJoin(left, right, *sizes, *rest))
         together = left + right
         side.update(dict.fromkeys(together, together))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.decomposition import TruncatedSVD
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import check_choice, check_count, check_number, check_random_state
@@ -18,80 +15,19 @@ from volmar._input import check_rows
 from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar._warn import warn_user
-from volmar.auto.grow import Branch, Growth, Rows, chosen, grow, smallest_cluster
+from volmar.auto.grow import Branch, Growth, chosen, grow
 from volmar.auto.layers import branch_tree
 from volmar.base.numbering import order_by_size
-from volmar.base.tree import SplitTree
 from volmar.base.validation import check_n_clusters
-from volmar.evidence.dither import spread_ties
+from volmar.evidence.space import (
+    MAX_ROWS_OF_FEW,
+    Rows,
+    Space,
+    sampled_numbers,
+    smallest_cluster,
+    space_of,
+)
 from volmar.guidance.knowledge import check_seeds, check_size
-
-# Maximum number of rows in which clusters are searched, in up to FEW_COLUMNS columns and in more.
-MAX_ROWS_OF_FEW, FEW_COLUMNS, MAX_ROWS = 20_000, 3, 3000
-# Maximum number of columns of hyperplanes, and of dimensions in which neighbours are searched.
-MAX_COLUMNS, MAX_NEAR = 100, 10
-# If standard deviations of columns differ by more than this factor, their units differ.
-SAME_UNIT = 10.0
-
-
-@dataclass(frozen=True, eq=False)
-class Space:
-    """The scale of the columns, and the leading directions of many columns."""
-
-    mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    basis: NDArray[np.float64] | None = None
-    near: NDArray[np.float64] | None = None
-
-    def columns(self, X: Any) -> NDArray[np.float64]:
-        """Return rows in units of the scale, along `basis` if there are many columns."""
-        if sparse.issparse(X):
-            if self.basis is None:
-                X = X.toarray()
-            else:
-                weighted = self.basis / self.scale[:, None]
-                return np.asarray(X @ weighted - self.mean @ weighted)
-        scaled = (np.asarray(X, dtype=np.float64) - self.mean) / self.scale
-        return scaled if self.basis is None else scaled @ self.basis
-
-    def nearby(self, columns: NDArray) -> NDArray[np.float64]:
-        """Return the coordinates in which neighbours are searched."""
-        return columns if self.near is None else columns @ self.near
-
-
-def space_of(X: Any, seed: int) -> Space:
-    """Return the space of a sample of rows.
-
-    Columns in different units are divided by their standard deviations, others by a common one.
-    """
-    is_sparse = sparse.issparse(X)
-    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-    if is_sparse:
-        square = np.asarray(X.multiply(X).mean(axis=0), dtype=np.float64).ravel()
-        deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
-    else:
-        deviation = np.asarray(X.std(axis=0, dtype=np.float64))
-    varies = deviation > 1e-12 * np.maximum(np.abs(mean), deviation.max(initial=0.0))
-    known = deviation[varies]
-    if known.size and known.max() <= SAME_UNIT * known.min():
-        deviation = np.full(deviation.size, float(np.sqrt(np.mean(known**2))))
-    scale = np.where(varies, deviation, np.inf)
-    space = Space(mean, np.where(np.isfinite(scale), scale, 1e300))
-    if X.shape[1] > MAX_COLUMNS:
-        rows = sparse.csr_array(X / space.scale) if is_sparse else space.columns(X)
-        space = Space(mean, space.scale, _directions(rows, MAX_COLUMNS, seed))
-    columns = space.columns(X)
-    if columns.shape[1] > MAX_NEAR:
-        near = _directions(columns, MAX_NEAR, seed)
-        space = Space(mean, space.scale, space.basis, near)
-    return space
-
-
-def _directions(rows: Any, most: int, seed: int) -> NDArray[np.float64]:
-    """Return leading directions (d, r) of centred rows."""
-    r = min(most, *rows.shape)
-    svd = TruncatedSVD(r, algorithm="randomized", random_state=seed).fit(rows)
-    return np.asarray(svd.components_.T)
 
 
 class AutoClusterer(ClusterMixin, BaseEstimator):
@@ -106,8 +42,8 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
     Parameters
     ----------
     n_clusters : int or "auto", default="auto"
-        Number of clusters. With "auto", only borders that the test confirms. A number cuts the same
-        tree elsewhere: confirmed borders first, then candidates by their effect.
+        Number of clusters. With "auto", only borders that the test confirms. A number cuts the
+        same tree elsewhere: confirmed borders first, then candidates by their effect.
     shapes : {"any", "curved", "linear"}, default="any"
         Borders that are tried: of any shape, by neighbours ("curved"), or hyperplanes ("linear").
     alpha : float, default=0.05
@@ -215,12 +151,11 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
         k = None if isinstance(self.n_clusters, str) else check_n_clusters(self.n_clusters, n)
         seeds = check_seeds(y, n)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        numbers = _sample(X, rng)
+        numbers = sampled_numbers(X, rng)
         few = X[numbers]
         space = space_of(few, int(rng.integers(2**31 - 1)))
         columns = space.columns(few)
-        spread = spread_ties(columns, rng)
-        rows = Rows(spread, space.nearby(spread), space.nearby(columns))
+        rows = space.spread(columns, rng)
         how = Growth(
             self.alpha,
             max(self.max_clusters, k or 1),
@@ -278,7 +213,7 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Cluster of each row: that of the nearest row of the fit, or of its side of a hyperplane.
+            Cluster of each row: that of the nearest row of the fit, or its side of a hyperplane.
         """
         X = self._checked(X)
         if self._guided is not None:
@@ -346,12 +281,6 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
             random_state=seed,
         )
         return model.fit(X, y, **guide)
-
-
-def _sample(X: Any, rng: np.random.Generator) -> NDArray[np.int64]:
-    n, d = X.shape
-    most = MAX_ROWS_OF_FEW if d <= FEW_COLUMNS else MAX_ROWS
-    return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
 
 
 def _new_rows(space: Space, X: Any) -> Rows:

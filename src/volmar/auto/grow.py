@@ -12,39 +12,16 @@ from scipy.spatial import cKDTree
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 
-from volmar.evidence.linear import clearest_pair, hyperplane, linear_split
 from volmar.evidence.modes import ModeTree
 from volmar.evidence.pairs import LinearCells, discriminants
-from volmar.evidence.splits import MIN_EFFECT, Found, Partition, borders_found, partition_of
+from volmar.evidence.search import searched
+from volmar.evidence.space import Rows
+from volmar.evidence.splits import Found, Partition
 
-# The smallest cluster: this multiple of the square root of the number of rows, and at least 5 rows.
-SMALLEST, FEWEST_ROWS = 0.3, 5
 # Rounds of linear discriminants, and the share of a side that they may move.
 ROUNDS, MAX_MOVED = 3, 0.15
-# Shares of the level: curved borders, the clearest hyperplane, the clearest pair of cells.
-SHARES = {"any": (0.6, 0.3, 0.1), "curved": (1.0, 0.0, 0.0), "linear": (1.0, 0.75, 0.25)}
 # Up to this number of columns, trees find the nearest of many rows faster than products of rows.
 MAX_TREE_COLUMNS = 6
-
-
-def smallest_cluster(n: int) -> int:
-    """Return the minimum number of rows of a cluster among n rows."""
-    return max(FEWEST_ROWS, round(SMALLEST * n**0.5))
-
-
-class Rows(NamedTuple):
-    """Rows in all columns, and in the few dimensions in which neighbours are searched.
-
-    Of these, `known` are the values as given; in `X` and `near`, ties are spread.
-    """
-
-    X: NDArray[np.float64]
-    near: NDArray[np.float64]
-    known: NDArray[np.float64]
-
-    def of(self, numbers: NDArray) -> Rows:
-        """Return some of the rows."""
-        return Rows(*(values[numbers] for values in self))
 
 
 class NearestRow:
@@ -99,12 +76,29 @@ class LinearFunctions:
         return np.argmax(rows.X @ self.coef + self.intercept, axis=1)
 
 
+class Grouped:
+    """Sides of another choice, several of which are one."""
+
+    def __init__(self, chooser: Any, group: NDArray):
+        self.chooser, self.group = chooser, group
+
+    def margins(self, rows: Rows) -> NDArray[np.float64]:
+        """Return the largest margin of each group."""
+        margins, k = self.chooser.margins(rows), int(self.group.max()) + 1
+        return np.column_stack([margins[:, self.group == j].max(axis=1) for j in range(k)])
+
+    def choose(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the group of each row."""
+        return self.group[self.chooser.choose(rows)]
+
+
 def smoother(rows: Rows, sides: NDArray, tree: ModeTree) -> LinearFunctions | None:
-    """Return the linear discriminants of sides, if they move few rows, and cut less of the density.
+    """Return the linear discriminants of sides, if they move few rows and cut no more of them.
 
     Between round groups that overlap, a border between rows is ragged, and they are better.
+    Neighbours on different sides are counted by their density.
     """
-    k, graph = int(sides.max()) + 1, tree.graph
+    k = int(sides.max()) + 1
     mean = rows.X.mean(axis=0)
     T, labels = rows.X - mean, sides
     for _ in range(ROUNDS):
@@ -115,9 +109,9 @@ def smoother(rows: Rows, sides: NDArray, tree: ModeTree) -> LinearFunctions | No
     moved = np.bincount(sides[labels != sides], minlength=k)
     if (moved > MAX_MOVED * np.bincount(sides)).any():
         return None
-    cuts = [one[graph.a] != one[graph.b] for one in (labels, sides)]
-    density = np.exp(-2.0 * tree.passes)
-    if density[cuts[0]].sum() > density[cuts[1]].sum():
+    density = np.exp(-2.0 * tree.sparsity)
+    cuts = [density @ (one[tree.neighbors] != one[:, None]).sum(axis=1) for one in (labels, sides)]
+    if cuts[0] > cuts[1]:
         return None
     return LinearFunctions(coef, intercept - mean @ coef)
 
@@ -140,13 +134,28 @@ class Division(NamedTuple):
     sides: NDArray[np.int64]
     joins: Sequence[tuple[int | None, int, int]]
 
+    def only(self, borders: Sequence[int]) -> Division:
+        """Return the division by some of the borders."""
+        group = np.arange(int(self.sides.max()) + 1)
+        for border, one, other in self.joins:
+            if border not in borders:
+                group[group == group[other]] = group[one]
+        group = np.unique(group, return_inverse=True)[1]
+        kept = [
+            (border, int(group[one]), int(group[other]))
+            for border, one, other in self.joins
+            if border in borders
+        ]
+        return Division(Grouped(self.chooser, group), group[self.sides], kept)
+
 
 @dataclass(eq=False)
 class Part:
     """Rows of the tree, by their numbers, and the borders found among them.
 
     `found` is the evidence for each border: a join of `partition`, or a linear split. `confirmed`
-    are those that count, the clearest first, `fewest` the smallest cluster, and `children` the parts between them.
+    are those that count, the clearest first, `fewest` the smallest cluster, and `children` the
+    parts between them.
     """
 
     rows: NDArray[np.int64]
@@ -166,7 +175,9 @@ class Part:
         return sorted(likely, key=lambda j: -self.found[j].effect)
 
     def split(self, rows: Rows, borders: list[int]) -> Division:
-        """Return the sides between borders."""
+        """Return the sides between borders; fewer than the confirmed ones move no border."""
+        if len(borders) < len(self.confirmed):
+            return self.split(rows, self.confirmed).only(borders)
         own = rows.of(self.rows)
         if self.cells is not None:
             chooser = Hyperplanes(self.cells)
@@ -223,42 +234,11 @@ def grow(rows: Rows, rng: np.random.Generator, how: Growth, tell: Tell | None = 
 
 
 def find_borders(rows: Rows, part: Part, rng: np.random.Generator, how: Growth) -> None:
-    """Set the borders of a part, and those that are confirmed, the clearest first.
-
-    Each kind of border has its share of the level. Hyperplanes are tried where no
-    curved border is confirmed; of those that are not confirmed, the clearer kind is kept.
-    """
-    own, part.fewest = rows.of(part.rows), how.min_rows
-    if part.rows.size < 2 * how.min_rows or not np.ptp(own.X, axis=0).any():
-        return
-    curved, *linear = SHARES[how.shapes]
-    if how.shapes != "linear":
-        part.partition = partition_of(own.near, how.min_rows)
-        if part.partition is not None:
-            found = borders_found(own.near, part.partition, how.min_rows, curved * how.alpha, rng)
-            part.found = [one.of_family(curved) for one in found]
-            part.confirmed = _confirmed(part.found, how.alpha)
-    if part.confirmed or how.shapes == "curved":
-        return
-    best = max((one.effect for one in part.found), default=0.0)
-    for search, share in zip((hyperplane, clearest_pair), linear, strict=True):
-        split = linear_split(own.X, rng, search=search)
-        if split is None:
-            continue
-        cells, found_one = split
-        found_one = found_one.of_family(share)
-        if _confirmed([found_one], how.alpha) or found_one.effect > best:
-            part.partition, part.cells, part.found = None, cells, [found_one]
-            part.confirmed = _confirmed(part.found, how.alpha)
-            best = found_one.effect
-        if part.confirmed:
-            return
-
-
-def _confirmed(found: list[Found], alpha: float) -> list[int]:
-    significant = [j for j, one in enumerate(found) if one.p_value <= alpha]
-    large = [j for j in significant if found[j].effect >= MIN_EFFECT]
-    return sorted(large, key=lambda j: -found[j].effect)
+    """Set the borders of a part, and those that are confirmed, the clearest first."""
+    part.fewest = how.min_rows
+    found = searched(rows.of(part.rows), how.min_rows, how.alpha, rng, shapes=how.shapes)
+    part.partition, part.cells = found.partition, found.cells
+    part.found, part.confirmed = found.found, found.confirmed
 
 
 @dataclass(eq=False)

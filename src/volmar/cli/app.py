@@ -248,7 +248,9 @@ def _preparation(
 def cluster(
     context: typer.Context,
     source: Source,
-    method: Annotated[str, _opt("--method", "-m", help="Name of the clusterer.")] = "AutoClusterer",
+    method: Annotated[
+        str, _opt("--method", "-m", help="Name of the clusterer.")
+    ] = "AutoClusterer",
     n_clusters: Number = "auto",
     split_anyway: Annotated[
         bool, _opt("--split-anyway", metavar=FLAG, help="Split in two even without evidence.")

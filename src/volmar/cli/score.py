@@ -233,9 +233,7 @@ def _test_content(result: LabelTestResult | None) -> dict[str, Any] | None:
                 "separated": join.is_real,
                 "p": join.p_value,
                 "level": join.level,
-                "distance": join.distance,
-                "valley depth": join.depth,
-                "curved": join.is_curved,
+                "effect": join.effect,
                 "sentence": str(join),
             }
             for join in result.tree

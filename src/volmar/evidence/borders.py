@@ -1,11 +1,11 @@
 r"""The test of a border of any shape, by the density of rows at the border and beside it.
 
-The rows are scored by their distance to the border *along a neighbour graph*, negative on one side.
-The place of a valley is then known, it is 0, and an arc, a ring or a spiral has a flat density at
-its cut. Let :math:`N_0` be the number of rows within h of the border, and :math:`N_-, N_+` those at
-h to 3h on its sides. If there is one group, the density at the border is not below that of both
-sides, and the rows in the strip and on the emptier side fall into the strip with a probability of
-at least 1/2. The effect is
+The rows are scored by their distance to the border *along a neighbour graph*, negative on one
+side. The place of a valley is then known, it is 0, and an arc, a ring or a spiral has a flat
+density at its cut. Let :math:`N_0` be the number of rows within h of the border, and
+:math:`N_-, N_+` those at h to 3h on its sides. If there is one group, the density at the border
+is not below that of both sides, and the rows in the strip and on the emptier side fall into the
+strip with a probability of at least 1/2. The effect is
 
 .. math:: 1 - N_0 / \min(N_-, N_+),
 
@@ -14,9 +14,9 @@ whose means are 3, 4 or 5 standard deviations apart have .25, .6 and .8.
 
 Two p-values are computed. For *held-out* rows the border was learnt from others, and the binomial
 probability is valid as it is. For *all* rows it is multiplied by the number of borders among which
-the sparsest was chosen (Peierls' argument): a border that passes through m boxes of width 2h is one
-of at most :math:`(n / k) c^m`, with n / k places to begin and c ways on from each box. A clear gap
-of few rows is confirmed in this way, without a halving that would take half of them away.
+the sparsest was chosen (Peierls' argument): a border through m boxes of width 2h is one of
+at most :math:`(n / k) c^m`, with n / k places to begin and c ways on from each box. A clear gap of
+few rows is confirmed in this way, without a halving that would take half of them away.
 """
 
 from __future__ import annotations
@@ -72,12 +72,16 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Borders:
-    """Rows in the cells of a partition, which `cell_of` maps points to, and their graph."""
+    """Rows in the cells of a partition, which `cell_of` maps points to, and their graph.
+
+    If `is_shared`, cells on no side belong to the nearer end of an edge that crosses them.
+    """
 
     X: NDArray[np.float64]
     graph: Graph
     cells: NDArray[np.int64]
     cell_of: Callable[[NDArray], NDArray[np.int64]]
+    is_shared: bool = False
 
     def crossing(self, sides: NDArray) -> NDArray[np.int64]:
         """Return the edges whose ends are on different `sides`, 1 or -1 for each cell, or 0."""
@@ -99,7 +103,10 @@ class Borders:
         low, high = np.zeros(crossing.size), np.ones(crossing.size)
         for _ in range(N_BISECTIONS):
             t = 0.5 * (low + high)
-            stays = sides[self.cell_of(start + t[:, None] * step)] == side[ends[0]]
+            found = sides[self.cell_of(start + t[:, None] * step)]
+            stays = found == side[ends[0]]
+            if self.is_shared:
+                stays |= (found == 0) & (t <= 0.5)
             low, high = np.where(stays, t, low), np.where(stays, high, t)
         t = 0.5 * (low + high)
         nearest = np.full(n, np.inf)

@@ -157,10 +157,10 @@ def dithered_scores(
 
 # A value is compared with neighbouring values of at least this share of its frequency.
 COMPARABLE = 0.2
-# Columns with at most this number of distinct values are codes: their order is used, not the steps.
+# Columns with at most this number of distinct values are codes: only their order is used.
 MAX_CODES = 10
-# Other columns of few values, each of at least this number of rows on average, are too, unless they
-# lie on a grid.
+# Other columns of few values, each of at least this number of rows on average, are too, unless
+# they lie on a grid.
 ROWS_PER_VALUE = 20
 # Two columns with at most this many times as many pairs of values as values have one origin.
 JOINT = 2.0

@@ -6,7 +6,8 @@ They find groups in a few of many columns, where distances between rows show not
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,12 +115,28 @@ def linear_split(
     found = held_out_evidence(Strips(*(sums * 2.0 * repeats / agreed)))
     effect = found.effect
     if effect >= MIN_EFFECT:
-        around = _effect_around(X, own, sides, rng)
+        around = effect_around(X, own, sides, rng)
         effect = effect if around >= AROUND * effect else min(effect, around)
     return cut.cells, Found(min(1.0, found.p_value / repeats), effect, repeats)
 
 
-def _effect_around(X: NDArray, scores: NDArray, sides: NDArray, rng: np.random.Generator) -> float:
+def held_out_scores(
+    X: NDArray, rng: np.random.Generator, *, search: Callable[..., Cut | None]
+) -> NDArray[np.float64]:
+    """Return the scores of the rows of two halves, each by the cut of the other."""
+    found, first = [np.zeros(0)], None
+    for learnt, unseen in islice(halves(len(X), rng), 2):
+        half = search(searched_rows(X[learnt], rng), X[learnt], rng)
+        if half is None:
+            continue
+        scores, sides = half.scores(X[unseen]), half.cells.predict(X)
+        first = sides if first is None else first
+        sign = 1.0 if np.mean(sides == first) >= 0.5 else -1.0
+        found.append(sign * scores[np.isfinite(scores)])
+    return np.concatenate(found)
+
+
+def effect_around(X: NDArray, scores: NDArray, sides: NDArray, rng: np.random.Generator) -> float:
     """Return the effect along the graph of rows in the space of a cut and two more directions.
 
     These are the directions in which rows at the border differ most from others: by their mean,

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-# The density is that of the n^0.4 nearest rows: enough to smooth it, and still local. At least six.
+# The density is that of the n^0.4 nearest rows, at least six: smooth enough, and still local.
 POWER, FEWEST_NEIGHBORS = 0.4, 6
 # Pieces without a common edge are joined by all pairs of rows that face each other: those at most
 # this many times as far apart as the closest pair.
@@ -90,8 +90,8 @@ class Merge(NamedTuple):
 class ModeTree:
     """The modes of the density of rows, and their merges in the order of falling density.
 
-    `sparsity` is the log of the mean distance of a row to its neighbours, and `passes` that of the
-    sparser end of an edge, or of its middle if that is sparser still.
+    `sparsity` is the log of the mean distance of a row to its neighbours, and `order` that of the
+    edges by the sparser of their ends and middles.
     """
 
     X: NDArray[np.float64]
@@ -100,7 +100,6 @@ class ModeTree:
     neighbors: NDArray[np.int64]
     graph: Graph
     sparsity: NDArray[np.float64]
-    passes: NDArray[np.float64]
     order: NDArray[np.int64]
     merges: list[Merge]
 
@@ -189,7 +188,7 @@ def mode_tree(X: NDArray) -> ModeTree:
     passes = np.log(np.maximum(middle.mean(axis=1), tiny))
     passes = np.maximum(passes, np.maximum(sparsity[graph.a], sparsity[graph.b]))
     order = np.argsort(passes, kind="stable")
-    tree = ModeTree(X, rows, k, neighbors, graph, sparsity, passes, order, [])
+    tree = ModeTree(X, rows, k, neighbors, graph, sparsity, order, [])
     forest, sizes, height = _Forest(sparsity), [1] * n, passes.tolist()
     for edge, (one, other) in zip(order.tolist(), tree._ends(), strict=True):
         dense, sparse = forest.ordered(one, other)

@@ -1,10 +1,10 @@
-"""Test whether a split is real: learn it on one half of the rows and test the other half."""
+"""Test whether rows form more than one group: a border on held-out rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import islice
 from numbers import Integral
 from typing import Any
 
@@ -13,101 +13,92 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
-from volmar._checks import check_count, check_number, check_random_state
+from volmar._checks import check_number, check_random_state
 from volmar._clones import refuse_pairwise, seeded
 from volmar._input import check_matrix
 from volmar._notebook import html_card
 from volmar._threads import one_thread
-from volmar.evidence.dither import column_resolutions
-from volmar.evidence.held_out import LARGE, LINEAR, N_SPLITS, Candidate, Scorer, held_out_test
-from volmar.evidence.humps import deepest_valley
-from volmar.evidence.walks import MAX_WALKS, fitted_border
+from volmar.evidence.linear import held_out_scores, hyperplane
+from volmar.evidence.search import searched
+from volmar.evidence.sides import Half, Sides
+from volmar.evidence.space import Rows, sampled_numbers, smallest_cluster, space_of
+from volmar.evidence.splits import (
+    AGREEMENT,
+    FEWEST_IN_HALF,
+    MIN_EFFECT,
+    Found,
+    halves,
+    held_out_distances,
+)
 from volmar.evidence.wording import HINT, p_value_text
-from volmar.metrics import clustering_error
 from volmar.rows.anywhere import draw_from_collection
 from volmar.rows.blocks import is_dask
 
 # Minimum number of rows.
-FEWEST_ROWS = 80
-# Share of rows at or above which two halves disagree about the border. Two labellings with
-# clusters of equal size that differ in this share of the rows have an adjusted Rand index of 0.6.
-UNSETTLED = 0.12
+FEWEST_ROWS = 2 * FEWEST_IN_HALF
+# Maximum number of halvings for an estimator, which is fitted to each half.
+MAX_HALVINGS = 3
+# Below this share of halves that find a border again, there is doubt about where it is.
+UNSETTLED = 0.75
+
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, repr=False)
 class SplitTestResult:
-    """Outcome of the test of one group against more on held-out rows.
+    """Outcome of the test of one group against more.
 
     Attributes
     ----------
     p_value : float
-        P-value of one group against more, combined over all tests that were made.
+        P-value of the clearest border.
     alpha : float
         Level of the test.
-    p_values : tuple of float
-        P-values of all tests. If both halves have found the same split, their scores are tested
-        together.
-    separation : float
-        Worst-case probability of Theorem 2 along the held-out scores, cut at their deepest
-        valley. 3/4 is the largest value for one symmetric mode.
-    disagreement : float
-        Share of rows that the first two halves assign to different sides: near 0 if both halves
-        find the same split, and at most 0.5.
-    scores : ndarray of shape (n,)
-        Held-out scores of the first two halves, in standard deviations. For a curved split of
-        more than 1,000 rows, scores of a random sample of 1,000 rows.
-    has_way_around : bool
-        Whether a valley was found whose sides are connected around it, like those of a ring
-        (see the page *Evidence*). Such a valley counts as a p-value of 1.
-    p_minimum : float
-        Smallest p-value that the number of draws allows; 0 if unknown. A `p_value` equal to it is
-        an upper bound.
+    effect : float
+        Share by which the density at the border is below that of its sparser side, a lower 90 %
+        limit: 1 for an empty gap, 0 or less without a valley; -1 if no border was found.
+    repeats : float
+        Share of the halves of the rows in which the border is found again; NaN if not needed.
+    scores : ndarray
+        Signed distances of held-out rows to the border that the other half has found, for two
+        halves; empty if no border was found.
     """
 
     p_value: float
     alpha: float
-    p_values: tuple[float, ...]
-    separation: float
-    disagreement: float
+    effect: float
+    repeats: float
     scores: NDArray = field(repr=False)
-    has_way_around: bool = False
-    p_minimum: float = 0.0
 
     @property
     def is_real(self) -> bool:
-        """Whether one mode is rejected at the level."""
-        return self.p_value <= self.alpha
+        """Whether the p-value is at most the level, and the effect at least 0.2."""
+        return self.p_value <= self.alpha and self.effect >= MIN_EFFECT
 
     def __str__(self) -> str:
         """Return the outcome in sentences."""
-        p_text = p_value_text(self.p_value, self.p_minimum, self.alpha)
+        p_text = p_value_text(self.p_value, level=self.alpha)
         if self.is_real:
             remedy = ""
-            if self.disagreement >= UNSETTLED:
+            if self.repeats < UNSETTLED:
                 remedy = (
-                    " There are groups, but it is not clear which split separates them. This "
-                    "happens if there are more than two groups. Try another number of clusters, "
-                    "or another method."
+                    f" Only {100 * self.repeats:.0f} % of the halves of the rows find this border "
+                    "again. There are groups, but it is not clear which split separates them. "
+                    "This happens if there are more than two groups. Try another number of "
+                    "clusters, or another method."
                 )
             return (
-                f"There is more than one group ({p_text}): held-out rows have a gap where the "
-                "other half of the rows was split. The two halves disagree about "
-                f"{100 * self.disagreement:.0f} % of the rows.{remedy}"
+                f"There is more than one group ({p_text}): the density at the border between them "
+                f"is at least {100 * self.effect:.0f} % below that of both sides.{remedy}"
             )
-        if self.has_way_around:
+        if self.p_value <= HINT and self.effect > 0:
             return (
-                "No evidence for more than one group: scores of held-out rows have two modes, but "
-                "other rows connect the two sides around the gap, as in a ring."
-            )
-        if self.p_value <= HINT:
-            return (
-                f"Not enough evidence for more than one group ({p_text}): held-out rows hint at a "
+                f"Not enough evidence for more than one group ({p_text}): the rows hint at a "
                 "gap that one group could have by chance. More rows are needed to decide."
             )
         return (
-            f"No evidence for more than one group ({p_text}): where one half of the rows would be "
-            "split, the other half has no gap. There may be groups that overlap, or that such a "
-            "split does not separate."
+            f"No evidence for more than one group ({p_text}): there is no border with a density "
+            "clearly below that of both sides. There may be groups that overlap."
         )
 
     def __repr__(self) -> str:
@@ -117,11 +108,12 @@ class SplitTestResult:
     def _repr_html_(self) -> str:
         """Return the sentences and the numbers as HTML for a notebook."""
         rows = [
-            ["p-value", p_value_text(self.p_value, self.p_minimum)],
+            ["p-value", p_value_text(self.p_value)],
             ["level", f"{self.alpha:g}"],
-            ["p-values of the tests", ", ".join(f"{p:.2g}" for p in self.p_values)],
-            ["separation of held-out rows", f"{self.separation:.2f}"],
-            ["rows about which the halves disagree", f"{100 * self.disagreement:.0f} %"],
+            ["effect", f"{self.effect:.2f}"],
+            ["halves that find the border", "-"]
+            if np.isnan(self.repeats)
+            else ["halves that find the border", f"{100 * self.repeats:.0f} %"],
         ]
         return html_card("Test of one group against more", [str(self)], rows=rows)
 
@@ -132,35 +124,30 @@ def split_test(
     estimator: Any = None,
     *,
     alpha: float = 0.05,
-    n_splits: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> SplitTestResult:
     """Test whether rows form more than one group.
 
-    The rows are divided at random into halves. A split is learnt on one half, and the scores of
-    the other, held-out half are tested for one mode against more. If
-    both halves learn the same split, the held-out scores of all rows are tested together. This is
-    repeated, and the p-values are combined by a rule that is valid under any dependence.
+    A border between groups counts if it is significant *and* the density there is clearly below
+    that of both sides, measured along the data. The border is learnt on one half of the rows and
+    tested on the other.
 
     Parameters
     ----------
     X : array of shape (n, d)
-        Rows, dense or CSR, at least 80. If X is a dask array or DataFrame, a random sample of
-        20,000 rows is tested.
+        Rows, dense or CSR, at least 24. If X is a dask array or DataFrame, a random sample of
+        20,000 rows is drawn.
     estimator : clusterer or None, default=None
-        Clusterer for two clusters that finds the split, or a pipeline that ends in one. If None,
-        two splits are learnt, which share the level: the direction in which the half looks most
-        like two groups of any size (70 % of the level), and the clearest pair of clusters of a
-        partition into 2 to 10 clusters (30 %). This is the test of ``volmar.MSPC("auto")``.
+        Clusterer for two clusters that finds the border, or a pipeline that ends in one. If None,
+        borders of any shape are searched by neighbours, and hyperplanes where none is confirmed:
+        the test of the first split of `volmar.AutoClusterer`.
     alpha : float, default=0.05
-        Level of the test, at least 0.001. A smaller level needs more draws.
-    n_splits : int or None, default=None
-        Number of times the rows are divided into halves. If None, 3, or 1 for 20,000 rows or more.
+        Level of the test.
     progress : callable, optional
-        Function called with (done, total) before the first and after each random split in halves.
+        Function called with (done, total) before the first and after each fit.
     random_state : int, RandomState or None, default=None
-        Random seed of halves, starts and draws, and of the estimator if it has none.
+        Random seed of halves and starts, and of the estimator if it has none.
 
     Returns
     -------
@@ -168,21 +155,18 @@ def split_test(
 
     Notes
     -----
-    The test does not detect groups that overlap so much that no direction has two modes. For
-    groups that no hyperplane separates (moons, nested rings), pass an `estimator` with a kernel or
-    a graph.
+    The test does not detect groups that overlap so much that the density between them is not
+    lower.
 
-    Columns with few distinct values are dithered in the tests. A
-    single such column is no evidence, but several that agree are. Drop duplicate rows
+    Ties in a column are spread over the interval around their value. A single
+    column of few values is no evidence, but several that agree are. Drop duplicate rows
     first, because copies of a row may fall into both halves.
 
-    If an estimator has an affine `decision_function`, `coef_` or two `cluster_centers_`, rows are
-    scored by its hyperplane. Otherwise its split may be curved, and scores of a kernel or a graph
-    could have modes that the rows do not have. The score of a held-out row is then its distance to
-    the border between the two clusters, in the units of X, or of the
-    input of the last step of a pipeline.
+    Held-out rows are on the side of an estimator that their nearest rows in the other half are on.
+    They are counted by their distance to the border along a neighbour graph, and in more than
+    three columns along the linear discriminant of the two sides.
 
-    A valley does not count if other rows connect its sides around it, as in a ring.
+    Of many rows, a sample is tested: 20,000 rows of up to three columns, 5,000 of more.
 
     Examples
     --------
@@ -196,43 +180,100 @@ def split_test(
     >>> split_test(noise, random_state=0).is_real
     False
     """
-    # Minimum level. It takes tens of thousands of draws.
-    check_number("alpha", alpha, low=0.001, high=1.0)
-    if n_splits is not None:
-        check_count("n_splits", n_splits)
+    check_number("alpha", alpha, low=0.0, high=1.0, open_low=True)
     if estimator is not None:
         _check_estimator(estimator)
     if is_dask(X):
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         X = draw_from_collection(X, seed=seed).rows
-    rows: Any = _checked_rows(X)
+    given: Any = _checked_rows(X)
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    wanted = n_splits or (1 if rows.shape[0] >= LARGE else N_SPLITS)
-    candidates = LINEAR
-    if estimator is not None:
-        candidates = (Candidate(lambda seen, rng: _learnt(seen.rows, estimator, rng)),)
-    done = count()
+    numbers = sampled_numbers(given, rng)
+    given = given[numbers]
+    space = space_of(given, int(rng.integers(2**31 - 1)))
+    rows = space.spread(space.columns(given), rng)
+    tell: Progress = progress or (lambda done, wanted: None)  # noqa: ARG005
+    if estimator is None:
+        tell(0, 1)
+        found, scores = _searched(rows, float(alpha), rng)
+        tell(1, 1)
+    else:
+        found, scores = _of_estimator(given, rows, estimator, rng, tell)
+    p_value, effect, repeats = (float(one) for one in found)
+    return SplitTestResult(p_value, float(alpha), effect, repeats, scores)
 
-    def tell() -> None:
-        if progress is not None:
-            progress(next(done), wanted)
 
-    tell()
-    found = held_out_test(
-        rows, candidates, level=float(alpha), rng=rng, n_splits=wanted, stop_early=False, tell=tell
-    )
-    cuts = [deepest_valley(side) for side in found.sides]
-    sides = [side > cut for side, cut in zip(found.sides, cuts, strict=True)]
-    return SplitTestResult(
-        found.p_value,
-        float(alpha),
-        found.p_values,
-        found.separation,
-        clustering_error(*sides),
-        found.scores,
-        found.has_way_around,
-        found.p_minimum,
-    )
+def _searched(rows: Rows, alpha: float, rng: np.random.Generator) -> tuple[Found, NDArray]:
+    """Return the evidence for the clearest border, and scores of held-out rows."""
+    fewest = smallest_cluster(len(rows.X))
+    best = searched(rows, fewest, alpha, rng)
+    order = best.confirmed or sorted(range(len(best.found)), key=lambda j: -best.found[j].effect)
+    if best.partition is None:
+        scores = held_out_scores(rows.X, rng, search=best.search or hyperplane)
+        return (best.found[order[0]] if order else Found(1.0, -1.0, np.nan)), scores
+    j = order[0]
+    return best.found[j], held_out_distances(rows.near, best.partition, j, fewest, rng)
+
+
+def _of_estimator(
+    X: Any, rows: Rows, estimator: Any, rng: np.random.Generator, tell: Progress
+) -> tuple[Found, NDArray]:
+    """Return the evidence for the border of an estimator, and scores of held-out rows."""
+    pairs = list(islice(halves(X.shape[0], rng), 2 * MAX_HALVINGS))
+    wanted = 1 + len(pairs)
+    tell(0, wanted)
+    labels = _fitted_labels(X, estimator, rng)
+    tell(1, wanted)
+    if labels.max() == 0:  # one cluster
+        return Found(1.0, -1.0, 0.0), np.zeros(0)
+    found = []
+    for done, (learnt, unseen) in enumerate(pairs, start=2):
+        own = _fitted_labels(X[learnt], estimator, rng)
+        tell(done, wanted)
+        known = own >= 0
+        each = [own[known & (labels[learnt] == side)] for side in (0, 1)]
+        if min(one.size for one in each) == 0:
+            continue
+        upper = [np.mean(one == 1) for one in each]
+        if abs(upper[1] - upper[0]) >= 2.0 * AGREEMENT - 1.0:
+            own = own if upper[1] > upper[0] else 1 - own
+            found.append(Half(learnt[known], own[known], unseen))
+    sides = Sides(rows, labels, found, len(pairs), rng)
+    border, groups = np.array([-1, 1]), np.arange(2)
+    repeats = len(found) / max(len(pairs), 1)
+    evidence = sides.evidence(border, groups, 0, 1)
+    distances = [one.distances(border) for one in sides.half_borders[:2]]
+    return Found(*evidence, repeats), np.concatenate([*distances, np.zeros(0)])
+
+
+def _fitted_labels(X: Any, estimator: Any, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Fit the estimator for two clusters, and return the labels 0 and 1."""
+    model = last = seeded(estimator, int(rng.integers(2**31 - 1))).fit(X)
+    while isinstance(last, Pipeline):
+        last = last[-1]
+    name = type(last).__name__
+    if hasattr(last, "labels_"):
+        labels = np.asarray(last.labels_)
+    elif hasattr(model, "predict"):
+        labels = np.asarray(model.predict(X))
+    else:
+        raise TypeError(
+            f"estimator {name} has no labels_ or predict after fit. Use a clusterer of volmar, or "
+            "one such as KMeans(2)."
+        )
+    known = labels >= 0  # -1 is noise
+    names, codes = np.unique(labels[known], return_inverse=True)
+    if names.size == 0:
+        raise ValueError(
+            f"estimator {name} labelled all rows as noise. Check its parameters on these rows."
+        )
+    if names.size > 2:
+        raise ValueError(
+            f"estimator {name} found {names.size} clusters, but a split has two. Use n_clusters=2."
+        )
+    found = np.full(labels.size, -1)
+    found[known] = codes
+    return found
 
 
 def _checked_rows(X: ArrayLike) -> Any:
@@ -263,87 +304,3 @@ def _check_estimator(estimator: Any) -> None:
             f"estimator {type(model).__name__} has n_clusters={n_clusters!r}, but a split "
             "has two. Use n_clusters=2."
         )
-
-
-def _learnt(X: Any, estimator: Any, rng: np.random.Generator) -> Scorer:
-    """Fit the estimator to one half, and return its scorer."""
-    model = seeded(estimator, int(rng.integers(2**31 - 1))).fit(X)
-    raw = _raw_scorer(model)
-    if raw is not None:
-        score = _checked_scorer(raw, type(model).__name__)
-        if _is_affine(score, X):
-            return Scorer(score)
-    return Scorer(_distance_scorer(model, X, rng), MAX_WALKS)
-
-
-def _checked_scorer(score: Callable[[Any], Any], name: str) -> Callable[[Any], NDArray]:
-    def scores(rows: Any) -> NDArray[np.float64]:
-        found = np.asarray(score(rows), dtype=np.float64)
-        if found.ndim == 2 and found.shape[1] == 1:
-            found = found[:, 0]
-        if found.ndim != 1:
-            raise ValueError(
-                f"estimator {name} scores {found.shape[1]} clusters, but a split has two. Use "
-                "n_clusters=2."
-            )
-        if not np.isfinite(found).all():
-            raise ValueError(
-                f"estimator {name} returns the score {found[~np.isfinite(found)][0]} for a row. "
-                "Check its parameters on these rows."
-            )
-        return found
-
-    return scores
-
-
-def _is_affine(score: Callable[[Any], NDArray], rows: Any) -> bool:
-    """Return whether the score at the midpoint of two rows is the mean of their scores."""
-    one, other = np.random.default_rng(0).choice(rows.shape[0], (2, 50))
-    ends = score(rows[one]) + score(rows[other])
-    middle = score(0.5 * (rows[one] + rows[other]))
-    return bool(np.abs(middle - 0.5 * ends).max() <= 1e-4 * max(np.ptp(ends), np.ptp(middle)))
-
-
-def _distance_scorer(model: Any, X: Any, rng: np.random.Generator) -> Callable[[Any], NDArray]:
-    """Return a function of rows: their distances to the border between two fitted clusters."""
-    steps, last = [], model
-    while isinstance(last, Pipeline):
-        steps += [last[:-1]] if len(last) > 1 else []
-        last = last[-1]
-    name = type(last).__name__
-    if hasattr(last, "labels_"):
-        labels = last.labels_
-    elif hasattr(model, "predict"):
-        labels = model.predict(X)
-    else:
-        raise TypeError(
-            f"estimator {name} has no decision_function, coef_, cluster_centers_, labels_ or "
-            "predict after fit. Use a clusterer of volmar, or one such as KMeans(2)."
-        )
-
-    def transform(rows: Any) -> Any:
-        for step in steps:
-            rows = step.transform(rows)
-        return rows
-
-    border = fitted_border(labels, X, column_resolutions(X), rng, name=name, transform=transform)
-    return lambda rows: border.distances(transform(rows))
-
-
-def _raw_scorer(model: Any) -> Callable[[Any], Any] | None:
-    if hasattr(model, "decision_function"):
-        return model.decision_function
-    if isinstance(model, Pipeline):
-        score = _raw_scorer(model[-1])
-        if score is None or len(model) == 1:
-            return score
-        return lambda rows: score(model[:-1].transform(rows))
-    if hasattr(model, "coef_"):
-        w, b = np.atleast_2d(model.coef_).T, getattr(model, "intercept_", 0.0)
-        return lambda rows: rows @ w + b
-    if len(getattr(model, "cluster_centers_", ())) == 2:
-        low, high = np.asarray(model.cluster_centers_, dtype=np.float64)
-        # Nearer to `high`: |x - low|^2 - |x - high|^2 = 2 (x - middle)'w.
-        w, middle = high - low, 0.5 * (low + high)
-        return lambda rows: rows @ w - middle @ w
-    return None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,6 @@ from scipy.spatial import cKDTree
 
 from volmar.evidence.borders import (
     N_VOTES,
-    N_WIDTHS,
-    Borders,
     Evidence,
     Strips,
     borders_of,
@@ -23,7 +21,7 @@ from volmar.evidence.borders import (
     strips,
     vote,
 )
-from volmar.evidence.modes import Merge, ModeTree, mode_tree, n_neighbors_of
+from volmar.evidence.modes import Graph, Merge, ModeTree, mode_tree, n_neighbors_of
 
 # A border of a half is that of all rows if at least this share of the rows of both cells at its
 # pass are on its two sides.
@@ -143,54 +141,84 @@ def _held_out(
 ) -> tuple[list[Evidence], NDArray[np.float64]]:
     """Return the evidence of held-out rows for each join, and the share of halves that agree.
 
-    Counts are averaged over the halves, and both halves of the rows count. Halves that do not find
-    the border count as rows on it.
+    Halves that do not find the border count as rows on it.
+    """
+    counted: list[list[Strips]] = [[] for _ in part.joins]
+    n_halves = 0
+    for found, graph in _half_distances(X, part, min_rows, rng):
+        n_halves += 1
+        widths = None if graph is None else strip_widths(graph)
+        for j, distances in enumerate(found):
+            if distances is not None and widths is not None:
+                counted[j].append(strips(distances, widths))
+    evidence = [mean_evidence(one, n_halves) for one in counted]
+    repeats = np.array([len(one) / max(n_halves, 1) for one in counted])
+    return evidence, repeats
+
+
+def _half_distances(
+    X: NDArray, part: Partition, min_rows: int, rng: np.random.Generator
+) -> Iterator[tuple[list[NDArray | None], Graph | None]]:
+    """Yield, for each half, the distances of held-out rows to each border, and their graph.
+
+    The distances are None for a border that the half does not find.
     """
     n_joins, k = part.sides.shape
-    sums, counted = np.zeros((n_joins, 3, N_WIDTHS)), np.zeros((n_joins, N_WIDTHS))
-    agreed = np.zeros(n_joins)
-    n_halves = 0
     for learnt, unseen in halves(len(X), rng):
-        n_halves += 1
         half = partition_of(X[learnt], max(min_rows // 2, 3))
         if half is None:
+            yield [None] * n_joins, None
             continue
-        nearest = _neighbors(X[unseen])
-        borders = borders_of(X[unseen], nearest, half.cell_of)
+        borders = borders_of(X[unseen], neighbors_of(X[unseen]), half.cell_of)
         cells = np.empty(len(X), dtype=np.int64)
         cells[learnt], cells[unseen] = half.cells, borders.cells
-        widths = strip_widths(borders.graph)
-        known: dict[int, Strips] = {}
+        known: dict[int, NDArray] = {}
         shares = _shares(cells, part.cells, half.sides.shape[1], k)
+        found: list[NDArray | None] = []
         for j, (match, is_swapped) in enumerate(_matches(part, half, cells)):
             if match is None:
+                found.append(None)
                 continue
+            sign = -1 if is_swapped else 1
             if match not in known:
                 sides = half.sides[match].copy()
                 # Cells of the half that are on no side there are on that of most of their rows.
-                towards = shares @ part.sides[j] * (-1 if is_swapped else 1)
+                towards = shares @ part.sides[j] * sign
                 sides[sides == 0] = np.sign(towards[sides == 0] * (abs(towards) > 0.5)[sides == 0])
-                known[match] = strips(borders.distances(sides), widths)
-            centre, first, second = known[match]
-            counts = np.array([centre, *((second, first) if is_swapped else (first, second))])
-            is_counted = centre >= 0
-            sums[j][:, is_counted] += counts[:, is_counted]
-            counted[j] += is_counted
-            agreed[j] += 1
-    repeats = agreed / max(n_halves, 1)
-    found = []
-    for j in range(n_joins):
-        if repeats[j] < FEWEST_REPEATS:
-            found.append(Evidence())
-            continue
-        # Both halves of the rows, times the share that agrees.
-        scale = np.where(
-            counted[j] >= 0.5 * agreed[j], 2.0 * repeats[j] / np.maximum(counted[j], 1), np.nan
-        )
-        counts = Strips(*np.nan_to_num(sums[j] * scale, nan=-1.0))
-        p_value, effect = held_out_evidence(counts)
-        found.append(Evidence(min(1.0, p_value / repeats[j]), effect))
-    return found, repeats
+                known[match] = borders.distances(sides)
+            found.append(sign * known[match])
+        yield found, borders.graph
+
+
+def held_out_distances(
+    X: NDArray, part: Partition, join: int, min_rows: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return the distances of held-out rows to a border, of the first halving that finds it."""
+    pair: list[NDArray] = []
+    for i, (found, _) in enumerate(_half_distances(X, part, min_rows, rng)):
+        distances = found[join]
+        pair += [] if distances is None else [distances]
+        if i % 2 and pair:
+            break
+    return np.concatenate([*pair, np.zeros(0)])
+
+
+def mean_evidence(counted: list[Strips], n_halves: int) -> Evidence:
+    """Return the evidence of counts averaged over halves, of which both count.
+
+    Halves without counts, which do not find the border, count as rows on it.
+    """
+    repeats = len(counted) / max(n_halves, 1)
+    if repeats < FEWEST_REPEATS:
+        return Evidence()
+    values = np.array(counted)
+    is_counted = values[:, :1] >= 0
+    number = is_counted.sum(axis=0)[0]
+    sums = np.where(is_counted, values, 0.0).sum(axis=0)
+    # Both halves of the rows, times the share that agrees.
+    scale = np.where(number >= 0.5 * len(counted), 2.0 * repeats / np.maximum(number, 1), np.nan)
+    p_value, effect = held_out_evidence(Strips(*np.nan_to_num(sums * scale, nan=-1.0)))
+    return Evidence(min(1.0, p_value / repeats), effect)
 
 
 def halves(n: int, rng: np.random.Generator) -> Iterator[tuple[NDArray, NDArray]]:
@@ -204,7 +232,8 @@ def halves(n: int, rng: np.random.Generator) -> Iterator[tuple[NDArray, NDArray]
         yield other, one
 
 
-def _neighbors(X: NDArray) -> NDArray[np.int64]:
+def neighbors_of(X: NDArray) -> NDArray[np.int64]:
+    """Return the nearest other rows of each row."""
     return np.asarray(cKDTree(X).query(X, n_neighbors_of(len(X)) + 1)[1][:, 1:])
 
 

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from volmar._checks import check_random_state
-from volmar._clones import refuse_pairwise, silent_clone
+from volmar._clones import refuse_pairwise
 from volmar.evidence import LabelTestResult, label_test, split_test
-from volmar.evidence.held_out import FEWEST_ROWS as FEWEST_OF_TREE
 from volmar.evidence.split_test import FEWEST_ROWS
 from volmar.report.outcome import LEVEL, Evidence
 from volmar.report.verdict import (
@@ -46,7 +45,7 @@ def evidence_of(
     """Return the evidence for the clusters of a fitted model, or of any labels if it is None.
 
     With ``n_clusters="auto"`` the splits were tested when they were made, and the evidence is read
-    from the tree. For a given number of clusters, two tests on held-out rows are made here:
+    from the tree. For a given number of clusters, two tests are made here:
     whether there is more than one group (`volmar.split_test`), and which borders between
     the clusters have a gap (`volmar.label_test`). Of more than 100,000 rows, a random
     sample is tested.
@@ -67,12 +66,10 @@ def evidence_of(
         )
     if isinstance(n_clusters, Integral) and n_clusters < 2:
         return []
-    # A tree is tested on fewer rows than a given number of clusters.
-    is_tested = tree is not None and n >= FEWEST_OF_TREE and np.isfinite(tree.root.p_value)
-    if n_clusters == "auto" and is_tested:
-        return _from_tree(estimator)
     if n < FEWEST_ROWS:
         return [Evidence("p-value", None, f"{n} rows are too few to test a split.")]
+    if n_clusters == "auto" and tree is not None and np.isfinite(tree.root.p_value):
+        return _from_tree(estimator)
     try:
         if estimator is not None:
             refuse_pairwise(estimator)
@@ -90,7 +87,7 @@ def evidence_of(
         about = [_not_tested("untested", "The borders of the clusters were", error)]
     else:
         about = [] if tested is None else _about_clusters(tested, n_clusters)
-    return [_more_than_one(estimator, rows, tested, int(seeds[1]), progress), *about]
+    return [_more_than_one(rows, tested, int(seeds[1]), progress), *about]
 
 
 def _from_tree(model: Any) -> list[Evidence]:
@@ -108,22 +105,25 @@ def _from_tree(model: Any) -> list[Evidence]:
 
 
 def _of_node(node: Any, sentence: str) -> Evidence:
-    return Evidence("p-value", float(node.p_value), sentence, node.p_minimum, float(node.level))
+    return Evidence(
+        "p-value",
+        float(node.p_value),
+        sentence,
+        node.p_minimum,
+        float(node.level),
+        effect=None if np.isnan(node.effect) else float(node.effect),
+        repeats=None if np.isnan(node.repeats) else float(node.repeats),
+    )
 
 
 def _more_than_one(
-    estimator: Any, X: Any, borders: LabelTestResult | None, seed: int, progress: Progress | None
+    X: Any, borders: LabelTestResult | None, seed: int, progress: Progress | None
 ) -> Evidence:
     """Test whether there is more than one group, without the cluster labels."""
     done = 0 if borders is None else len(borders.tree)
-    is_curved = hasattr(estimator, "_splits_by_hyperplanes") and not (
-        estimator._splits_by_hyperplanes()
-    )
     try:
-        # Test the curved split of the method itself, as with n_clusters="auto".
-        splitter = silent_clone(estimator).set_params(n_clusters=2) if is_curved else None
         tell = _after(progress, done, 0)
-        found = split_test(X, splitter, alpha=LEVEL, progress=tell, random_state=seed)
+        found = split_test(X, alpha=LEVEL, progress=tell, random_state=seed)
     except (ValueError, TypeError) as error:
         return _not_tested("p-value", "The split was", error)
     k = 0 if borders is None or borders.n_real < len(borders.clusters) else borders.n_real
@@ -131,9 +131,9 @@ def _more_than_one(
         "p-value",
         float(found.p_value),
         split_sentence(found, k),
-        found.p_minimum,
-        found.alpha,
-        disagreement=float(found.disagreement),
+        level=found.alpha,
+        effect=found.effect,
+        repeats=None if np.isnan(found.repeats) else found.repeats,
     )
 
 
@@ -159,9 +159,9 @@ def _about_clusters(tested: LabelTestResult, n_clusters: int | str | None) -> li
             "join",
             float(join.p_value),
             join_sentence(join),
-            join.p_minimum,
-            float(join.level),
-            join.tested,
+            level=float(join.level),
+            clusters=join.tested,
+            effect=join.effect,
         )
         for join in sorted(tested.tree, key=lambda join: join.is_real)
     ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.evidence.splits import MIN_EFFECT
 from volmar.evidence.wording import p_value_text
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ class Evidence:
     adjusted Rand index of resamples), or any other name. Only these four affect the conclusion.
     `minimum` is the smallest p-value that the test can give; a p-value equal to it is an upper
     bound. `level` is that of the test, 0.05 if None. `clusters` are the labels on the two sides of
-    a join, or those in each of the groups. `disagreement` is the share of rows that fits to two
-    halves of the rows put on different sides of a split in two.
+    a join, or those in each of the groups. `effect` is the share by which the density at a border
+    is below that of both sides, a lower limit that must be at least 0.2, and `repeats` the share
+    of halves of the rows that find the border of a split in two again.
     """
 
     kind: str
@@ -43,13 +45,15 @@ class Evidence:
     minimum: float = 0.0
     level: float | None = None
     clusters: tuple[tuple[Any, ...], ...] = ()
-    disagreement: float | None = None
+    effect: float | None = None
+    repeats: float | None = None
 
     @property
     def is_supported(self) -> bool:
-        """Whether the p-value is at most its level, 0.05 by default."""
+        """Whether the p-value is at most its level, 0.05 by default, and the effect is large."""
         level = LEVEL if self.level is None else self.level
-        return self.value is not None and self.value <= level
+        is_large = self.effect is None or self.effect >= MIN_EFFECT
+        return self.value is not None and self.value <= level and is_large
 
     @property
     def p_text(self) -> str:

@@ -357,7 +357,6 @@ def tree_lines(outcome: Outcome) -> dict[str, Any] | None:
                 "is_part": node.label in merged,
                 "p": node.p_text,
                 "level": None if np.isnan(node.level) else f"{node.level:.2g}",
-                "around": node.has_way_around,
                 "probability": None if np.isnan(node.probability) else node.probability,
                 "leading": [_column(outcome, j) for j, _ in node.leading],
                 # The lists of a split end after its last child.

@@ -18,6 +18,7 @@ from volmar.base.recursion import RecursiveResult
 from volmar.evidence import LabelTestResult, SplitTestResult
 from volmar.evidence.label_test import LabelJoin, named_pair
 from volmar.evidence.split_test import UNSETTLED
+from volmar.evidence.splits import MIN_EFFECT
 from volmar.evidence.wording import HINT, is_minimum, p_value_text, rounded_up
 from volmar.report.drivers import Drivers
 from volmar.report.outcome import LEVEL, Evidence, Outcome
@@ -84,7 +85,14 @@ def _deciding(outcome: Outcome) -> Evidence | None:
         tree = getattr(outcome.estimator, "tree_", None)
         nodes = [] if tree is None else tree.splits() or [tree.root]
         given = [
-            Evidence("p-value", float(node.p_value), "", node.p_minimum, float(node.level))
+            Evidence(
+                "p-value",
+                float(node.p_value),
+                "",
+                node.p_minimum,
+                float(node.level),
+                effect=None if np.isnan(node.effect) else float(node.effect),
+            )
             for node in nodes
         ]
     given = [one for one in given if np.isfinite(one.value or 0.0)]
@@ -207,17 +215,17 @@ def _unstable(outcome: Outcome) -> str:
 
 
 def _unsettled(outcome: Outcome, deciding: Evidence | None, joins: list[Evidence]) -> str:
-    """Return a caveat if two halves of the rows have different borders, else an empty string.
+    """Return a caveat if few halves of the rows find the border again, else an empty string.
 
     Three groups can be split in two in several ways. The choice does not matter if the borders
     between the three are confirmed.
     """
-    share = None if deciding is None else deciding.disagreement
-    if share is None or share < UNSETTLED or (joins and outcome.k > 2):
+    share = None if deciding is None else deciding.repeats
+    if share is None or share >= UNSETTLED or (joins and outcome.k > 2):
         return ""
     return (
-        f"Fits to two halves of the rows disagree about {100 * share:.0f} % of the rows: there "
-        f"are groups, but this border is uncertain. {REMEDY}"
+        f"Only {100 * share:.0f} % of the halves of the rows find the border again: there are "
+        f"groups, but this border is uncertain. {REMEDY}"
     )
 
 
@@ -388,8 +396,8 @@ def tree_sentence(worst: Any, n_splits: int) -> str:
     what = "The split" if n_splits == 1 else f"Each of {n_splits} splits"
     largest = "" if n_splits == 1 or "=" not in worst.p_text else "largest "
     return (
-        f"{what} was found on one half of the rows and confirmed on the other half, which was "
-        f"held out ({largest}{worst.p_text}, level {worst.level:.2g})."
+        f"{what} has a border with a density clearly below that of both sides "
+        f"({largest}{worst.p_text}, level {worst.level:.2g})."
     )
 
 
@@ -405,14 +413,12 @@ def unsplit_sentence(model: Any) -> str:
     p, level = float(root.p_value), float(root.level)
     p_text = p_value_text(p, root.p_minimum, level)
     start = f"No evidence for more than one group ({p_text}):"
-    rest = "where one half of the rows would be split, the other half has no gap."
-    if p <= level:
+    rest = "there is no border with a density clearly below that of both sides."
+    if p <= level and not root.effect < MIN_EFFECT:
         start = f"There may be more than one group ({p_text}), but {type(model).__name__}"
         rest = f"makes no split: {root.reason}."
-    elif root.has_way_around:
-        rest = "held-out rows have a gap, but other rows connect its two sides around it."
-    elif p <= HINT:
-        start = f"Not enough evidence for more than one group ({p_text}): held-out rows hint"
+    elif p <= HINT and not root.effect <= 0:
+        start = f"Not enough evidence for more than one group ({p_text}): the rows hint"
         rest = "at a gap that one group could have by chance. More rows are needed to decide."
     return f"{start} {rest}"
 
@@ -422,14 +428,14 @@ def split_sentence(found: SplitTestResult, k: int) -> str:
 
     `k` is the number of clusters if all of them are separated, else 0.
     """
-    if not (found.is_real and k > 2 and found.disagreement >= UNSETTLED):
+    if not (found.is_real and k > 2 and found.repeats < UNSETTLED):
         return str(found)
-    p_text = p_value_text(found.p_value, found.p_minimum, found.alpha)
+    p_text = p_value_text(found.p_value, level=found.alpha)
     return (
-        f"There is more than one group ({p_text}): held-out rows have a gap where the other half "
-        "of the rows was split. The best split in two is uncertain (fits to the halves disagree "
-        f"about {100 * found.disagreement:.0f} % of the rows), but the {k} clusters do not depend "
-        "on it."
+        f"There is more than one group ({p_text}): the density at the border between them is at "
+        f"least {100 * found.effect:.0f} % below that of both sides. Only "
+        f"{100 * found.repeats:.0f} % of the halves of the rows find this border again, but the "
+        f"{k} clusters do not depend on it."
     )
 
 
@@ -450,15 +456,15 @@ def groups_sentence(tested: LabelTestResult, *, is_asked: bool) -> str:
     level = f"level {tested.alpha:g} for {together} together"
     if n_real == k:
         worst = max(tested.tree, key=lambda join: join.p_value)
-        p_text = p_value_text(worst.p_value, worst.p_minimum)
+        p_text = p_value_text(worst.p_value)
         largest = "largest " if "=" in p_text else ""
         return (
             f"All {k} {'' if k == n_given else 'tested '}clusters are separated from each other "
             f"by a gap ({largest}{p_text}, {level})."
         )
-    if n_real == 1 and all(join.p_value <= HINT for join in tested.tree):
+    if n_real == 1 and all(join.p_value <= HINT and join.effect > 0 for join in tested.tree):
         return (
-            f"Not enough evidence for the {n_given} clusters {where}: held-out rows hint at gaps "
+            f"Not enough evidence for the {n_given} clusters {where}: the rows hint at gaps "
             f"between them, but a single group could show such gaps by chance ({level})."
         )
     if n_real == 1:
@@ -478,7 +484,7 @@ def join_sentence(join: LabelJoin) -> str:
     if join.is_real:
         return f"{names} are separated by a gap ({join.p_text})."
     parts = "halves" if all(len(side) == 1 for side in join.tested) else "parts"
-    if join.p_value <= HINT:
+    if join.p_value <= HINT and join.effect > 0:
         return (
             f"{names} may be {parts} of one group: not enough evidence for a gap between them "
             f"({join.p_text})."
