@@ -42,8 +42,8 @@ _ = axes[0].set_ylabel("second discriminant")
 # ------------------------
 #
 # ``split_test`` learns a border on one half of the rows and counts the rows of the other half at
-# the border and beside it. It then swaps the halves, and repeats this with other random halves. The
-# histogram shows the distances of held-out rows to the border.
+# the border and beside it. It then swaps the halves, and repeats this with other random halves.
+# The histogram shows the distances of held-out rows to the border.
 
 
 def show(result, title):

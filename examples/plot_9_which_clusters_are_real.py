@@ -58,9 +58,9 @@ print(nothing)
 # Curved clusters, and rows without one
 # -------------------------------------
 #
-# HDBSCAN finds clusters of any shape, and labels some rows as noise (-1). Rows are counted by their
-# distance to the border along the data, whatever its shape. Noise rows keep their label. They are
-# counted as well, because they may lie in a gap.
+# HDBSCAN finds clusters of any shape, and labels some rows as noise (-1). Rows are counted by
+# their distance to the border along the data, whatever its shape. Noise rows keep their label.
+# They are counted as well, because they may lie in a gap.
 
 moons, _ = make_moons(600, noise=0.09, random_state=0)
 found = HDBSCAN(min_cluster_size=25, copy=True).fit_predict(moons)

@@ -293,8 +293,7 @@ def test_sentences_and_names():
     )
     assert "Cluster rare (4 rows) is too small to test and is left unchanged." in result.sentences
     assert str(result).splitlines()[0] == (
-        "4 tested clusters form 3 groups that are separated from each other "
-        "(level 0.05)."
+        "4 tested clusters form 3 groups that are separated from each other (level 0.05)."
     )
     assert "lusters tip + top" in str(result)
     larger = max(counts, key=counts.__getitem__)
