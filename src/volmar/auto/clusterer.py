@@ -15,9 +15,9 @@ from volmar._input import check_rows
 from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar._warn import warn_user
-from volmar.auto.grow import Branch, Growth, chosen, grow
-from volmar.auto.layers import branch_tree
+from volmar.auto.grow import Branch, Groups, Growth, branch_tree, chosen, grow
 from volmar.base.numbering import order_by_size
+from volmar.base.tree import SplitTree
 from volmar.base.validation import check_n_clusters
 from volmar.evidence.space import (
     MAX_ROWS_OF_FEW,
@@ -94,6 +94,14 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
     >>> model.predict([[0.0, 1.0], [1.0, -0.5]]).size
     2
     """
+
+    labels_: NDArray[Any]
+    n_clusters_: int
+    tree_: SplitTree
+    _space: Space
+    _groups: Groups
+    _order: NDArray[np.int64]
+    _guided: Any
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from scipy.spatial import cKDTree
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 
+from volmar.base.tree import SplitNode, SplitTree
 from volmar.evidence.modes import ModeTree
 from volmar.evidence.pairs import LinearCells, discriminants
 from volmar.evidence.search import searched
@@ -180,8 +181,8 @@ class Part:
             return self.split(rows, self.confirmed).only(borders)
         own = rows.of(self.rows)
         if self.cells is not None:
-            chooser = Hyperplanes(self.cells)
-            return Division(chooser, chooser.choose(own), [(0, 0, 1)])
+            planes = Hyperplanes(self.cells)
+            return Division(planes, planes.choose(own), [(0, 0, 1)])
         partition: Any = self.partition
         tree, joins = partition.tree, partition.joins
         roots, sides = tree.labels({joins[j].mode for j in borders})
@@ -354,3 +355,42 @@ def _cut_largest(top: Branch, rows: Rows, rng: np.random.Generator) -> None:
     sides = sides.astype(np.int64)
     leaf.division = Division(NearestRow(near, sides), sides, [(None, 0, 1)])
     leaf.children = [Branch(Part(leaf.part.rows[sides == j])) for j in (0, 1)]
+
+
+# -------- the chosen tree as a tree of splits in two, for printing and pictures
+
+
+def branch_tree(branch: Branch, order: NDArray, alpha: float, names: Any = None) -> SplitTree:
+    """Return the splits in two of a tree of branches; leaf ``order[j]`` is cluster j."""
+    cluster = {leaf: j for j, leaf in enumerate(order.tolist())}
+    labels = {id(leaf): cluster.get(i, i) for i, leaf in enumerate(branch.leaves())}
+
+    def node_of(one: Branch) -> SplitNode:
+        if one.division is None:
+            node = SplitNode(one.part.rows.size, float(one.part.rows.size), label=labels[id(one)])
+            clearest = one.part.candidates[:1]
+            return _with_evidence(node, one.part, clearest[0] if clearest else None, alpha)
+        nodes = [node_of(child) for child in one.children]
+        for border, first, second in one.division.joins:
+            a, b = nodes[first], nodes[second]
+            joined = SplitNode(a.n_rows + b.n_rows, a.weight + b.weight, children=(a, b))
+            nodes = [joined if node is a or node is b else node for node in nodes]
+            _with_evidence(joined, one.part, border, alpha)
+        return nodes[0]
+
+    tree = SplitTree(node_of(branch), names)
+    splits = [node for node in tree.nodes() if not node.is_leaf]
+    for rank, node in enumerate(splits, start=1):
+        node.rank = rank
+    return tree
+
+
+def _with_evidence(node: SplitNode, part: Part, border: int | None, alpha: float) -> SplitNode:
+    """Set the evidence of a split, or of the clearest candidate of a cluster."""
+    node.level, node.p_value = alpha, 1.0
+    if border is not None:
+        found = part.found[border]
+        node.p_value, node.effect, node.repeats = (float(value) for value in found)
+    elif part.rows.size < 2 * part.fewest:
+        node.reason = "too few rows to test"
+    return node

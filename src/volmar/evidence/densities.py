@@ -73,34 +73,6 @@ class FoldedSample:
     folded: NDArray[np.float64]
     unfolded: NDArray[np.float64]
 
-    @cached_property
-    def kernel(self) -> NDArray[np.float64]:
-        """The Gaussian kernel (G, G) that smooths shares to densities per bandwidth."""
-        size = self.shares.size
-        distances = np.arange(1 - size, size) * self.step
-        values = np.exp(-0.5 * distances**2) / np.sqrt(2.0 * np.pi)
-        windows: NDArray[np.float64] = np.lib.stride_tricks.sliding_window_view(values, size)
-        return np.ascontiguousarray(windows[::-1])
-
-    def density(self, shares: NDArray) -> NDArray:
-        """Return the smoothed density of shares (m, G)."""
-        return np.asarray(shares @ self.kernel)
-
-    def heights(self, density: NDArray) -> NDArray:
-        r"""Return densities in standard errors, :math:`2 \sqrt{N + 3}`.
-
-        The variance of a density f smoothed by a Gaussian is near :math:`f / (2 \sqrt{\pi} n h)`.
-        Scaled to :math:`N = 2 \sqrt{\pi} n h f`, it behaves like a Poisson count, with a variance
-        near its mean. The square root of such a count has a variance near 1/4.
-        """
-        # The 3 gives single values in a tail little weight.
-        return np.asarray(2.0 * np.sqrt(2.0 * np.sqrt(np.pi) * self.n * density + 3.0))
-
-    def value_at(self, place: float) -> float:
-        """Return the value at a position in steps of the grid."""
-        folded = self.start + place * self.step
-        return self.low + self.bandwidth * float(np.interp(folded, self.folded, self.unfolded))
-
 
 def folded_sample(x: NDArray) -> FoldedSample | None:
     """Return a sample on the grid of the mode test; None if it is too small or has no width.

@@ -129,8 +129,8 @@ def compare_methods(
     methods : sequence of str, default=("AutoClusterer", "MSPC", "SoftLabelMVC", "KMeans")
         Names of clusterers of volmar, or "KMeans" for that of scikit-learn.
     n_clusters : int or "auto", default="auto"
-        Number of clusters. With "auto", the number for which `AutoClusterer` finds evidence, and 2 if it
-        finds none.
+        Number of clusters. With "auto", the number for which `AutoClusterer` finds evidence, and
+        2 if it finds none.
     fit_rows : array of shape (n, d), default=None
         The rows to fit, such as dithered ones. If None, `X`.
     random_state : int, default=0

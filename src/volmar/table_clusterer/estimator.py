@@ -373,8 +373,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         count = self.n_clusters if n_clusters is None else n_clusters
         if isinstance(count, str) and type(made).__name__ != "AutoClusterer":
             raise ValueError(
-                f"n_clusters={count!r} needs clusterer='AutoClusterer', which finds the number, got "
-                f"clusterer={type(made).__name__}. Give a number of clusters."
+                f"n_clusters={count!r} needs clusterer='AutoClusterer', which finds the number, "
+                f"got clusterer={type(made).__name__}. Give a number of clusters."
             )
         settings: dict[str, Any] = {"n_clusters": count}
         is_name = isinstance(self.clusterer, str)

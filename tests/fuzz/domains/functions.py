@@ -164,9 +164,7 @@ FUNCTIONS = {
     "metrics.pair_f_measure": "labels_true labels_pred beta",
     "metrics.relative_margin": "scores labels",
     "metrics.separation_score": "X labels reg cross_fit random_state",
-    "evidence.label_test": (
-        "X labels alpha min_cluster_size noise_label progress random_state"
-    ),
+    "evidence.label_test": ("X labels alpha min_cluster_size noise_label progress random_state"),
     "evidence.split_test": "X estimator alpha progress random_state",
     "diagnostics.column_profiles": "X labels used n_levels max_rows feature_names random_state",
     "diagnostics.compare_numbers": (
