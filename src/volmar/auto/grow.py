@@ -13,9 +13,9 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 
 from volmar.base.tree import SplitNode, SplitTree
+from volmar.evidence.linear import searched
 from volmar.evidence.modes import ModeTree
 from volmar.evidence.pairs import LinearCells, discriminants
-from volmar.evidence.search import searched
 from volmar.evidence.space import Rows
 from volmar.evidence.splits import Found, Partition
 

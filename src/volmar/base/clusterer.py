@@ -349,11 +349,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         """Return whether large parts are split by a sample; other rows follow their scores."""
         return self._takes_blocks and not self._is_pairwise()
 
-    def _splits_by_hyperplanes(self) -> bool:
-        """Return whether a split in two is a hyperplane in the coordinates of X."""
-        kernel = getattr(self, "kernel", None)
-        return isinstance(kernel, str) and kernel == "linear"
-
     def _fit_part(self, part: PartRows, **params: Any) -> Any:
         return fit_in_two(self, part, **params)
 

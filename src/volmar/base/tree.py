@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,6 @@ class SplitNode:
         Smallest p-value that the test can return; 0 if unknown.
     level : float
         Level that the p-value was compared with; NaN without a test.
-    has_way_around : bool
-        Whether a valley was not counted because rows connect its sides around it.
     rank : int or None
         Number of the split, from 1 in the order in which splits were made; None for a cluster.
     label : int or None
@@ -75,7 +73,6 @@ class SplitNode:
     warnings: tuple[str, ...] = ()
     p_minimum: float = 0.0
     level: float = float("nan")
-    has_way_around: bool = False
     effect: float = float("nan")
     repeats: float = float("nan")
 
@@ -183,7 +180,7 @@ class SplitTree:
     def leaves(self) -> list[SplitNode]:
         """Return the leaves in tree order, beginning with the first side of the first split.
 
-        Labels are by size, not in this order. Merged leaves share a label.
+        Labels are by size, not in this order.
         """
         return [node for node in self.nodes() if node.is_leaf]
 
@@ -197,14 +194,6 @@ class SplitTree:
         """Number of clusters; leaves with the same label count once."""
         leaves = self.leaves()
         return len({leaf.label for leaf in leaves}) if leaves[0].label is not None else len(leaves)
-
-    def merged(self) -> dict[int, list[SplitNode]]:
-        """Return, by label, the leaves of each cluster that consists of several leaves."""
-        parts: dict[int, list[SplitNode]] = {}
-        for leaf in self.leaves():
-            if leaf.label is not None:
-                parts.setdefault(leaf.label, []).append(leaf)
-        return {label: leaves for label, leaves in parts.items() if len(leaves) > 1}
 
     def relabel(self, labels: NDArray) -> None:
         """Replace the label of each leaf by ``labels[label]``."""
@@ -333,8 +322,6 @@ class SplitTree:
         if n == 0:
             return f"{rows} stay one cluster: no split was made."
         text = f"{rows} fall into {k} clusters by {n} split{'s' if n > 1 else ''}."
-        if self.merged():
-            text += " Leaves with the same number were merged: there is no valley between them."
         return f"{text} {self.size_note()}".strip()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -356,7 +343,11 @@ class SplitTree:
         )
         if not has_two or sorted(j for two in children for j in two) != list(range(1, len(nodes))):
             raise ValueError("the nodes are not a binary tree")
-        nodes = [SplitNode(**values) for values in nodes]
+        known = {one.name for one in fields(SplitNode)}  # files of earlier versions have more
+        nodes = [
+            SplitNode(**{name: value for name, value in values.items() if name in known})
+            for values in nodes
+        ]
         for node, children in zip(nodes, state["children"], strict=True):
             node.children = tuple(nodes[i] for i in children)
         self.root, self.feature_names = nodes[0], state["feature_names"]

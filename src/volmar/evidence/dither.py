@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -139,18 +138,6 @@ def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
     noise = rng.uniform(-0.5, 0.5, (rows.shape[0], columns.size)) * resolutions[columns]
     rows[:, columns] += noise.astype(rows.dtype)
     return rows
-
-
-def dithered_scores(
-    score: Callable[[Any], NDArray], X: Any, resolutions: NDArray, rng: np.random.Generator
-) -> NDArray:
-    """Return the scores of dithered rows; sparse rows are made dense block by block."""
-    X = as_given(X)
-    if not sparse.issparse(X) or not _checked_widths(resolutions, X).any():
-        return score(dithered(X, resolutions, rng))
-    step = max(1, BLOCK // X.shape[1])
-    blocks = range(0, X.shape[0], step)
-    return np.concatenate([score(dithered(X[i : i + step], resolutions, rng)) for i in blocks])
 
 
 # -------- ties spread over their neighbourhood, for searches in rows of many columns

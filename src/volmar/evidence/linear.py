@@ -6,6 +6,7 @@ They find groups in a few of many columns, where distances between rows show not
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
@@ -24,7 +25,17 @@ from volmar.evidence.borders import (
 from volmar.evidence.densities import deepest_valleys
 from volmar.evidence.modes import n_neighbors_of, neighbor_graph
 from volmar.evidence.pairs import LinearCells, clearest_pairs, in_region
-from volmar.evidence.splits import AGREEMENT, FEWEST_REPEATS, MIN_EFFECT, Found, halves
+from volmar.evidence.space import Rows
+from volmar.evidence.splits import (
+    AGREEMENT,
+    FEWEST_REPEATS,
+    MIN_EFFECT,
+    Found,
+    Partition,
+    borders_found,
+    halves,
+    partition_of,
+)
 from volmar.evidence.two_groups import SearchedRows, searched_rows, two_group_direction
 
 # Widths of the strips, each sqrt(2) times the last, up to the median distance of rows to the cut.
@@ -171,3 +182,65 @@ def effect_around(X: NDArray, scores: NDArray, sides: NDArray, rng: np.random.Ge
     graph = neighbor_graph(plane, tree.query(plane, k + 1)[1][:, 1:])
     borders = Borders(plane, graph, cells, lambda points: cells[tree.query(points)[1]])
     return evidence_of_all(borders, np.array([-1, 1]), 1.0).effect
+
+
+# -------- the search for borders of any shape
+
+# Shares of the level: curved borders, the clearest hyperplane, the clearest pair of cells.
+SHARES = {"any": (0.6, 0.3, 0.1), "curved": (1.0, 0.0, 0.0), "linear": (1.0, 0.75, 0.25)}
+
+
+@dataclass(eq=False)
+class Searched:
+    """The borders of rows: joins of a `partition`, or a linear split by `search` into `cells`.
+
+    `confirmed` are the numbers of those that count, the clearest first.
+    """
+
+    partition: Partition | None = None
+    cells: LinearCells | None = None
+    search: Callable[..., Cut | None] | None = None
+    found: list[Found] = field(default_factory=list)
+    confirmed: list[int] = field(default_factory=list)
+
+
+def searched(
+    rows: Rows, min_rows: int, alpha: float, rng: np.random.Generator, *, shapes: str = "any"
+) -> Searched:
+    """Return the borders of rows, and those that are confirmed.
+
+    Each kind of border has its share of the level. Hyperplanes are tried where no
+    curved border is confirmed; of those that are not confirmed, the clearer kind is kept.
+    """
+    best = Searched()
+    if len(rows.X) < 2 * min_rows or not np.ptp(rows.X, axis=0).any():
+        return best
+    curved, *linear = SHARES[shapes]
+    if shapes != "linear":
+        partition = partition_of(rows.near, min_rows)
+        if partition is not None:
+            found = borders_found(rows.near, partition, min_rows, curved * alpha, rng)
+            found = [one.of_family(curved) for one in found]
+            best = Searched(partition, found=found, confirmed=_confirmed(found, alpha))
+    if best.confirmed or shapes == "curved":
+        return best
+    largest = max((one.effect for one in best.found), default=0.0)
+    for search, share in zip((hyperplane, clearest_pair), linear, strict=True):
+        split = linear_split(rows.X, rng, search=search)
+        if split is None:
+            continue
+        cells, one = split
+        one = one.of_family(share)
+        confirmed = _confirmed([one], alpha)
+        if confirmed or one.effect > largest:
+            best = Searched(None, cells, search, [one], confirmed)
+            largest = one.effect
+        if confirmed:
+            break
+    return best
+
+
+def _confirmed(found: list[Found], alpha: float) -> list[int]:
+    significant = [j for j, one in enumerate(found) if one.p_value <= alpha]
+    large = [j for j in significant if found[j].effect >= MIN_EFFECT]
+    return sorted(large, key=lambda j: -found[j].effect)

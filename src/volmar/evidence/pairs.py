@@ -31,10 +31,6 @@ class LinearCells:
         sides = np.array([False, True])
         return cls(np.vstack([np.zeros_like(w), w]), np.array([0.0, -cut]), sides)
 
-    def swapped(self) -> LinearCells:
-        """Return the same cells with the two sides exchanged."""
-        return LinearCells(self.coef, self.intercept, ~self.sides)
-
     def functions(self, X: Any) -> NDArray[np.float64]:
         """Return the values (n, k) of the functions at rows, dense or CSR."""
         return np.asarray(X @ self.coef.T) + self.intercept
@@ -182,32 +178,18 @@ class CellPair:
     """A partition into cells, and a pair of its cells.
 
     The second side of `cells` has the second cell of the pair and the cells connected to it.
-    `others` are pairs that are about as clearly separated; no two pairs share a cell.
     `significance` is the depth of the valley in standard errors, `depth` that of the shallowest
     valley between the sides, 1 for an empty gap.
     """
 
     cells: LinearCells
     pair: tuple[int, int]
-    others: tuple[tuple[int, int], ...]
     significance: float
     depth: float
 
     def functions(self, rows: Any) -> NDArray[np.float64]:
         """Return the values (n, k) of the linear functions at rows."""
         return self.cells.functions(rows)
-
-    def samples(self, values: NDArray) -> list[tuple[NDArray, NDArray]]:
-        r"""Return, for each pair, the scores in its region, and the indices of their rows.
-
-        Regions of pairs without a common cell are disjoint: :math:`f_i + f_j \ge 2 f_k` and
-        :math:`f_i + f_j \ge 2 f_l` imply :math:`f_i + f_j \ge f_k + f_l`, and vice versa.
-        """
-        found = []
-        for i, j in (self.pair, *self.others):
-            inside = np.flatnonzero(in_region(values, i, j))
-            found.append((values[inside, j] - values[inside, i], inside))
-        return found
 
 
 def in_region(values: NDArray, i: int, j: int) -> NDArray[np.bool_]:
@@ -278,12 +260,12 @@ def _clearest(
     directions, offsets = partition
     known = dict(zip(pairs, valleys, strict=True))
     tree, sides = _bottleneck(offsets.size, known)
-    pair, *others = _disjoint(tree)
+    pair = max(tree, key=lambda edge: tree[edge])
     depth = min(valley.depth for (i, j), valley in known.items() if sides[i] != sides[j])
     coef = rows.coefficients(directions).T
     cells = LinearCells(coef, offsets - coef @ rows.mean, sides)
     i, j = pair if sides[pair[1]] else pair[::-1]
-    return CellPair(cells, (i, j), tuple(others), tree[pair], depth)
+    return CellPair(cells, (i, j), tree[pair], depth)
 
 
 def _bottleneck(
@@ -311,16 +293,3 @@ def _bottleneck(
             group[group == group[j]] = group[i]
     known = {edge: valleys[edge].significance for edge in tree if edge in valleys}
     return known, np.asarray(group == group[clearest[1]])
-
-
-def _disjoint(edges: dict[tuple[int, int], float]) -> list[tuple[int, int]]:
-    """Return edges without common cells in the order of significance, without weak ones."""
-    ordered = sorted(edges, key=lambda edge: -edges[edge])
-    chosen: list[tuple[int, int]] = []
-    taken: set[int] = set()
-    for edge in ordered:
-        # At most four pairs of comparable significance are tested together.
-        if edges[edge] >= 0.5 * edges[ordered[0]] and not taken & set(edge):
-            chosen.append(edge)
-            taken |= set(edge)
-    return chosen[:4]

@@ -18,8 +18,7 @@ from volmar._clones import refuse_pairwise, seeded
 from volmar._input import check_matrix
 from volmar._notebook import html_card
 from volmar._threads import one_thread
-from volmar.evidence.linear import held_out_scores, hyperplane
-from volmar.evidence.search import searched
+from volmar.evidence.linear import held_out_scores, hyperplane, searched
 from volmar.evidence.sides import Half, Sides
 from volmar.evidence.space import Rows, sampled_numbers, smallest_cluster, space_of
 from volmar.evidence.splits import (

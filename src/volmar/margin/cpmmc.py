@@ -226,9 +226,6 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
         self.max_cluster_size = max_cluster_size
         self.random_state = random_state
 
-    def _splits_by_hyperplanes(self) -> bool:
-        return True
-
     def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace:
         return linear_space(X, weights)
 

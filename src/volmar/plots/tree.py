@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import shortened
@@ -15,14 +16,13 @@ from volmar.plots.display import COLOURS, Display, hide_spines
 class TreeDisplay(Display):
     r"""Tree of splits, with their sizes, separation and most important features.
 
-    Each split is drawn with its number, its separation probability and its most important
-    features, with their signs on the right side. The width of a branch is proportional to its
-    number of rows.
+    Each split is drawn with its number, its effect or separation probability, and its most
+    important features, with their signs on the right side. The width of a branch is proportional
+    to its number of rows.
 
-    If splits were tested (n_clusters="auto"), each split has its p-value and the level of its
-    test. Each cluster has those of the split that was rejected. Leaves that were merged into one
-    cluster, because there is no gap between them, have the same colour and number, and a note is
-    shown below. Another note is shown if the fit has moved rows after the splits.
+    If splits were tested (`volmar.AutoClusterer`), each split has its p-value and the level of its
+    test. Each cluster has those of its clearest candidate. A note is shown if the fit has moved
+    rows after the splits.
 
     Parameters
     ----------
@@ -84,19 +84,13 @@ class TreeDisplay(Display):
     def plot(self, *, ax: Any = None) -> TreeDisplay:
         """Draw on `ax`, or on a new figure."""
         leaves = self.tree.leaves()
-        merged = self.tree.merged()
         positions, depth = _positions(self.tree)
         ax = self._set_axes(ax)
         for node in self.tree.nodes():
             if node.children:
                 self._draw(ax, node, positions)
-        ax.set_xticks(range(len(leaves)), [_leaf_words(leaf, merged) for leaf in leaves])
+        ax.set_xticks(range(len(leaves)), [_leaf_words(leaf) for leaf in leaves])
         notes = []
-        if merged:
-            names = ", ".join(str(label) for label in merged)
-            notes.append(
-                f"Parts with the same number ({names}) are one cluster: no gap between them."
-            )
         notes.append(self.tree.size_note())
         letters = int(14 * ax.figure.get_size_inches()[0])  # of the small font
         lines = [line for note in notes for line in textwrap.wrap(note, letters)]
@@ -137,7 +131,8 @@ class TreeDisplay(Display):
             f"{shortened(self.tree.name(j), 30)} {'+' if value > 0 else '−'}"
             for j, value in node.leading[:2]
         ]
-        return "\n".join([f"split {node.rank}: {node.probability:.2f}", *_tested(node), *names])
+        value = node.probability if np.isnan(node.effect) else node.effect
+        return "\n".join([f"split {node.rank}: {value:.2f}", *_tested(node), *names])
 
 
 def _tested(node: SplitNode) -> list[str]:
@@ -145,9 +140,8 @@ def _tested(node: SplitNode) -> list[str]:
     return node.test_text.split(", ") if node.p_text else []
 
 
-def _leaf_words(leaf: SplitNode, merged: dict[int, list[SplitNode]]) -> str:
-    is_part = leaf.label is not None and leaf.label in merged
-    lines = [f"cluster {leaf.label}{' (part)' if is_part else ''}", f"{leaf.n_rows} rows"]
+def _leaf_words(leaf: SplitNode) -> str:
+    lines = [f"cluster {leaf.label}", f"{leaf.n_rows} rows"]
     return "\n".join([*lines, *_tested(leaf)])
 
 

@@ -238,7 +238,6 @@ TITLES = {
     "p-value": "Test on held-out rows",
     "groups": "Groups among the clusters",
     "untested": "Not tested",
-    "merged": "Merged parts",
     "stability": "Stability",
 }
 

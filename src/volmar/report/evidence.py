@@ -18,7 +18,6 @@ from volmar.report.outcome import LEVEL, Evidence
 from volmar.report.verdict import (
     groups_sentence,
     join_sentence,
-    merged_sentence,
     split_sentence,
     tree_sentence,
     unsplit_sentence,
@@ -97,11 +96,7 @@ def _from_tree(model: Any) -> list[Evidence]:
     if not splits:
         return [_of_node(tree.root, unsplit_sentence(model))]
     worst = max(splits, key=lambda node: node.p_value)
-    evidence = [_of_node(worst, tree_sentence(worst, len(splits)))]
-    if merged := tree.merged():
-        n_parts = sum(len(leaves) for leaves in merged.values())
-        evidence.append(Evidence("merged", None, merged_sentence(n_parts, len(merged))))
-    return evidence
+    return [_of_node(worst, tree_sentence(worst, len(splits)))]
 
 
 def _of_node(node: Any, sentence: str) -> Evidence:

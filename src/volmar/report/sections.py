@@ -340,7 +340,6 @@ def tree_lines(outcome: Outcome) -> dict[str, Any] | None:
     note = "Sizes are numbers of the rows that the splits were fitted to."
     if tree.root.n_rows == len(outcome.labels):
         note = tree.size_note([int(np.sum(outcome.labels == c)) for c in range(tree.n_leaves)])
-    merged = tree.merged()
     total = tree.root.n_rows
     place = {label: i for i, label in enumerate(outcome.clusters.tolist())}
     lines: list[dict[str, Any]] = []
@@ -354,7 +353,6 @@ def tree_lines(outcome: Outcome) -> dict[str, Any] | None:
                 "rank": node.rank,
                 "cluster": place.get(node.label),
                 "is_leaf": node.is_leaf,
-                "is_part": node.label in merged,
                 "p": node.p_text,
                 "level": None if np.isnan(node.level) else f"{node.level:.2g}",
                 "probability": None if np.isnan(node.probability) else node.probability,
@@ -370,14 +368,6 @@ def tree_lines(outcome: Outcome) -> dict[str, Any] | None:
         "lines": lines,
         "tested": any(line["p"] for line in lines),
         "alpha": f"{100 * tree.root.level:.2g} %",
-        # Explanation for each cluster that consists of several leaves.
-        "merged": [
-            f"Cluster {shortened(str(label))} consists of {len(leaves)} parts of the tree, of "
-            f"{listed([as_count(leaf.n_rows) for leaf in leaves])} rows. An earlier split cut "
-            "through it, but there is no gap between the parts."
-            for label, leaves in merged.items()
-            if label in outcome.clusters
-        ],
         "note": note,
     }
 

@@ -401,12 +401,6 @@ def tree_sentence(worst: Any, n_splits: int) -> str:
     )
 
 
-def merged_sentence(n_parts: int, n_clusters: int) -> str:
-    """Return a sentence on parts of the tree that were merged into clusters."""
-    which = "one cluster" if n_clusters == 1 else f"{n_clusters} clusters"
-    return f"{n_parts} parts of the tree were merged into {which}: there is no gap between them."
-
-
 def unsplit_sentence(model: Any) -> str:
     """Return a sentence on a tree without a split."""
     root = model.tree_.root
