@@ -95,9 +95,9 @@ class Sides:
         The p-value is twice the smaller of two: that of all rows, and that of held-out rows. The
         latter are not counted if all rows show no sign of a gap.
         """
-        first = held_out_evidence(self._strips(sides))
-        if first.p_value > NO_SIGN:
-            return first._replace(p_value=1.0)
+        first = self._strips(sides)
+        if log_binomial(first).min() > np.log(NO_SIGN):
+            return held_out_evidence(first)._replace(p_value=1.0)
         n_starts = len(self.rows.near) / n_neighbors_of(len(self.rows.near))
         counted = [
             strips(one.distances(sides), strip_widths(one.graph)) for one in self.half_borders
