@@ -144,7 +144,7 @@ def test_a_ring_is_one_group(tmp_path):
     result = invoke("cluster", tmp_path / "ring.npy", "--json", tmp_path / "s.json")
     assert result.exit_code == 0, result.output
     assert json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))["sizes"] == [500]
-    assert "around it" in result.output
+    assert "No evidence for more than one group" in result.output
 
 
 def test_merged_parts_are_reported():

@@ -88,10 +88,11 @@ class Borders:
         a, b = sides[self.cells[self.graph.a]], sides[self.cells[self.graph.b]]
         return np.flatnonzero(a * b < 0)
 
-    def distances(self, sides: NDArray) -> NDArray[np.float64]:
+    def distances(self, sides: NDArray, *, n_steps: int = N_BISECTIONS) -> NDArray[np.float64]:
         """Return signed distances to the border along the graph, for rows on the two sides.
 
-        Where the side changes on an edge that crosses the border is found by bisection.
+        Where the side changes on an edge that crosses the border is found by bisection; without
+        steps, it is the middle of the edge.
         """
         (a, b, length), n = self.graph, len(self.X)
         side = sides[self.cells]
@@ -101,7 +102,7 @@ class Borders:
         ends = a[crossing], b[crossing]
         start, step = self.X[ends[0]], self.X[ends[1]] - self.X[ends[0]]
         low, high = np.zeros(crossing.size), np.ones(crossing.size)
-        for _ in range(N_BISECTIONS):
+        for _ in range(n_steps):
             t = 0.5 * (low + high)
             found = sides[self.cell_of(start + t[:, None] * step)]
             stays = found == side[ends[0]]

@@ -21,6 +21,7 @@ from volmar.evidence.borders import (
     Strips,
     borders_of,
     evidence_of_all,
+    held_out_evidence,
     log_binomial,
     strip_widths,
     strips,
@@ -34,6 +35,8 @@ from volmar.evidence.splits import MIN_EFFECT, Found, mean_evidence, neighbors_o
 
 # A half must have at least this number of rows of both sides to learn a discriminant.
 FEWEST_OF_SIDE = 3
+# Above this p-value of all rows, there is no sign of a gap.
+NO_SIGN = 0.5
 
 
 class Half(NamedTuple):
@@ -89,8 +92,12 @@ class Sides:
     def curved(self, sides: NDArray) -> Evidence:
         """Return the evidence along the graph; `sides` holds 1, -1 or 0 for each label.
 
-        The p-value is twice the smaller of two: that of all rows, and that of held-out rows.
+        The p-value is twice the smaller of two: that of all rows, and that of held-out rows. The
+        latter are not counted if all rows show no sign of a gap.
         """
+        first = self._strips(sides)
+        if log_binomial(first).min() > np.log(NO_SIGN):
+            return held_out_evidence(first)._replace(p_value=1.0)
         n_starts = len(self.rows.near) / n_neighbors_of(len(self.rows.near))
         counted = [
             strips(one.distances(sides), strip_widths(one.graph)) for one in self.half_borders
@@ -207,9 +214,12 @@ class Sides:
         sides = (groups == b).astype(np.int64) - (groups == a)
         key = sides.tobytes()
         if key not in self._gaps:
-            counts = strips(self.borders.distances(sides), strip_widths(self.borders.graph))
-            self._gaps[key] = float(log_binomial(counts).min())
+            self._gaps[key] = float(log_binomial(self._strips(sides)).min())
         return self._gaps[key]
+
+    def _strips(self, sides: NDArray) -> Strips:
+        distances = self.borders.distances(sides, n_steps=0)
+        return strips(distances, strip_widths(self.borders.graph))
 
 
 def clearest(found: Iterable[tuple[float, float]]) -> Evidence:
