@@ -31,8 +31,6 @@ class SplitNode:
         the split that was found but not made. NaN if no split was searched for or found.
     p_value : float
         p-value of the test of the split (`AutoClusterer`); NaN without a test.
-    p_minimum : float
-        Smallest p-value that the test can return; 0 if unknown.
     level : float
         Level that the p-value was compared with; NaN without a test.
     rank : int or None
@@ -71,15 +69,14 @@ class SplitNode:
     columns: NDArray | None = None
     reason: str = ""
     warnings: tuple[str, ...] = ()
-    p_minimum: float = 0.0
     level: float = float("nan")
     effect: float = float("nan")
     repeats: float = float("nan")
 
     @property
     def p_text(self) -> str:
-        """The p-value as text, shown as an upper bound if the draws allow no smaller value."""
-        return "" if np.isnan(self.p_value) else p_value_text(self.p_value, self.p_minimum)
+        """The p-value as text; empty without a test."""
+        return "" if np.isnan(self.p_value) else p_value_text(self.p_value)
 
     def __repr__(self) -> str:
         role = f"cluster {self.label}" if self.is_leaf else f"split {self.rank}"

@@ -214,7 +214,7 @@ def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPai
     the largest depth in standard errors among the others is chosen.
     """
     found = partitions(rows.T, rng)
-    regions = [_regions(rows.noisy @ one.directions + one.offsets) for one in found]
+    regions = [_regions(rows.T @ one.directions + one.offsets) for one in found]
     valleys = iter(deepest_valleys([scores for _, samples, _ in regions for scores in samples]))
     clearest = [
         _clearest(rows, one, pairs, [next(valleys) for _ in pairs])

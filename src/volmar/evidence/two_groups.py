@@ -11,7 +11,6 @@ from scipy import linalg, sparse
 
 from volmar._memory import require_memory
 from volmar.evidence.densities import N_BINS, binned, two_group_index, valleys_of
-from volmar.evidence.dither import column_resolutions, dithered
 
 # Maximum number of rows of a search.
 MAX_ROWS = 2000
@@ -30,13 +29,11 @@ def n_searched(n_features: int) -> int:
 class SearchedRows:
     """Rows in the coordinates of the search.
 
-    T are standardised columns, or their leading principal components along `basis` if there are
-    many. `noisy` and `columns` are the same coordinates and the columns of dithered rows, in which
-    the search looks for gaps. The `scale` of constant columns is 0.
+    T are standardised `columns`, or their leading principal components along `basis` if there are
+    many. The `scale` of constant columns is 0.
     """
 
     T: NDArray[np.float64]
-    noisy: NDArray[np.float64]
     columns: NDArray[np.float64]
     basis: NDArray[np.float64] | None
     mean: NDArray[np.float64]
@@ -55,7 +52,7 @@ class SearchedRows:
 
 
 def searched_rows(X: Any, rng: np.random.Generator) -> SearchedRows:
-    """Return a sample of at most `n_searched` rows: standardised, dithered, of few dimensions."""
+    """Return a sample of at most `n_searched` rows: standardised, of few dimensions."""
     n, d = X.shape
     most = n_searched(d)
     require_memory(
@@ -75,16 +72,13 @@ def searched_rows(X: Any, rng: np.random.Generator) -> SearchedRows:
     varies = scale > 1e-12 * np.maximum(np.abs(mean), peak)
     Z = Z[:, varies] / scale[varies]
     scale = np.where(varies, scale, 0.0)
-    columns = dithered(Z, column_resolutions(Z), rng)
     most = MAX_DIMENSIONS
     if Z.shape[1] > len(Z):  # in as many dimensions as rows, every split looks perfect
         most = min(most, max(5, len(Z) // 5))
     if Z.shape[1] <= most:
-        return SearchedRows(Z, columns, columns, None, mean, scale)
+        return SearchedRows(Z, Z, None, mean, scale)
     basis = _principal_directions(Z, most)
-    T = Z @ basis
-    noisy = T if columns is Z else columns @ basis
-    return SearchedRows(T, noisy, columns, basis, mean, scale)
+    return SearchedRows(Z @ basis, Z, basis, mean, scale)
 
 
 def _principal_directions(Z: NDArray, most: int) -> NDArray[np.float64]:
@@ -118,7 +112,7 @@ def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray
     factors = [linalg.cho_factor(R + reg * np.eye(r)) for reg in (1.0, 0.1)]
     directions = np.hstack([vectors[:, ::-1][:, :8], linalg.cho_solve(factors[0], random)])
     directions = _of_unit_length(directions)
-    projections = np.hstack([rows.columns[:, columns], rows.noisy @ directions])
+    projections = np.hstack([rows.columns[:, columns], rows.T @ directions])
     index, cuts = _indices(projections)
     for _ in range(3):  # each round improves the best six directions
         best = np.argsort(-index, kind="stable")[:6]
@@ -127,7 +121,7 @@ def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray
         counts = sides.sum(axis=0)
         difference = rows.T.T @ (sides / counts - ~sides / (len(sides) - counts))
         new = _of_unit_length(np.hstack([linalg.cho_solve(one, difference) for one in factors]))
-        more = rows.noisy @ new
+        more = rows.T @ new
         new_index, new_cuts = _indices(more)
         directions, projections = np.hstack([directions, new]), np.hstack([projections, more])
         index, cuts = np.append(index, new_index), np.append(cuts, new_cuts)

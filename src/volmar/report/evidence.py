@@ -104,7 +104,6 @@ def _of_node(node: Any, sentence: str) -> Evidence:
         "p-value",
         float(node.p_value),
         sentence,
-        node.p_minimum,
         float(node.level),
         effect=None if np.isnan(node.effect) else float(node.effect),
         repeats=None if np.isnan(node.repeats) else float(node.repeats),

@@ -32,8 +32,7 @@ class Evidence:
     Its kind is "p-value" (test of one group against more), "join" (test of the border between two
     sets of clusters), "groups" (number of groups supported by the joins), "stability" (mean
     adjusted Rand index of resamples), or any other name. Only these four affect the conclusion.
-    `minimum` is the smallest p-value that the test can give; a p-value equal to it is an upper
-    bound. `level` is that of the test, 0.05 if None. `clusters` are the labels on the two sides of
+    `level` is that of the test, 0.05 if None. `clusters` are the labels on the two sides of
     a join, or those in each of the groups. `effect` is the share by which the density at a border
     is below that of both sides, a lower limit that must be at least 0.2, and `repeats` the share
     of halves of the rows that find the border of a split in two again.
@@ -42,7 +41,6 @@ class Evidence:
     kind: str
     value: float | None
     sentence: str
-    minimum: float = 0.0
     level: float | None = None
     clusters: tuple[tuple[Any, ...], ...] = ()
     effect: float | None = None
@@ -60,7 +58,7 @@ class Evidence:
         """The p-value and its level as text; empty if there is no value."""
         if self.value is None:
             return ""
-        return p_value_text(self.value, self.minimum, self.level)
+        return p_value_text(self.value, self.level)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from volmar.evidence import LabelTestResult, SplitTestResult
 from volmar.evidence.label_test import LabelJoin, named_pair
 from volmar.evidence.split_test import UNSETTLED
 from volmar.evidence.splits import MIN_EFFECT
-from volmar.evidence.wording import HINT, is_minimum, p_value_text, rounded_up
+from volmar.evidence.wording import HINT, p_value_text
 from volmar.report.drivers import Drivers
 from volmar.report.outcome import LEVEL, Evidence, Outcome
 from volmar.solvers import Status
@@ -89,7 +89,6 @@ def _deciding(outcome: Outcome) -> Evidence | None:
                 "p-value",
                 float(node.p_value),
                 "",
-                node.p_minimum,
                 float(node.level),
                 effect=None if np.isnan(node.effect) else float(node.effect),
             )
@@ -177,8 +176,6 @@ def _supported(
         lede = f"{_what_was_confirmed(outcome, joins)} The evidence is {word}."
         title, text = f"{word} evidence ({weakest.p_text})", _chance_text(weakest, k, joins)
         detail = weakest.p_text
-        if is_minimum(weakest.value or 0.0, weakest.minimum):
-            detail += " (smallest possible p-value)"
     remarks.append("" if led is None else led.sentence)
     return Verdict(
         headline, lede, tuple(filter(None, remarks)), word, tone, grade, detail, title, text
@@ -193,8 +190,7 @@ def _grade(weakest: Evidence | None) -> int:
         return 1
     if p <= 0.001:
         return 4
-    # At the minimum, more draws could only decrease the p-value.
-    return 3 if p <= 0.01 or is_minimum(p, weakest.minimum) else 2
+    return 3 if p <= 0.01 else 2
 
 
 def agreement_of(outcome: Outcome) -> float | None:
@@ -358,11 +354,11 @@ def _chance_text(test: Evidence, k: int = 1, joins: list[Evidence] | None = None
     if joins and test.kind == "join" and k > 2:
         what = "two neighbouring clusters were a single group"
     text = f"If {what}, a gap at least this clear would appear in {_chance(test)} by chance alone"
-    text += ", the smallest share that this test can show. " if "≤" in test.p_text else ". "
+    text += ". "
     limit = "the usual limit is 5 %" if level == LEVEL else f"the limit is {100 * level:.2g} %"
     if not test.is_supported:
         return text + f"That is too often to call it a discovery ({limit})."
-    if p <= 0.01 or is_minimum(p, test.minimum):
+    if p <= 0.01:
         return text + f"That is rare enough to rely on ({limit})."
     return text + f"That is below the limit, but not far below it ({limit})."
 
@@ -371,8 +367,6 @@ def _chance(test: Evidence) -> str:
     p = test.value or 0.0
     if p < 1e-4:
         return "fewer than 1 of 10,000 cases"
-    if is_minimum(p, test.minimum):
-        return f"at most {as_number(100 * rounded_up(p), 2)} % of cases"
     return "nearly all cases" if p > 0.99 else f"about {as_number(100 * p, 2)} % of cases"
 
 
@@ -405,7 +399,7 @@ def unsplit_sentence(model: Any) -> str:
     """Return a sentence on a tree without a split."""
     root = model.tree_.root
     p, level = float(root.p_value), float(root.level)
-    p_text = p_value_text(p, root.p_minimum, level)
+    p_text = p_value_text(p, level)
     start = f"No evidence for more than one group ({p_text}):"
     rest = "there is no border with a density clearly below that of both sides."
     if p <= level and not root.effect < MIN_EFFECT:
