@@ -121,7 +121,7 @@ ARGUMENTS = {
     **dict.fromkeys(("W", "Q"), MATRICES),
     **dict.fromkeys(("h", "scores"), VECTORS),
     **dict.fromkeys(("alpha", "share", "q", "delta", "factor"), FRACTIONS),
-    **dict.fromkeys(("n_splits", "n_levels", "n_revealed"), COUNTS),
+    **dict.fromkeys(("n_levels", "n_revealed"), COUNTS),
     **dict.fromkeys(("n_features", "centers"), COUNTS),
     "estimator": ESTIMATORS,
     "random_state": SEEDS,
