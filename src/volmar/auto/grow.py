@@ -13,11 +13,10 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 
 from volmar.base.tree import SplitNode, SplitTree
-from volmar.evidence.linear import searched
+from volmar.evidence.linear import Searched, searched
 from volmar.evidence.modes import ModeTree
 from volmar.evidence.pairs import LinearCells, discriminants
 from volmar.evidence.space import Rows
-from volmar.evidence.splits import Found, Partition
 
 # Rounds of linear discriminants, and the share of a side that they may move.
 ROUNDS, MAX_MOVED = 3, 0.15
@@ -152,19 +151,14 @@ class Division(NamedTuple):
 
 @dataclass(eq=False)
 class Part:
-    """Rows of the tree, by their numbers, and the borders found among them.
+    """Rows of the tree, by their numbers, their borders, and the parts between the confirmed ones.
 
-    `found` is the evidence for each border: a join of `partition`, or a linear split. `confirmed`
-    are those that count, the clearest first, `fewest` the smallest cluster, and `children` the
-    parts between them.
+    `fewest` is the smallest cluster.
     """
 
     rows: NDArray[np.int64]
     fewest: int = 0
-    partition: Partition | None = None
-    cells: LinearCells | None = None
-    found: list[Found] = field(default_factory=list)
-    confirmed: list[int] = field(default_factory=list)
+    borders: Searched = field(default_factory=Searched)
     children: list[Part] = field(default_factory=list)
 
     @property
@@ -172,18 +166,18 @@ class Part:
         """Borders that are not confirmed and look like borders, the clearest first."""
         if self.children:
             return []
-        likely = [j for j, one in enumerate(self.found) if one.effect > 0]
-        return sorted(likely, key=lambda j: -self.found[j].effect)
+        likely = [j for j, one in enumerate(self.borders.found) if one.effect > 0]
+        return sorted(likely, key=lambda j: -self.borders.found[j].effect)
 
     def split(self, rows: Rows, borders: list[int]) -> Division:
         """Return the sides between borders; fewer than the confirmed ones move no border."""
-        if len(borders) < len(self.confirmed):
-            return self.split(rows, self.confirmed).only(borders)
+        if len(borders) < len(self.borders.confirmed):
+            return self.split(rows, self.borders.confirmed).only(borders)
         own = rows.of(self.rows)
-        if self.cells is not None:
-            planes = Hyperplanes(self.cells)
+        if self.borders.cells is not None:
+            planes = Hyperplanes(self.borders.cells)
             return Division(planes, planes.choose(own), [(0, 0, 1)])
-        partition: Any = self.partition
+        partition: Any = self.borders.partition
         tree, joins = partition.tree, partition.joins
         roots, sides = tree.labels({joins[j].mode for j in borders})
         place = {int(root): i for i, root in enumerate(roots)}
@@ -220,10 +214,12 @@ def grow(rows: Rows, rng: np.random.Generator, how: Growth, tell: Tell | None = 
     waiting, n_clusters, n_settled = [root], 1, 0
     while waiting:
         part = waiting.pop(int(np.argmax([one.rows.size for one in waiting])))
-        find_borders(rows, part, rng, how)
-        part.confirmed = part.confirmed[: how.max_clusters - n_clusters]
-        if part.confirmed:
-            sides = part.split(rows, part.confirmed).sides
+        own, part.fewest = rows.of(part.rows), how.min_rows
+        part.borders = searched(own, how.min_rows, how.alpha, rng, shapes=how.shapes)
+        confirmed = part.borders.confirmed[: how.max_clusters - n_clusters]
+        part.borders.confirmed = confirmed
+        if confirmed:
+            sides = part.split(rows, confirmed).sides
             part.children = [Part(part.rows[sides == j]) for j in range(sides.max() + 1)]
             n_clusters += len(part.children) - 1
             waiting += part.children
@@ -232,14 +228,6 @@ def grow(rows: Rows, rng: np.random.Generator, how: Growth, tell: Tell | None = 
         if tell is not None:
             tell(n_settled, n)
     return root
-
-
-def find_borders(rows: Rows, part: Part, rng: np.random.Generator, how: Growth) -> None:
-    """Set the borders of a part, and those that are confirmed, the clearest first."""
-    part.fewest = how.min_rows
-    found = searched(rows.of(part.rows), how.min_rows, how.alpha, rng, shapes=how.shapes)
-    part.partition, part.cells = found.partition, found.cells
-    part.found, part.confirmed = found.found, found.confirmed
 
 
 @dataclass(eq=False)
@@ -291,8 +279,7 @@ class Branch:
     @property
     def is_curved(self) -> bool:
         """Whether no hyperplane is part of the tree."""
-        is_here = self.division is None or not isinstance(self.division.chooser, Hyperplanes)
-        return is_here and all(child.is_curved for child in self.children)
+        return not any(one.part.borders.cells for one in _branches(self) if one.borders)
 
     def leaves(self) -> list[Branch]:
         """Return the clusters."""
@@ -316,9 +303,9 @@ def chosen(root: Part, rows: Rows, n_clusters: int | None, rng: np.random.Genera
         best: tuple[tuple[bool, float], Branch, int] | None = None
         for branch in waiting:
             part = branch.part
-            options = part.confirmed or ([] if n_clusters is None else part.candidates)
+            options = part.borders.confirmed or ([] if n_clusters is None else part.candidates)
             for j in (one for one in options if one not in branch.borders):
-                rank = bool(part.confirmed), part.found[j].effect
+                rank = bool(part.borders.confirmed), part.borders.found[j].effect
                 if best is None or rank > best[0]:
                     best = rank, branch, j
         if best is None or found == n_clusters:
@@ -326,7 +313,7 @@ def chosen(root: Part, rows: Rows, n_clusters: int | None, rng: np.random.Genera
         _, branch, j = best
         branch.borders.append(j)
         found += 1
-        if branch.part.children and len(branch.borders) == len(branch.part.confirmed):
+        if branch.part.children and len(branch.borders) == len(branch.part.borders.confirmed):
             branch.children = [Branch(child) for child in branch.part.children]
             waiting += branch.children
             waiting.remove(branch)
@@ -389,7 +376,7 @@ def _with_evidence(node: SplitNode, part: Part, border: int | None, alpha: float
     """Set the evidence of a split, or of the clearest candidate of a cluster."""
     node.level, node.p_value = alpha, 1.0
     if border is not None:
-        found = part.found[border]
+        found = part.borders.found[border]
         node.p_value, node.effect, node.repeats = (float(value) for value in found)
     elif part.rows.size < 2 * part.fewest:
         node.reason = "too few rows to test"

@@ -13,9 +13,6 @@ from volmar._input import FLOATS, check_matrix
 from volmar._vectors import check_vector
 from volmar.evidence.densities import GRID, missing_mass
 
-# Maximum number of entries of sparse rows that are made dense at once.
-BLOCK = 4_000_000
-
 
 def column_resolutions(X: Any) -> NDArray[np.float64]:
     """Return the resolution of each column: the median step between its distinct values.
