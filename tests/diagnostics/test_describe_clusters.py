@@ -14,7 +14,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from volmar import MSPC
+from volmar import AutoClusterer
 from volmar.diagnostics import ClusterDescription, describe_clusters
 
 pd = pytest.importorskip("pandas")
@@ -229,7 +229,7 @@ def test_labels_alone_are_described_without_a_claim():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: MSPC("auto", random_state=0),
+        lambda: AutoClusterer(random_state=0),
         lambda: KMeans(2, n_init=5),
         lambda: AgglomerativeClustering(2),
         lambda: GaussianMixture(2, random_state=0),

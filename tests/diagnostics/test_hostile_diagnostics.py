@@ -19,9 +19,6 @@ from volmar.diagnostics import (
 )
 from volmar.evidence import label_test, split_test
 from volmar.evidence.dither import column_resolutions, dithered
-from volmar.evidence.held_out import combine_p_values
-from volmar.evidence.humps import hump_test
-from volmar.evidence.way_around import has_way_around
 
 LABELS = np.arange(90) % 2
 X = np.random.default_rng(0).normal(size=(90, 3)) + 6 * LABELS[:, None]
@@ -39,9 +36,6 @@ CALLS = {
     stability: {"X": X, "estimator": MSPC(random_state=0), "n_resamples": 2, "share": 0.8},
     stability_report: {"Q": Q, "tol": 1e-9, "max_rows_for_si": 5, "max_work": 1e6},
     error_bound: {"Q": Q, "reg": 1.0, "eta": -1.0, "h": H, "n_revealed": 5, "delta": 0.05},
-    has_way_around: {"X": X, "scores": X[:, 0]},
-    hump_test: {"x": X[:, 0], "rng": RNG, "n_draws": 20},
-    combine_p_values: {"p_values": [0.1, 0.2], "share": 0.5},
     column_resolutions: {"X": X},
     dithered: {"X": X, "resolutions": np.ones(3), "rng": RNG},
 }
@@ -172,7 +166,7 @@ def test_jobs_are_no_more_than_parts():
 
 
 @pytest.mark.parametrize("rng", [None, 0, np.random.RandomState(0), np.random])
-@pytest.mark.parametrize("call", [hump_test, dithered])
+@pytest.mark.parametrize("call", [dithered])
 def test_a_wrong_generator_is_named(call, rng):
     with pytest.raises(TypeError, match=r"^rng\b"):
         call(**{**CALLS[call], "rng": rng})

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from volmar.evidence import densities, humps
+from volmar.evidence import densities
 from volmar.evidence.densities import GRID, grid_shares, valleys_at
 
 # ---------------------------------------------------------------------- filling the valleys
@@ -32,25 +32,6 @@ def test_fill_of_a_valley_by_hand():
     # Up to the lower of the two peaks, 2, on either side of the valley.
     assert densities.missing_mass(np.array([[0, 3, 1, 0, 2, 0.0]])).sum() == 1 + 2
     assert densities.missing_mass(np.array([[0, 1, 3, 3, 2.0]])).sum() == 0
-
-
-def test_the_deepest_valley_is_in_the_middle_of_the_gap():
-    side = np.linspace(-1, 1, 60)
-    x = np.concatenate([side, 20 + side])
-    assert humps.deepest_valley(x) == pytest.approx(10, abs=0.5)
-    assert humps.deepest_valley(-3 * x + 5) == pytest.approx(-25, abs=1.5)
-    assert humps.deepest_valley(x.astype(np.float32)) == pytest.approx(10, abs=0.5)
-
-
-def test_a_valley_with_a_flat_bottom_is_cut_in_its_middle():
-    x = np.repeat([0.0, 10.0], [30_000, 10_000]) + np.linspace(-0.05, 0.05, 40_000)
-    assert humps.deepest_valley(x) == pytest.approx(5.0, abs=0.2)
-
-
-def test_without_a_valley_the_mean_is_taken():
-    x = norm.ppf((np.arange(200) + 0.5) / 200) + 3
-    assert humps.deepest_valley(x) == pytest.approx(x.mean())
-    assert humps.deepest_valley(np.full(50, 2.5)) == 2.5
 
 
 # ---------------------------------------------------------------------- the grid

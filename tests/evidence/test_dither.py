@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import sparse
 
-from volmar import MSPC
+from volmar import MSPC, AutoClusterer
 from volmar.evidence import split_test
-from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
-from volmar.evidence.humps import hump_test
+from volmar.evidence.dither import column_resolutions, dithered, spread_ties
 from volmar.metrics import clustering_error
 
 
@@ -33,17 +31,6 @@ def test_resolution_is_the_step_of_many_values_and_zero_of_continuous_ones():
     assert found["continuous"] == found["constant"] == found["cents"] == 0
     assert found["rounded"] == pytest.approx(0.1)
     assert found["integers"] == pytest.approx(1)
-
-
-@pytest.mark.parametrize("name", ["binary", "codes", "polarised"])
-def test_a_column_of_few_values_has_one_mode(name):
-    x = columns(n=2000)[name]
-    rng = np.random.default_rng(0)
-    noisy = dithered(x[:, None], column_resolutions(x[:, None]), rng)[:, 0]
-    assert hump_test(noisy, rng).p_value > 0.05
-    assert hump_test(x, rng).p_value > 0.05  # which dithers the sample
-    # It would be rejected with noise that does not close the gaps.
-    assert hump_test(x + rng.uniform(-0.2, 0.2, x.size), rng).p_value < 0.01
 
 
 @given(
@@ -83,23 +70,11 @@ def test_hardly_any_rows(shape):
     np.testing.assert_array_equal(column_resolutions(np.zeros(shape)), np.zeros(shape[1]))
 
 
-def test_sparse_rows_are_scored_as_dense_ones():
-    X = (np.random.default_rng(0).random((300, 20)) < 0.2).astype(float)
-    resolutions = column_resolutions(sparse.csr_array(X))
-    np.testing.assert_array_equal(resolutions, column_resolutions(X))
-    w = np.arange(20.0)
-    thin, full = (
-        dithered_scores(lambda rows: rows @ w, Z, resolutions, np.random.default_rng(1))
-        for Z in (sparse.csr_array(X), X)
-    )
-    np.testing.assert_allclose(thin, full)
-
-
 def test_binary_columns_are_no_clusters():
     rng = np.random.default_rng(0)
     noise = np.column_stack([rng.normal(size=(400, 3)), rng.random((400, 4)) < 0.5])
     assert not split_test(noise, random_state=0).is_real
-    assert MSPC("auto", random_state=0).fit(noise).tree_.n_leaves == 1
+    assert AutoClusterer(random_state=0).fit(noise).tree_.n_leaves == 1
 
 
 def test_binary_columns_that_agree_are_clusters():
@@ -124,3 +99,38 @@ def test_values_much_nearer_to_each_other_than_their_span(recwarn, seed):
     values[1:3] = values[0] + np.array([1e-6, 2e-6])
     assert 0 <= column_resolutions(np.repeat(values, 5)[:, None])[0] <= 2 * np.ptp(values)
     assert not recwarn.list
+
+
+def test_ties_are_spread_to_the_values_that_are_as_frequent():
+    rng = np.random.default_rng(0)
+    inches = rng.normal(68, 4, 2000)
+    inches[300:] = inches[300:].round()
+    spread = spread_ties(inches[:, None], rng)[:, 0]
+    assert np.unique(spread).size == 2000
+    assert np.abs(spread - inches).max() <= 4.0
+    near = np.abs(inches - 68) < 3.4
+    assert np.abs(spread - inches)[near].max() <= 0.5
+    zeros = np.where(rng.random(2000) < 0.4, 0.0, rng.lognormal(8.5, 0.8, 2000))
+    spread = spread_ties(zeros[:, None], rng)[:, 0]
+    assert np.array_equal(spread[zeros > 0], zeros[zeros > 0])
+    assert spread[zeros == 0].max() > np.median(zeros[zeros > 0])
+
+
+def test_codes_are_uniform_and_continuous_columns_unchanged():
+    rng = np.random.default_rng(1)
+    X = np.c_[rng.choice([3.0, 6.0, 7.0], 3000, p=[0.45, 0.1, 0.45]), rng.normal(size=3000)]
+    spread = spread_ties(X, rng)
+    assert np.array_equal(spread[:, 1], X[:, 1])
+    counts = np.histogram(spread[:, 0], 10)[0]
+    assert counts.min() > 250
+    order = np.argsort(spread[:, 0])
+    assert (np.diff(X[order, 0]) >= 0).all()  # the order of the values is kept
+
+
+def test_values_shared_by_groups_count_once():
+    rng = np.random.default_rng(2)
+    group = rng.integers(0, 40, 4000)
+    shared = rng.normal(size=(40, 2))[group]
+    spread = spread_ties(shared, rng)
+    assert abs(np.corrcoef(spread.T)[0, 1]) < 0.1
+    assert np.histogram(spread[:, 0], 10)[0].min() > 300

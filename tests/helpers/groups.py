@@ -3,8 +3,6 @@
 import numpy as np
 from sklearn.cluster import KMeans
 
-from volmar.evidence.held_out import LINEAR, held_out_test
-
 
 def blobs(n=240, distance=6.0, share=0.5, d=4, seed=0):
     """Normal rows, a random fraction of which is shifted along the second feature."""
@@ -24,11 +22,6 @@ def ring(n=400, seed=0, noise=0.1):
     rng = np.random.default_rng(seed)
     angle = rng.uniform(0, 2 * np.pi, n)
     return np.column_stack([np.cos(angle), np.sin(angle)]) + noise * rng.normal(size=(n, 2))
-
-
-def outcome(X, candidates=LINEAR, seed=0, **options):
-    options = {"level": 0.05, **options}
-    return held_out_test(X, candidates, rng=np.random.default_rng(seed), **options)
 
 
 def kmeans(k=2, seed=0):

@@ -195,9 +195,6 @@ class Part:
         return Division(chooser, sides, pairs)
 
 
-Tell = Callable[[int, int], None]
-
-
 class Growth(NamedTuple):
     """Parameters of the growth of a tree."""
 
@@ -207,7 +204,12 @@ class Growth(NamedTuple):
     shapes: str
 
 
-def grow(rows: Rows, rng: np.random.Generator, how: Growth, tell: Tell | None = None) -> Part:
+def grow(
+    rows: Rows,
+    rng: np.random.Generator,
+    how: Growth,
+    tell: Callable[[int, int], None] | None = None,
+) -> Part:
     """Split rows where borders are confirmed, and the parts again, the largest first."""
     n = len(rows.X)
     root = Part(np.arange(n))

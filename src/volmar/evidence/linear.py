@@ -184,8 +184,6 @@ def effect_around(X: NDArray, scores: NDArray, sides: NDArray, rng: np.random.Ge
     return evidence_of_all(borders, np.array([-1, 1]), 1.0).effect
 
 
-# -------- the search for borders of any shape
-
 # Shares of the level: curved borders, the clearest hyperplane, the clearest pair of cells.
 SHARES = {"any": (0.6, 0.3, 0.1), "curved": (1.0, 0.0, 0.0), "linear": (1.0, 0.75, 0.25)}
 
