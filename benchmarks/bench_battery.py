@@ -24,13 +24,11 @@ from benchmarks.rivals import hdbscan, kmeans_silhouette, mixture_bic
 from benchmarks.table import Table
 
 FINDING = {
-    'MSPC("auto")': lambda X, seed: volmar.MSPC("auto", random_state=seed).fit(X).labels_,
-    'SoftLabelMVC("auto")': lambda X, seed: (
-        volmar.SoftLabelMVC("auto", random_state=seed).fit(X).labels_
-    ),
+    "AutoClusterer": lambda X, seed: volmar.AutoClusterer(random_state=seed).fit(X).labels_,
     **{rival.NAME: rival.find_clusters for rival in (hdbscan, mixture_bic, kmeans_silhouette)},
 }
 GIVEN = {
+    "AutoClusterer": lambda X, k, seed: volmar.AutoClusterer(k, random_state=seed).fit(X).labels_,
     "MSPC": lambda X, k, seed: volmar.MSPC(k, random_state=seed).fit(X).labels_,
     "SoftLabelMVC": lambda X, k, seed: volmar.SoftLabelMVC(k, random_state=seed).fit(X).labels_,
     "KernelCPMMC": lambda X, k, seed: volmar.KernelCPMMC(k, random_state=seed).fit(X).labels_,

@@ -8,7 +8,7 @@ import pytest
 from helpers.cli import invoke
 from sklearn.metrics import adjusted_rand_score, silhouette_score
 
-from volmar import MSPC
+from volmar import MSPC, AutoClusterer
 from volmar.cli import compare, rows
 from volmar.cli.compare import compare_file
 from volmar.cli.console import UsageError
@@ -354,11 +354,11 @@ class TestCompare:
         X = np.array([[0, 0, 0], [6, 0, 0], [0, 6, 0]])[sizes] + rng.normal(size=(1000, 3))
         frame = pd.DataFrame(X, columns=["a", "b", "c"])
         frame.to_csv(tmp_path / "t.csv", index=False)
-        found = compare_file(str(tmp_path / "t.csv"), ["KMeans", "MSPC"])
+        found = compare_file(str(tmp_path / "t.csv"), ["KMeans", "AutoClusterer"])
         rows_used = Preparation(scale="standard", missing="error").fit_prepare(frame).X
-        own = MSPC("auto", random_state=0).fit(rows_used)
-        assert f"MSPC finds evidence for {own.tree_.n_leaves} clusters" in found.notes
-        (run,) = [run for run in found.runs if run.method == "MSPC"]
+        own = AutoClusterer(random_state=0).fit(rows_used)
+        assert f"AutoClusterer finds evidence for {own.tree_.n_leaves} clusters" in found.notes
+        (run,) = [run for run in found.runs if run.method == "AutoClusterer"]
         assert adjusted_rand_score(run.labels, own.labels_) == 1.0
 
     def test_kinds_of_columns(self, folder, tmp_path, groups):

@@ -12,7 +12,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from volmar import MSPC
+from volmar import MSPC, AutoClusterer
 from volmar.datasets import make_blobs
 from volmar.diagnostics import compare_numbers
 from volmar.diagnostics.compare_numbers import NumberOfClusters, alluvium
@@ -95,7 +95,7 @@ def test_the_words(found):
         lambda: None,
         lambda: make_pipeline(StandardScaler(), KMeans(n_init=2)),
         lambda: GaussianMixture(random_state=0),
-        lambda: MSPC("auto"),
+        AutoClusterer,
     ],
 )
 def test_any_clusterer_that_takes_a_number(make, three):

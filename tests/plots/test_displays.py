@@ -121,7 +121,7 @@ def test_projection_refuses(two):
 
 def test_a_tree_of_tests_shows_its_p_values():
     X, _ = make_blobs(300, centers=3, random_state=0)
-    tree = volmar.MSPC("auto", random_state=0).fit(X).tree_
+    tree = volmar.AutoClusterer(random_state=0).fit(X).tree_
     display = TreeDisplay(tree).plot()
     boxes = [text.get_text() for text in display.ax_.texts]
     assert all(node.p_text in box for node, box in zip(tree.splits(), boxes, strict=True))

@@ -15,7 +15,7 @@ pytest.importorskip("pandas")
 
 import pandas as pd
 
-from volmar import MSPC
+from volmar import MSPC, AutoClusterer
 from volmar.datasets import make_blobs
 from volmar.diagnostics import compare_numbers
 from volmar.evidence import label_test
@@ -29,7 +29,7 @@ EVERY = ["clusters", "scores", "tree", "silhouettes", "columns", "effects", "bor
 @pytest.fixture(scope="module")
 def outcome():
     X, _ = make_blobs(240, centers=3, random_state=0)
-    model = MSPC("auto", random_state=0).fit(X)
+    model = AutoClusterer(random_state=0).fit(X)
     frame = pd.DataFrame(X, columns=["width $", "<b>height</b>"]).assign(
         town=np.array(["Rome", "Oslo", "Lima"])[model.labels_]
     )

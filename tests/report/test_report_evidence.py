@@ -17,7 +17,7 @@ pytest.importorskip("jinja2")
 from helpers.outcomes import THREE, TWO, groups
 
 import volmar
-from volmar import MSPC
+from volmar import MSPC, AutoClusterer
 from volmar.datasets import make_two_moons
 from volmar.evidence import LabelTestResult, split_test
 from volmar.evidence.label_test import LabelJoin
@@ -105,13 +105,13 @@ def test_noise_supports_no_clusters(k):
 
 def test_the_tree_is_read_where_it_was_tested():
     X = groups(600, THREE)
-    model = MSPC("auto", random_state=0).fit(X)
+    model = AutoClusterer(random_state=0).fit(X)
     (only,) = evidence_of(model, X, model.labels_, n_clusters="auto")
     worst = max(model.tree_.splits(), key=lambda node: node.p_value)
     assert (only.kind, only.value, only.level) == ("p-value", worst.p_value, worst.level)
     assert f"level {worst.level:.2g})" in only.sentence
     noise = np.random.default_rng(0).normal(size=(300, 4))
-    model = MSPC("auto", random_state=0).fit(noise)
+    model = AutoClusterer(random_state=0).fit(noise)
     (only,) = evidence_of(model, noise, model.labels_, n_clusters="auto")
     assert only.sentence.startswith("No evidence for more than one group (p = ")
     assert ", level 0.05)" in only.sentence
@@ -277,7 +277,7 @@ def test_a_tree_says_why_its_sizes_are_not_those_of_the_clusters():
 
 
 def test_a_printed_tree_has_the_level_of_each_test():
-    model = MSPC("auto", random_state=0).fit(groups(450, THREE))
+    model = AutoClusterer(random_state=0).fit(groups(450, THREE))
     for node, line in zip(model.tree_.nodes(), str(model.tree_).splitlines(), strict=False):
         assert f"({node.p_text}, level {node.level:.2g})" in line
 
@@ -294,7 +294,7 @@ def test_a_drawn_tree_has_levels_and_the_note():
     display = TreeDisplay.from_estimator(model, feature_names=[f"n{j}" for j in range(13)])
     assert display.ax_.get_xlabel().replace("\n", " ") == model.tree_.size_note() != ""
     plt.close(display.figure_)
-    tree = MSPC("auto", random_state=0).fit(groups(450, THREE)).tree_
+    tree = AutoClusterer(random_state=0).fit(groups(450, THREE)).tree_
     display = TreeDisplay(tree).plot()
     words = [text.get_text() for text in display.ax_.texts]
     assert len(words) == len(tree.splits()) > 1

@@ -21,7 +21,7 @@ from helpers.outcomes import (
     written,
 )
 
-from volmar import MSPC
+from volmar import MSPC, AutoClusterer
 from volmar.evidence import SplitTestResult
 from volmar.report import Evidence, evidence_of
 from volmar.report.cluster_page import write_report
@@ -240,7 +240,7 @@ def test_columns_are_used_or_left_out(tmp_path):
 
 def test_what_was_checked_comes_before_what_no_bound_covers(tmp_path):
     X = groups(300, THREE)
-    for model in (MSPC(2, random_state=0), MSPC("auto", random_state=0)):
+    for model in (MSPC(2, random_state=0), AutoClusterer(random_state=0)):
         page = written(outcome_of(X, model.fit(X), evidence=[more()]), tmp_path)
         words = section(page, "certificate")
         checked = words.index("no row would change its cluster in a further step")

@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 
 pytest.importorskip("jinja2")
 
-from volmar import CPMMC, MSPC
+from volmar import CPMMC, MSPC, AutoClusterer
 from volmar.base import SplitTree
 from volmar.base.tree import SplitNode
 from volmar.diagnostics import describe_clusters
@@ -49,7 +49,7 @@ def test_evidence_in_words(tmp_path, p, word, warned):
 
 def test_no_split(tmp_path):
     X = np.random.default_rng(0).normal(size=(200, 5))
-    model = MSPC("auto", random_state=0).fit(X)
+    model = AutoClusterer(random_state=0).fit(X)
     assert np.ptp(model.labels_) == 0
     evidence = [Evidence("p-value", 0.63, "No gap.")]
     page = written(outcome_of(X, model, evidence=evidence, quality=[]), tmp_path)
@@ -92,7 +92,7 @@ def test_a_tree_of_tested_splits(tmp_path):
     X = np.random.default_rng(0).normal(size=(450, 3))
     X[:150, 0] += 12
     X[150:300, 1] += 9
-    model = MSPC("auto", random_state=0).fit(X)
+    model = AutoClusterer(random_state=0).fit(X)
     assert model.tree_.n_leaves == 3
     page = written(outcome_of(X, model, evidence=[]), tmp_path)
     assert "Every split was confirmed" in page.words
@@ -107,7 +107,7 @@ def test_a_tree_of_tested_splits(tmp_path):
 def test_the_level_of_the_tree_is_the_one_that_was_used(tmp_path):
     X = np.random.default_rng(0).normal(size=(300, 3))
     X[:150, 0] += 12
-    model = MSPC("auto", alpha=0.01, random_state=0).fit(X)
+    model = AutoClusterer(alpha=0.01, random_state=0).fit(X)
     page = written(outcome_of(X, model, evidence=[]), tmp_path)
     assert "which is 1 % times its share of the rows" in page.words
 
@@ -138,7 +138,7 @@ def four_groups():
     X[:100, 0] += 12
     X[100:200, 1] += 9
     X[200:300, 2] += 10
-    return X, MSPC("auto", random_state=0).fit(X)
+    return X, AutoClusterer(random_state=0).fit(X)
 
 
 def test_merged_leaves_are_one_cluster(tmp_path):

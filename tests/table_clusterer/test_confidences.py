@@ -19,7 +19,7 @@ def overlapping(sep, n, k=2, d=5, seed=0):
 @pytest.mark.parametrize(("k", "sep"), [(2, 2.5), (2, 4.0), (3, 4.0)])
 def test_confidences_of_normal_groups_are_near_the_share_of_right_rows(k, sep):
     X, y = overlapping(sep, 3000, k, seed=11)
-    clusterer = TableClusterer(k, scale="none").fit(X)
+    clusterer = TableClusterer(k, clusterer="MSPC", scale="none").fit(X)
     counts = np.zeros((k, k))
     np.add.at(counts, (clusterer.labels_, y), 1)
     is_right = counts.argmax(axis=1)[clusterer.labels_] == y

@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import StandardScaler
 
 import volmar
-from volmar import CPMMC, MSPC, TableClusterer
+from volmar import CPMMC, MSPC, AutoClusterer, TableClusterer
 from volmar.datasets import make_blobs
 from volmar.models import load_model
 from volmar.table_clusterer.estimator import clusterer_names
@@ -24,7 +24,7 @@ def test_what_a_fit_leaves_behind(fitted, table):
     assert fitted.n_clusters_ == 2
     assert adjusted_rand_score(group, fitted.labels_) > 0.95
     np.testing.assert_array_equal(fitted.predict(frame), fitted.labels_)
-    assert isinstance(fitted.model_, MSPC)
+    assert isinstance(fitted.model_, AutoClusterer)
     assert fitted.preparation_.numbers_ == ["height", "weight", "age"]
     assert fitted.evidence_[0].value < 0.05
     assert any("8 missing values" in note for note in fitted.notes_)
@@ -102,7 +102,7 @@ def test_arrays(table):
     np.testing.assert_array_equal(plain.predict(X), plain.labels_)
     # The scores of the clusterer for the prepared rows.
     scaled = StandardScaler().fit_transform(X)
-    np.testing.assert_array_equal(labels, MSPC("auto", random_state=0).fit_predict(scaled))
+    np.testing.assert_array_equal(labels, AutoClusterer(random_state=0).fit_predict(scaled))
 
 
 def test_arrays_of_text_are_refused_with_a_remedy():
@@ -279,7 +279,7 @@ def test_clusters_that_only_rows_with_noise_are_in_are_warned_of():
 def test_warnings_of_the_fit_are_kept_and_issued(table):
     frame = table[0][["height", "weight"]]
     with pytest.warns(UserWarning, match="n_clusters|Found"):
-        clusterer = TableClusterer(3).fit(frame.iloc[[0, 0, 0, 1]])
+        clusterer = TableClusterer(3, clusterer="MSPC").fit(frame.iloc[[0, 0, 0, 1]])
     assert clusterer.warnings_
 
 

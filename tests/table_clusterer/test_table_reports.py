@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from volmar import MSPC, TableClusterer
+from volmar import MSPC, AutoClusterer, TableClusterer
 from volmar.datasets import make_blobs
 from volmar.models import ModelError, save_model
 from volmar.report import Outcome, judging, save_report
@@ -50,7 +50,7 @@ def test_the_summary_is_json(fitted):
     summary = json.loads(json.dumps(fitted.summary(), allow_nan=False))
     assert summary["n_clusters"] == 2
     assert sum(summary["sizes"]) == 400
-    assert summary["method"] == "MSPC"
+    assert summary["method"] == "AutoClusterer"
     assert summary["evidence"][0]["value"] < 0.05
     assert summary["splits"][0]["level"] == 0.05
     assert summary["splits"][0]["p_value"] == summary["evidence"][0]["value"]
@@ -159,10 +159,10 @@ def test_copies_leave_the_table_behind(fitted, table, tmp_path):
 def test_a_report_of_any_clusterer(table, tmp_path):
     frame = table[0][["height", "weight"]]
     page = tmp_path / "page.html"
-    pipeline = make_pipeline(StandardScaler(), PCA(2), MSPC("auto", random_state=0))
+    pipeline = make_pipeline(StandardScaler(), PCA(2), AutoClusterer(random_state=0))
     models = {
         "MSPC": MSPC(3, random_state=0),
-        "auto": MSPC("auto", random_state=0),
+        "auto": AutoClusterer(random_state=0),
         "one": MSPC(1),
         "KMeans": KMeans(2, n_init=1, random_state=0),
         "HDBSCAN": HDBSCAN(min_cluster_size=20, copy=True),

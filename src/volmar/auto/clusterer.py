@@ -263,8 +263,11 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
         return check_rows(X, estimator=self, reset=False)
 
     def _check_parameters(self) -> None:
-        if isinstance(self.n_clusters, str):
-            check_choice("n_clusters", self.n_clusters, ("auto",))
+        if isinstance(self.n_clusters, str) and self.n_clusters != "auto":
+            raise ValueError(
+                f'n_clusters must be an integer or "auto", got {self.n_clusters!r}. Use "auto" to '
+                "find the number."
+            )
         check_choice("shapes", self.shapes, ("any", "curved", "linear"))
         check_number("alpha", self.alpha, low=0.0, high=0.5, open_low=True)
         check_count("max_clusters", self.max_clusters)

@@ -178,17 +178,14 @@ class Part:
             planes = Hyperplanes(self.borders.cells)
             return Division(planes, planes.choose(own), [(0, 0, 1)])
         partition: Any = self.borders.partition
-        tree, joins = partition.tree, partition.joins
-        roots, sides = tree.labels({joins[j].mode for j in borders})
-        place = {int(root): i for i, root in enumerate(roots)}
-        group, pairs = np.arange(roots.size), []
-        for j in sorted(borders):  # in the order of falling density
-            own_side = group[place[joins[j].mode]]
-            ends = group[sides[[tree.graph.a[joins[j].edge], tree.graph.b[joins[j].edge]]]]
-            others = [one for one in (*ends, group[place[int(roots[0])]]) if one != own_side]
-            other = int(others[0]) if others else int(group[group != own_side][0])
-            pairs.append((j, int(other), int(own_side)))
-            group[group == own_side] = other
+        group = np.arange(partition.sides.shape[1])
+        for j, (c, d) in enumerate(partition.ends):
+            if j not in borders:
+                group[group == group[c]] = group[d]
+        group = np.unique(group, return_inverse=True)[1]
+        ends = group[partition.ends].tolist()
+        pairs = [(j, d, c) for j, (c, d) in enumerate(ends) if j in borders]
+        sides, tree = group[partition.basins], partition.tree
         chooser = smoother(own, sides, tree) or NearestRow(own.known, sides)
         if isinstance(chooser, LinearFunctions):
             sides = chooser.choose(own)

@@ -53,10 +53,12 @@ class Partition:
     """Cells around the modes of rows, and the borders at which they merge.
 
     `joins` are the merges of cells in the order of falling density; `sides` holds 1, -1 or 0 for
-    each cell and join, and `ends` the cells that touch at the pass.
+    each cell and join, and `ends` the cells that touch at the pass. `cells` are voted for by
+    neighbours, `basins` are not.
     """
 
     tree: ModeTree
+    basins: NDArray[np.int64]
     cells: NDArray[np.int64]
     joins: list[Merge]
     sides: NDArray[np.int64]
@@ -92,7 +94,7 @@ def partition_of(X: NDArray, min_rows: int) -> Partition | None:
     if not joins:
         return None
     near = np.column_stack([np.arange(len(X)), tree.neighbors[:, : N_VOTES - 1]])
-    return Partition(tree, vote(cells, near, k), joins, np.array(sides), np.array(ends))
+    return Partition(tree, cells, vote(cells, near, k), joins, np.array(sides), np.array(ends))
 
 
 def borders_found(
