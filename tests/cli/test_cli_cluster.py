@@ -72,8 +72,8 @@ def test_noise_is_not_split(tmp_path):
     assert command in html
     result = invoke(*command.split()[1:])
     assert "2 clusters" in result.output
-    result = invoke("cluster", tmp_path / "noise.npy", "--split-anyway", "--method", "CPMMC")
-    assert "2 clusters by CPMMC" in result.output
+    result = invoke("cluster", tmp_path / "noise.npy", "--split-anyway")
+    assert "2 clusters by AutoClusterer" in result.output
     assert "No evidence" in result.output
 
 
@@ -143,7 +143,8 @@ def test_a_ring_is_one_group(tmp_path):
     result = invoke("cluster", tmp_path / "ring.npy", "--json", tmp_path / "s.json")
     assert result.exit_code == 0, result.output
     assert json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))["sizes"] == [500]
-    assert "No evidence for more than one group" in result.output
+    assert "evidence for more than one group" in result.output
+    assert "All rows stay in one cluster" in result.output
 
 
 def test_three_groups_are_three(tmp_path):
@@ -173,4 +174,5 @@ def test_other_methods_need_a_number(tmp_path):
     np.save(tmp_path / "x.npy", X)
     result = invoke("cluster", tmp_path / "x.npy", "-m", "MSPC")
     assert result.exit_code == 2
+    assert "--n-clusters" in result.output
     assert "AutoClusterer" in result.output

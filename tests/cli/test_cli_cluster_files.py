@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers.cli import invoke, read
 
-from volmar import MSPC, TableClusterer
+from volmar import AutoClusterer, TableClusterer
 from volmar.models import load_model
 
 pandas = pytest.importorskip("pandas")
@@ -35,7 +35,7 @@ def test_the_saved_model_takes_tables_in_python(people, tmp_path):
     assert result.exit_code == 0, result.output
     saved = load_model(model)
     assert isinstance(saved.model, TableClusterer)
-    assert isinstance(saved.clusterer, MSPC)
+    assert isinstance(saved.clusterer, AutoClusterer)
     assert saved.preparation is saved.model.preparation_
     labels = [int(row["label"]) for row in read(out)]
     assert saved.model.predict(pandas.read_csv(path)).tolist() == labels
@@ -189,11 +189,11 @@ from volmar.cli import main
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 
-def fit(self, X):
+def fit(self, X, progress=None):
     print("begun", flush=True)
     time.sleep(60)
 
-volmar.MSPC.fit = fit
+volmar.AutoClusterer.fit = fit
 main()
 """
     process = subprocess.Popen(

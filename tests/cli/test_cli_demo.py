@@ -39,7 +39,7 @@ def test_the_demo(tmp_path):
     assert len(lines) <= 10
     (command,) = (line for line in lines if line.startswith("Ran: volmar cluster"))
     assert f"{out / 'customers.csv'} --id customer_id" in command
-    assert any("3 clusters by MSPC: 330, 180, 90 rows." in line for line in lines)
+    assert any("3 clusters by AutoClusterer: 330, 180, 90 rows." in line for line in lines)
     assert any(line.startswith("  volmar cluster your_table.csv") for line in lines)
 
     again = tmp_path / "again"

@@ -389,7 +389,7 @@ def test_compare_takes_the_number_that_the_evidence_supports(tmp_path, rng):
     grouped = np.vstack([rng.normal(at, 1, (150, 2)) for at in ((0, 0), (12, 0), (6, 10))])
     noise = rng.normal(size=(300, 2))
     for X, n_clusters, note in (
-        (grouped, 3, "MSPC finds evidence for 3 clusters"),
+        (grouped, 3, "AutoClusterer finds evidence for 3 clusters"),
         (noise, 2, "there is no evidence for a split of these rows"),
         (noise[:20], 2, "20 rows are too few to test a split"),
     ):
@@ -419,14 +419,14 @@ def test_compare_stopped_keeps_what_is_complete(table, monkeypatch, capsys):
     ended = comparison._fit
 
     def stop_at_the_second(X, rows, name, *rest):
-        if name == "CPMMC":
+        if name == "MSPC":
             raise KeyboardInterrupt
         return ended(X, rows, name, *rest)
 
     monkeypatch.setattr(comparison, "_fit", stop_at_the_second)
     out = table / "labels.csv"
-    # Printed once, by what catches it: "volmar compare: stopped; complete: MSPC."
-    with pytest.raises(KeyboardInterrupt, match=r"^; complete: MSPC$"):
+    # Printed once, by what catches it: "volmar compare: stopped; complete: AutoClusterer."
+    with pytest.raises(KeyboardInterrupt, match=r"^; complete: AutoClusterer$"):
         compare_file(str(table / "table.csv"), n_clusters="3", id_column="name", out=out)
-    assert out.read_text().splitlines()[0] == "name,MSPC"
+    assert out.read_text().splitlines()[0] == "name,AutoClusterer"
     assert "volmar compare:" not in capsys.readouterr().err

@@ -54,7 +54,7 @@ def wrong(tmp_path):
         "unknown column": ([good, "--columns", "z"], "z"),
         "unknown id": ([good, "--id", "z"], "z"),
         "unknown method": ([good, "-m", "KMean"], "KMean"),
-        "unknown setting": ([good, "--set", "reg2=1"], "Did you mean reg?"),
+        "unknown setting": ([good, "--set", "shape=any"], "Did you mean shapes?"),
         "wrong setting": ([good, "-k", "2", "--set", "reg=-1"], "reg"),
         "no setting": ([good, "--set", "reg"], "NAME=VALUE"),
         "too many clusters": ([good, "-k", "99"], "99"),

@@ -136,7 +136,10 @@ def test_every_estimator_comes_back(tmp_path):
         assert vars(model).keys() - vars(again).keys() <= NOT_SAVED
         if hasattr(model, "labels_"):
             assert name_of(key) == "HardLabelMVC" or not hasattr(again, "labels_")
-            assert again.status_ is model.status_
+            assert getattr(again, "status_", None) is getattr(model, "status_", None)
+        if not hasattr(model, "result_"):
+            assert key.startswith("AutoClusterer")
+            continue
         assert dict(again.result_.residuals) == pytest.approx(
             dict(model.result_.residuals), nan_ok=True
         )

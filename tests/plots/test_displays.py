@@ -62,15 +62,13 @@ def test_targets_of_a_regression_are_no_margin(two):
     assert lines_named(ProjectionDisplay.from_estimator(model, two), "targets") == [-1.0, 1.0]
 
 
-@pytest.mark.parametrize("n_clusters", [2, "auto"])
-def test_mspc_shows_means_one_apart_and_the_probability(n_clusters, two):
-    model = volmar.MSPC(n_clusters, random_state=0).fit(two)
+def test_mspc_shows_means_one_apart_and_the_probability(two):
+    model = volmar.MSPC(2, random_state=0).fit(two)
     display = ProjectionDisplay.from_estimator(model, two)
     low, high = lines_named(display, "means")
     assert high - low == pytest.approx(1.0)  # the unit of MSPC's scores
-    of_split = model if n_clusters == 2 else model.tree_.root.model
     texts = [text.get_text() for text in display.ax_.texts]
-    assert f"separation probability {of_split.msp_:.2f}" in texts
+    assert f"separation probability {model.msp_:.2f}" in texts
 
 
 @pytest.mark.parametrize(("name", "mark"), [("CPMMC", 1.0), ("SKMMC", 2.0), ("MSPC", None)])
@@ -130,23 +128,6 @@ def test_a_tree_of_tests_shows_its_p_values():
         f"{leaf.p_text}, level {leaf.level:.2g}" for leaf in tree.leaves()
     ]
     assert display.ax_.get_xlabel().replace("\n", " ") == tree.size_note()
-
-
-def test_merged_leaves_share_a_colour_and_a_number():
-    X, _ = make_blobs(400, centers=4, random_state=1)
-    tree = volmar.MSPC(4, random_state=0).fit(X).tree_
-    tree.relabel(np.array([0, 1, 0, 2]))
-    display = TreeDisplay(tree).plot()
-    below = [label.get_text().split("\n")[0] for label in display.ax_.get_xticklabels()]
-    assert below == ["cluster 0 (part)", "cluster 1", "cluster 0 (part)", "cluster 2"]
-    # Branches end above the number of their leaf.
-    colours = {
-        line.get_xdata()[-1]: line.get_color()
-        for line in display.ax_.lines
-        if line.get_ydata()[-1] == display.ax_.get_ylim()[0]
-    }
-    assert colours[0] == colours[2] != colours[1]
-    assert "(0) are one cluster: no gap between them" in display.ax_.get_xlabel()
 
 
 def test_a_tree_deeper_than_the_stack_is_drawn():

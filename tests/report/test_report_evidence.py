@@ -240,7 +240,7 @@ def test_a_terminal_lists_borders_without_a_gap():
 
 def test_levels_beside_p_values():
     assert p_value_text(0.5, level=0.05) == "p = 0.5, level 0.05"
-    assert p_value_text(0.001, 0.001, 0.0125) == "p ≤ 0.001, level 0.013"
+    assert p_value_text(0.001, 0.0125) == "p = 0.001, level 0.013"
     assert p_value_text(0.5, level=float("nan")) == "p = 0.5"
 
 

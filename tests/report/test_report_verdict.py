@@ -33,9 +33,9 @@ def by_kind(found):
     return {kind: [one for one in found if one.kind == kind] for kind in {e.kind for e in found}}
 
 
-def join(p, *sides, level=0.05, minimum=0.0):
+def join(p, *sides, level=0.05):
     words = "a gap" if p <= level else "no gap"
-    return Evidence("join", p, f"{sides}: {words}", minimum, level, sides)
+    return Evidence("join", p, f"{sides}: {words}", level, sides)
 
 
 def badge(page):
@@ -51,7 +51,7 @@ def several(k, **changes):
 
 
 def more(p=0.002, **changes):
-    return Evidence("p-value", p, "As it is.", 0.002, 0.05, **changes)
+    return Evidence("p-value", p, "As it is.", 0.05, **changes)
 
 
 def test_the_headline_says_how_many_groups_there_are(tmp_path):
@@ -212,7 +212,7 @@ def test_categories_by_name_and_of_one_split(tmp_path):
 def test_a_p_value_just_above_the_level(tmp_path):
     X = np.random.default_rng(0).normal(size=(200, 5))
     zeros = np.zeros(200, dtype=int)
-    hint = Evidence("p-value", 0.052, "Not enough.", 0.002, 0.05)
+    hint = Evidence("p-value", 0.052, "Not enough.", 0.05)
     page = written(outcome_of(X, None, zeros, zeros, evidence=[hint], method="MSPC"), tmp_path)
     assert "Not enough evidence for more than one group (p = 0.052, level 0.05)." in page.words
     assert "more rows are needed to decide" in page.words

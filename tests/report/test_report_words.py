@@ -120,53 +120,6 @@ def test_the_page_does_not_claim_a_test_that_was_not_made(tmp_path, p):
     assert ("the evidence was not tested" in page.words) is (p is None)
 
 
-def test_p_values_at_the_minimum_are_bounds(tmp_path):
-    """No draw reached the sample: the test knows no more than an upper bound."""
-    evidence = [Evidence("p-value", 0.0107, "As it is.", minimum=0.0107)]
-    page = written(simple(evidence=evidence), tmp_path)
-    assert "strong evidence (p ≤ 0.011)" in page.words
-    assert "p ≤ 0.011 (smallest possible p-value)" in page.words
-    assert "in at most 1.1 % of cases" in page.words
-    page = written(simple(evidence=[dataclasses.replace(evidence[0], minimum=0.001)]), tmp_path)
-    assert "fair evidence (p = 0.011)" in page.words
-    assert "in about 1.1 % of cases" in page.words
-
-
-def four_groups():
-    """Four groups of 100 rows, found one after the other."""
-    X = np.random.default_rng(0).normal(size=(400, 3))
-    X[:100, 0] += 12
-    X[100:200, 1] += 9
-    X[200:300, 2] += 10
-    return X, AutoClusterer(random_state=0).fit(X)
-
-
-def test_merged_leaves_are_one_cluster(tmp_path):
-    X, model = four_groups()
-    tree = model.tree_
-    assert tree.n_leaves == 4
-    apart = [tuple(side.label for side in node.children) for node in tree.splits()]
-    one, other = next(pair for pair in [(0, 2), (0, 3), (1, 3)] if pair not in apart)
-    new = np.arange(4)
-    new[other] = one
-    new = np.unique(new, return_inverse=True)[1]
-    tree.relabel(new)
-    labels = new[model.labels_]
-    page = written(outcome_of(X, model, labels, tree.scores(X), evidence=[]), tmp_path)
-    assert page.words.count(f"Part of cluster {new[one]} 100 rows") == 2
-    assert f"Cluster {new[one]} consists of 2 parts of the tree, of 100 and 100 rows" in page.words
-    assert "there is no gap between the parts" in page.words
-    assert "fall into three clusters" in page.words
-    # The sizes of both parts together are those of the cluster.
-    assert "rows changed clusters afterwards" not in page.words
-    for leaf in tree.leaves():  # two clusters of more than two leaves: no hyperplane is between
-        leaf.label = min(leaf.label, 1)
-    page = written(
-        outcome_of(X, model, np.minimum(labels, 1), tree.scores(X), evidence=[]), tmp_path
-    )
-    assert "The columns with the largest weights in the decision score" not in page.words
-
-
 @pytest.mark.parametrize("depth", [2, 3000])
 def test_a_tree_of_any_depth(tmp_path, depth):
     """A chain of splits, deeper than Python's stack: lists are closed where they end."""

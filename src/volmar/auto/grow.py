@@ -153,11 +153,11 @@ class Division(NamedTuple):
 class Part:
     """Rows of the tree, by their numbers, their borders, and the parts between the confirmed ones.
 
-    `fewest` is the smallest cluster.
+    `min_rows` is the smallest cluster.
     """
 
     rows: NDArray[np.int64]
-    fewest: int = 0
+    min_rows: int = 0
     borders: Searched = field(default_factory=Searched)
     children: list[Part] = field(default_factory=list)
 
@@ -213,7 +213,7 @@ def grow(
     waiting, n_clusters, n_settled = [root], 1, 0
     while waiting:
         part = waiting.pop(int(np.argmax([one.rows.size for one in waiting])))
-        own, part.fewest = rows.of(part.rows), how.min_rows
+        own, part.min_rows = rows.of(part.rows), how.min_rows
         part.borders = searched(own, how.min_rows, how.alpha, rng, shapes=how.shapes)
         confirmed = part.borders.confirmed[: how.max_clusters - n_clusters]
         part.borders.confirmed = confirmed
@@ -377,6 +377,6 @@ def _with_evidence(node: SplitNode, part: Part, border: int | None, alpha: float
     if border is not None:
         found = part.borders.found[border]
         node.p_value, node.effect, node.repeats = (float(value) for value in found)
-    elif part.rows.size < 2 * part.fewest:
+    elif part.rows.size < 2 * part.min_rows:
         node.reason = "too few rows to test"
     return node

@@ -106,6 +106,11 @@ def _value(text: str) -> Any:
 def make_method(name: str, n_clusters: Any, seed: int, settings: dict[str, Any]) -> Any:
     """Return a new clusterer of the given class name, with the given settings."""
     estimator = new_clusterer(name, "--method ", n_clusters=n_clusters, random_state=seed)
+    if n_clusters == "auto" and type(estimator).__name__ != DEFAULT:
+        raise UsageError(
+            f"--method {name} needs a number of clusters: add --n-clusters K. Only {DEFAULT}, the "
+            "default, finds it."
+        )
     known = estimator.get_params()
     for setting in settings:
         if setting not in known:

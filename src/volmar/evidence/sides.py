@@ -232,7 +232,7 @@ def clearest(found: Iterable[tuple[float, float]]) -> Evidence:
 
 
 def _threshold(first: NDArray, second: NDArray) -> float:
-    """Return the threshold with the fewest errors on both sides, in the middle of its gap."""
+    """Return the threshold with the smallest number of errors, in the middle of its gap."""
     scores = np.concatenate([first, second])
     order = np.argsort(scores, kind="stable")
     is_second, ordered = order >= first.size, scores[order]

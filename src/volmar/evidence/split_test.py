@@ -204,14 +204,14 @@ def split_test(
 
 def _searched(rows: Rows, alpha: float, rng: np.random.Generator) -> tuple[Found, NDArray]:
     """Return the evidence for the clearest border, and scores of held-out rows."""
-    fewest = smallest_cluster(len(rows.X))
-    best = searched(rows, fewest, alpha, rng)
+    min_rows = smallest_cluster(len(rows.X))
+    best = searched(rows, min_rows, alpha, rng)
     order = best.confirmed or sorted(range(len(best.found)), key=lambda j: -best.found[j].effect)
     if best.partition is None:
         scores = held_out_scores(rows.X, rng, search=best.search or hyperplane)
         return (best.found[order[0]] if order else Found(1.0, -1.0, np.nan)), scores
     j = order[0]
-    return best.found[j], held_out_distances(rows.near, best.partition, j, fewest, rng)
+    return best.found[j], held_out_distances(rows.near, best.partition, j, min_rows, rng)
 
 
 def _of_estimator(
