@@ -84,8 +84,9 @@ def test_pickle_and_clone(name, small_data):
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.labels_, model.labels_)
     np.testing.assert_array_equal(again.predict(small_data), model.predict(small_data))
-    assert again.result_.status is model.result_.status
-    assert dict(again.result_.residuals) == dict(model.result_.residuals)
+    if name != "AutoClusterer":  # a tree of tests, and no optimum
+        assert again.result_.status is model.result_.status
+        assert dict(again.result_.residuals) == dict(model.result_.residuals)
     fresh = clone(model)
     assert not hasattr(fresh, "labels_")
     np.testing.assert_array_equal(fresh.fit(small_data).labels_, model.labels_)

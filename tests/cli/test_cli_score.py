@@ -363,7 +363,7 @@ def test_compare_file_prints_and_writes(table, capsys):
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["name", *comparison.DEFAULT_METHODS]
     assert [row["name"] for row in rows] == [f"row-{i}" for i in range(120)]
-    assert [int(row["CPMMC"]) for row in rows] == found.runs[1].labels.tolist()
+    assert [int(row["MSPC"]) for row in rows] == found.runs[1].labels.tolist()
     with pytest.raises(UsageError, match="exists already"):
         compare_file(str(table / "table.csv"), id_column="name", out=out)
     with pytest.raises(UsageError, match="there is no folder"):

@@ -41,7 +41,7 @@ FOREIGN = (
     "could not convert",
     "setting an array element",
     "operands could not be broadcast",
-    "shapes ",
+    "shapes (",
     "index ",
     "Unknown format code",
     "unsupported operand",

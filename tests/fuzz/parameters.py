@@ -7,6 +7,8 @@ from volmar import CLUSTERERS
 
 CLASSIFIERS = ("MinimaxProbabilityMachine", "VolumeRegularizedClassifier")
 ESTIMATORS = (*CLUSTERERS, *CLASSIFIERS)
+#: The clusterer that finds the number of clusters; it solves no problem and has no `status_`.
+FINDS_THE_NUMBER = "AutoClusterer"
 
 #: Numbers in the usual range: {a:b} stands for ten to a power between a and b.
 POSITIVE = ("1.0", "{-3:3}", "{-3:3}", "np.float32(0.5)", "2")
@@ -45,6 +47,7 @@ GOOD = {
         "volmar.graphs.density_scaling.DensityScalingSimilarity(n_neighbors=10**6)",
         "volmar.graphs.similarities.NearestNeighborsSimilarity",
     ),
+    "alpha": ("0.05", "0.01", "0.5", "{-6:-1}"),
     "anneal": ("'auto'", "(1.1,)", "[1.2, 1.5]", "()"),
     "balance": ("None", "0", "0.1", "1.0", "'auto'", "{-6:6}"),
     "balance_unit": ("'margin'", "'score'"),
@@ -78,6 +81,7 @@ GOOD = {
     "kernel_params": ("None", "None", "{}"),
     "loss": ("'nmi'", "'error'", "'rand'", "'fbeta'"),
     "max_basis": ("None", *FEW),
+    "max_clusters": ("50", *FEW),
     "max_cluster_size": ("None", "n", "n // 2 + 1", "0.6", "1.0", "[n] * k"),
     "max_iter": FEW,
     "method": ("'auto'", "'exact'", "'nystroem'"),
@@ -96,6 +100,7 @@ GOOD = {
     "row_balance": ("True", "False", "np.True_"),
     "scale": ("None", "1.0", "{-3:3}"),
     "scan": ("'auto'", "'exact'", "'histogram'"),
+    "shapes": ("'any'", "'curved'", "'linear'"),
     "shift": ("None", "0.0", "{-3:3}"),
     "sigma": ("None", "1.0", "'mean'", "'2*rms'", "'0.3*range'", "{-3:3}", "1e-160"),
     "solver": ("'gep'", "'mpm'", "'eig'"),
@@ -155,7 +160,7 @@ def draw_parameters(draw, estimator):
             chosen[name] = draw_value(draw, name)
     chosen["random_state"] = draw_value(draw, "random_state") if draw.chance(0.1) else "0"
     if estimator in CLUSTERERS:
-        chosen = {"n_clusters": draw_number(draw), **chosen}
+        chosen = {"n_clusters": draw_number(draw, estimator), **chosen}
     return chosen
 
 
@@ -165,8 +170,10 @@ def draw_wrong(draw, estimator):
     return {"random_state": "0", **BOUNDS.get(estimator, {}), name: draw.pick(*BAD)}, name
 
 
-def draw_number(draw):
+def draw_number(draw, estimator=None):
     """Return an expression for n_clusters."""
     if draw.chance(0.04):
         return draw.pick("'auto'", *BAD)
+    if estimator == FINDS_THE_NUMBER and draw.chance(0.5):
+        return "'auto'"
     return draw.pick("2", "2", "2", "2", "3", "3", "4", "5", "1", "np.int64(2)")

@@ -11,6 +11,7 @@ from volmar.models import load_model
 from volmar.tables import TableError
 
 METHOD = "MSPC"
+FINDS_THE_NUMBER = "AutoClusterer"
 
 
 @pytest.fixture
@@ -104,9 +105,11 @@ def names_of(model):
     return np.array(model.cluster_names_)[model.labels_]
 
 
-@pytest.mark.parametrize("n_clusters", [3, 4, "auto"])
+@pytest.mark.parametrize(
+    ("n_clusters", "clusterer"),
+    [(3, METHOD), (4, METHOD), *((k, FINDS_THE_NUMBER) for k in (3, 4, "auto"))],
+)
 @pytest.mark.parametrize("missing", ["impute", "drop", "indicator"])
-@pytest.mark.parametrize("clusterer", ["MSPC", METHOD])
 def test_the_name_of_every_kept_row_is_its_label(table, n_clusters, missing, clusterer):
     table.loc[[0, 1, 2, 10, 17, 18, 50, 63, 119], "b"] = np.nan
     model = TableClusterer(
@@ -139,7 +142,7 @@ def test_labels_whose_rows_are_all_dropped_are_reported(table, n_clusters, name,
     """The other names must not move to the clusters of these labels."""
     lost, message = DROPPED[name]
     table.loc[table["known"].isin(lost), "b"] = np.nan
-    for clusterer in ("MSPC", METHOD):
+    for clusterer in (FINDS_THE_NUMBER, METHOD)[: 1 if n_clusters == "auto" else 2]:
         model = TableClusterer(
             n_clusters, clusterer=clusterer, seeds="known", drop=["truth"], missing="drop"
         )

@@ -100,8 +100,14 @@ def test_a_tree_of_tested_splits(tmp_path):
     first, *_ = model.tree_.splits()
     assert f"450 rows {first.p_text}, level 0.05" in page.words
     assert "150 rows · not split further: p = " in page.words
-    assert "level 0.017" in page.words
-    assert "by column" in page.words
+    # The level is the same at every depth, and no hyperplane of columns is claimed.
+    assert page.words.count("not split further: p = ") == 3
+    assert (
+        len(re.findall(r"\d+ rows (?:· not split further: )?p .*?, level 0\.05", page.words)) == 5
+    )
+    assert "by column" not in page.words[page.words.index("The tree of splits") :]
+    page = written(outcome_of(X, MSPC(3, random_state=0).fit(X), evidence=[]), tmp_path)
+    assert "by column" in page.words[page.words.index("The tree of splits") :]
 
 
 def test_the_level_of_the_tree_is_the_one_that_was_used(tmp_path):
@@ -109,7 +115,7 @@ def test_the_level_of_the_tree_is_the_one_that_was_used(tmp_path):
     X[:150, 0] += 12
     model = AutoClusterer(alpha=0.01, random_state=0).fit(X)
     page = written(outcome_of(X, model, evidence=[]), tmp_path)
-    assert "which is 1 % times its share of the rows" in page.words
+    assert "at most its level, which is 1 %" in page.words
 
 
 @pytest.mark.parametrize("p", [0.005, None])

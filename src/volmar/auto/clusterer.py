@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import check_choice, check_count, check_number, check_random_state
@@ -17,6 +18,7 @@ from volmar._threads import one_thread
 from volmar._warn import warn_user
 from volmar.auto.grow import Branch, Groups, Growth, branch_tree, chosen, grow
 from volmar.base.numbering import order_by_size
+from volmar.base.outcome import forget
 from volmar.base.tree import SplitTree
 from volmar.base.validation import check_n_clusters
 from volmar.evidence.space import (
@@ -153,6 +155,19 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
         -------
         self
         """
+        try:
+            return self._fit(X, y, {"must_link": must_link, "cannot_link": cannot_link}, progress)
+        except BaseException:
+            forget(self)
+            raise
+
+    def _fit(
+        self,
+        X: Any,
+        y: ArrayLike | None,
+        guide: dict[str, Any],
+        progress: Callable[[int, int], None] | None,
+    ) -> Self:
         self._check_parameters()
         X = check_rows(X, estimator=self, reset=True)
         n = X.shape[0]
@@ -172,7 +187,6 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
         )
         branch = chosen(grow(rows, rng, how, progress), rows, k, rng)
         groups = branch.groups()
-        guide = {"must_link": must_link, "cannot_link": cannot_link}
         is_guided = seeds is not None or any(one is not None for one in guide.values())
         is_limited = self.min_cluster_size is not None or self.max_cluster_size is not None
         fitted: dict[str, Any] = {"_space": space, "_groups": groups, "_guided": None}
@@ -202,6 +216,12 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
             fitted["n_clusters_"] = int(fitted["_guided"].n_clusters)
         vars(self).pop("classes_", None)
         vars(self).update(fitted)
+        if k is not None and self.n_clusters_ < k:
+            warn_user(
+                f"Found {self.n_clusters_} clusters where n_clusters={k}: there are not more "
+                "distinct rows. Lower n_clusters.",
+                ConvergenceWarning,
+            )
         if k is None and self.n_clusters_ >= self.max_clusters > 1:
             warn_user(
                 f"max_clusters={self.max_clusters} was reached, and there may be more clusters. "
@@ -240,7 +260,7 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_samples,) or (n_samples, n_clusters_)
+        ndarray of shape (n_samples,) or (n_samples, n_clusters)
             How much nearer a cluster is than the nearest other, smallest along its path in the
             tree. For two clusters, the score of cluster 1; for one, zeros.
         """

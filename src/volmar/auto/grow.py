@@ -257,7 +257,11 @@ class Groups:
         """Return the smallest margin towards each leaf along its path, (n, number of leaves)."""
         if not self.children:
             return np.full((len(rows.X), 1), np.inf)
-        margins = self.chooser.margins(rows)
+        side, tiny = self.chooser.choose(rows)[:, None], np.finfo(np.float64).tiny
+        found = self.chooser.margins(rows)
+        own = np.maximum(np.take_along_axis(found, side, axis=1), tiny)
+        margins = np.minimum(found, -tiny)
+        np.put_along_axis(margins, side, own, axis=1)
         return np.hstack(
             [
                 np.minimum(child.scores(rows), margins[:, [j]])
@@ -335,9 +339,10 @@ def _branches(branch: Branch) -> list[Branch]:
 def _cut_largest(top: Branch, rows: Rows, rng: np.random.Generator) -> None:
     leaf = max(top.leaves(), key=lambda one: one.part.rows.size)
     near = rows.known[leaf.part.rows]
-    sides = KMeans(2, n_init=3, random_state=int(rng.integers(2**31 - 1))).fit_predict(near)
-    if sides.max() == 0:  # copies of one row
-        sides = np.arange(len(near)) % 2
+    sides = np.arange(len(near)) % 2
+    if np.ptp(near, axis=0).any():  # not copies of one row
+        seed = int(rng.integers(2**31 - 1))
+        sides = KMeans(2, n_init=3, random_state=seed).fit_predict(near)
     sides = sides.astype(np.int64)
     leaf.division = Division(NearestRow(near, sides), sides, [(None, 0, 1)])
     leaf.children = [Branch(Part(leaf.part.rows[sides == j])) for j in (0, 1)]

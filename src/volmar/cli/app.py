@@ -333,9 +333,10 @@ def cluster(
         )
         from volmar.table_clusterer import TableClusterer
 
+        number = parse_number(n_clusters, minimum=1)
         clusterer = TableClusterer(
-            parse_number(n_clusters, minimum=1),
-            clusterer=make_method(method, 2, seed, parse_settings(settings or [])),
+            number,
+            clusterer=make_method(method, number, seed, parse_settings(settings or [])),
             **_preparation(columns, drop, id_column, kinds, scale, missing),
             alpha=alpha,
             max_clusters=max_clusters,

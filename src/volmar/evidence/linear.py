@@ -159,9 +159,11 @@ def effect_around(X: NDArray, scores: NDArray, sides: NDArray, rng: np.random.Ge
     Z, s = X[known] - X[known].mean(axis=0), scores[known]
     w = np.linalg.lstsq(Z - Z.mean(axis=0), s - s.mean(), rcond=None)[0]
     basis = [w / np.linalg.norm(w)]
-    near = np.abs(s) <= 0.5 * np.median(np.abs(s))
+    # Around an empty gap, the nearest tenth of the rows.
+    size = np.abs(s)
+    near = size <= max(0.5 * np.median(size), np.partition(size, size.size // 10)[size.size // 10])
     rest = Z - np.outer(Z @ basis[0], basis[0])
-    if near.all() or not near.any():
+    if near.all():
         return -1.0
     shift = rest[near].mean(axis=0) - rest[~near].mean(axis=0)
     if np.linalg.norm(shift) > 0 and Z.shape[1] > 1:

@@ -20,6 +20,7 @@ import numpy as np
 import volmar
 from fuzz.contract import DOCUMENTED, Case, plain_repr, require
 from fuzz.domains.estimators import KEEP_LABELS
+from fuzz.parameters import FINDS_THE_NUMBER
 from fuzz.script import Script
 from volmar.table_clusterer.estimator import clusterer_names
 
@@ -66,7 +67,7 @@ EXEMPT = {
     **{
         (name, change): "the method takes dense rows only"
         for name in clusterer_names()
-        if not getattr(volmar, name)._accepts_sparse
+        if not getattr(getattr(volmar, name), "_accepts_sparse", True)
         for change in ("CSR", "CSC")
     },
 }
@@ -79,7 +80,9 @@ WITHOUT_UNITS = ("MSPC", "TableClusterer")
 AUTO = {"TableClusterer": 60}
 #: Methods that read rows in their own layout, without a copy. Sums in another order move rows on
 #: the border of overlapping groups.
-OWN_LAYOUT = {name for name in clusterer_names() if getattr(volmar, name)._takes_blocks}
+OWN_LAYOUT = {
+    name for name in clusterer_names() if getattr(getattr(volmar, name), "_takes_blocks", False)
+}
 #: Further parameters with which a method finds clear groups, as expressions. Graphs of a fixed
 #: number of neighbours are left out, because the neighbours of copied rows are their copies, and
 #: so are fewer starts than by default, which may end in a local optimum.
@@ -516,7 +519,7 @@ def table_seeds(draw):
     """Every labelled row of a table is in the cluster of its name, for every `missing`."""
     groups = Groups(draw, ("TableClusterer",), smallest=14, most=150)
     missing = draw.pick("impute", "drop", "drop", "indicator")
-    clusterer = draw.pick(*GUIDED)
+    clusterer = draw.pick(*GUIDED, FINDS_THE_NUMBER)
     if clusterer in SIMILAR:
         groups.do("X, truth = X[truth < 2], truth[truth < 2]", "n, p = X.shape")
         groups.k = 2
@@ -533,10 +536,11 @@ def table_seeds(draw):
         f"lost = {lost}",
         f"T.loc[lost, 'c{column}'] = np.nan",
     )
-    number = draw.pick(groups.k, groups.k, "'auto'") if clusterer == "MSPC" else groups.k
+    is_any = clusterer == FINDS_THE_NUMBER
+    number = draw.pick(groups.k, groups.k, "'auto'") if is_any else groups.k
     groups.model = (
         f"volmar.TableClusterer({number}, clusterer={clusterer!r}, seeds='s', missing={missing!r}"
-        f"{'' if clusterer == 'MSPC' else ', scale=' + repr('none')})"
+        f"{'' if clusterer == 'MSPC' or is_any else ', scale=' + repr('none')})"
     )
 
     def call():

@@ -78,6 +78,7 @@ TABLES = (
 OPTIONS = {
     "n_clusters": ("2", "3", "'auto'", "1"),
     "clusterer": (
+        "'AutoClusterer'",
         "'MSPC'",
         "'CPMMC'",
         "'KernelKMeans'",
