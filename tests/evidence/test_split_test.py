@@ -261,7 +261,7 @@ def test_words(noise):
         ({"X": 1e160 * blobs()}, ValueError, "^X .*magnitude"),
         ({"X": np.arange(100.0)}, ValueError, "Expected 2D array"),
         ({"estimator": KMeans(3)}, ValueError, "^estimator .*n_clusters=3"),
-        ({"estimator": AutoClusterer()}, ValueError, "MSPC has n_clusters='auto'"),
+        ({"estimator": AutoClusterer()}, ValueError, "AutoClusterer has n_clusters='auto'"),
         ({"estimator": make_pipeline(PCA(2), MSPC(4))}, ValueError, "MSPC has n_clusters=4"),
         ({"estimator": MSPC}, TypeError, "^estimator .*class MSPC"),
         ({"estimator": "kmeans"}, TypeError, "^estimator .*got str"),

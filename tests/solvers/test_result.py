@@ -16,7 +16,7 @@ def test_long_fields_are_shown_by_their_last_value():
     assert "warnings=<4 values, last 'the last one'>" in repr(several)
 
 
-@pytest.mark.parametrize("name", volmar.CLUSTERERS)
+@pytest.mark.parametrize("name", [one for one in volmar.CLUSTERERS if one != "AutoClusterer"])
 @pytest.mark.parametrize(("n_clusters", "n"), [(1, 2), (2, 2), (5, 12)])
 def test_the_result_of_every_clusterer_is_shown(name, n_clusters, n):
     model = getattr(volmar, name)(n_clusters, random_state=0)

@@ -17,6 +17,7 @@ from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar._warn import warn_user
 from volmar.auto.grow import Branch, Groups, Growth, branch_tree, chosen, grow
+from volmar.base.blocks import require_in_memory
 from volmar.base.numbering import order_by_size
 from volmar.base.outcome import forget
 from volmar.base.tree import SplitTree
@@ -68,14 +69,11 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
         Clusters have those of their clearest candidate.
     classes_ : ndarray
         Names of the clusters. Only defined for a fit with known labels.
-    n_features_in_ : int
-        Number of columns.
 
     See Also
     --------
     volmar.TableClusterer : Prepares the columns of a table first.
-    volmar.MSPC : One hyperplane after another, for a given number of clusters.
-    volmar.SoftLabelMVC : Curved clusters, for a given number.
+    volmar.MSPC, volmar.SoftLabelMVC : Linear and curved clusters of a given number.
 
     Notes
     -----
@@ -169,6 +167,7 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
         progress: Callable[[int, int], None] | None,
     ) -> Self:
         self._check_parameters()
+        require_in_memory(X, "AutoClusterer")
         X = check_rows(X, estimator=self, reset=True)
         n = X.shape[0]
         k = None if isinstance(self.n_clusters, str) else check_n_clusters(self.n_clusters, n)
@@ -217,11 +216,10 @@ class AutoClusterer(ClusterMixin, BaseEstimator):
         vars(self).pop("classes_", None)
         vars(self).update(fitted)
         if k is not None and self.n_clusters_ < k:
-            warn_user(
-                f"Found {self.n_clusters_} clusters where n_clusters={k}: there are not more "
-                "distinct rows. Lower n_clusters.",
-                ConvergenceWarning,
-            )
+            n_distinct = len(np.unique(rows.known, axis=0))
+            why = f"X has only {n_distinct} different rows" if n_distinct < k else "some are empty"
+            text = f"Found {self.n_clusters_} clusters where n_clusters={k}: {why}."
+            warn_user(f"{text} Lower n_clusters.", ConvergenceWarning)
         if k is None and self.n_clusters_ >= self.max_clusters > 1:
             warn_user(
                 f"max_clusters={self.max_clusters} was reached, and there may be more clusters. "

@@ -103,6 +103,8 @@ def space_of(X: Any, seed: int) -> Space:
 def _directions(rows: Any, most: int, seed: int) -> NDArray[np.float64]:
     """Return leading directions (d, r) of centred rows."""
     r = min(most, *rows.shape)
+    if not abs(rows).max() > 0:  # copies of one row
+        return np.eye(rows.shape[1], r)
     svd = TruncatedSVD(r, algorithm="randomized", random_state=seed).fit(rows)
     return np.asarray(svd.components_.T)
 

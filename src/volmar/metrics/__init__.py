@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from volmar.metrics.errors import pair_f_measure as pair_f_measure
     from volmar.metrics.label_free import normalized_cut as normalized_cut
     from volmar.metrics.margins import normalized_margin as normalized_margin
-    from volmar.metrics.margins import relative_margin as relative_margin
     from volmar.metrics.scores import label_free_scores as label_free_scores
     from volmar.metrics.separation import msp_score as msp_score
     from volmar.metrics.separation import separation_score as separation_score

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from volmar._eigen import eigenvalues
 from volmar._input import check_matrix
@@ -81,45 +81,6 @@ def normalized_margin(X: Any, labels: ArrayLike, coef: ArrayLike) -> float:
     one, two = scores[codes == 1], scores[codes == 0]
     gap = max(float(one.min() - two.max()), float(two.min() - one.max()))
     return gap / sigma
-
-
-def relative_margin(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
-    r"""Relative margin of each row, :math:`|w'x_i + b| / \Delta` of the MSPC paper (theorem 5).
-
-    :math:`\Delta = |w'(\mu_1 - \mu_2)|` is the distance between the means of two clusters along
-    the direction. Unlike an absolute margin, it does not depend on the units of the features.
-
-    Parameters
-    ----------
-    scores : array-like of shape (n,)
-        :math:`w'x_i + b`, such as the `decision_function` of a clusterer for two clusters.
-    labels : array-like of shape (n,)
-        Labels of two clusters.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Relative margins, positive for rows on the side of their own cluster. Positive scores are
-        the side of the cluster with the larger mean score. The paper uses absolute values.
-
-    Examples
-    --------
-    >>> from volmar.metrics import relative_margin
-    >>> relative_margin([-3.0, -1.0, -1.0, 1.0, 3.0, 2.0], [0, 0, 1, 1, 1, 1]).round(2)
-    array([ 0.92,  0.31, -0.31,  0.31,  0.92,  0.62])
-    """
-    f = check_vector("scores", scores)
-    codes, k = encode_labels(labels, "labels", f.size)
-    _require_two(k)
-    largest = float(np.abs(f).max())
-    f = f / largest if largest > 0.0 else f  # the scale does not matter; sums must not overflow
-    gap = float(f[codes == 1].mean() - f[codes == 0].mean())
-    if gap == 0.0:
-        raise ValueError(
-            "the clusters have the same mean score, so relative margins are undefined. Pass the "
-            "scores of a hyperplane that separates the clusters."
-        )
-    return np.where(codes == 1, f, -f) / gap
 
 
 def _require_two(k: int) -> None:

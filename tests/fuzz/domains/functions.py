@@ -162,7 +162,6 @@ FUNCTIONS = {
     "metrics.normalized_cut": "W labels",
     "metrics.normalized_margin": "X labels coef",
     "metrics.pair_f_measure": "labels_true labels_pred beta",
-    "metrics.relative_margin": "scores labels",
     "metrics.separation_score": "X labels reg cross_fit random_state",
     "evidence.label_test": ("X labels alpha min_cluster_size noise_label progress random_state"),
     "evidence.split_test": "X estimator alpha progress random_state",
