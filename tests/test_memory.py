@@ -221,11 +221,13 @@ def raise_memory_error(*args, **kwargs):
 def test_the_command_line_explains_memory_errors(monkeypatch, tmp_path):
     table = tmp_path / "rows.csv"
     table.write_text("a,b\n" + "".join(f"{i**0.5},{i % 7}\n" for i in range(40)))
-    monkeypatch.setattr(volmar.MSPC, "_check_parameters", raise_memory_error)
+    monkeypatch.setattr(volmar.AutoClusterer, "_check_parameters", raise_memory_error)
     done = invoke("cluster", table, "-k", 2)
     assert done.exit_code == 2
     line = done.stderr.strip().splitlines()[-1]
-    assert line.startswith("volmar cluster: MSPC.fit on X of shape (40, 2) ran out of memory: ")
+    assert line.startswith(
+        "volmar cluster: AutoClusterer.fit on X of shape (40, 2) ran out of memory: "
+    )
     monkeypatch.setattr("volmar.tables.read_table", raise_memory_error)
     done = invoke("cluster", table, "-k", 2)
     assert done.exit_code == 2

@@ -98,13 +98,12 @@ def test_a_tree_of_tested_splits(tmp_path):
     assert "Every split was confirmed" in page.words
     assert "Split 2" in page.words
     first, *_ = model.tree_.splits()
-    assert f"450 rows {first.p_text}, level 0.05" in page.words
+    assert first.grade == "confirmed"
+    assert f"450 rows · {first.evidence_text}" in page.words
     assert "150 rows · not split further: p = " in page.words
     # The level is the same at every depth, and no hyperplane of columns is claimed.
     assert page.words.count("not split further: p = ") == 3
-    assert (
-        len(re.findall(r"\d+ rows (?:· not split further: )?p .*?, level 0\.05", page.words)) == 5
-    )
+    assert len(re.findall(r"\d+ rows · [^·]*?p .*?, level 0\.05", page.words)) == 5
     assert "by column" not in page.words[page.words.index("The tree of splits") :]
     page = written(outcome_of(X, MSPC(3, random_state=0).fit(X), evidence=[]), tmp_path)
     assert "by column" in page.words[page.words.index("The tree of splits") :]

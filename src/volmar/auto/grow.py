@@ -348,9 +348,6 @@ def _cut_largest(top: Branch, rows: Rows, rng: np.random.Generator) -> None:
     leaf.children = [Branch(Part(leaf.part.rows[sides == j])) for j in (0, 1)]
 
 
-# -------- the chosen tree as a tree of splits in two, for printing and pictures
-
-
 def branch_tree(branch: Branch, order: NDArray, alpha: float, names: Any = None) -> SplitTree:
     """Return the splits in two of a tree of branches; leaf ``order[j]`` is cluster j."""
     cluster = {leaf: j for j, leaf in enumerate(order.tolist())}

@@ -235,7 +235,7 @@ def _mean_table(outcome: Outcome, moments: ClusterMoments) -> dict[str, Any] | N
 
 
 TITLES = {
-    "p-value": "Test on held-out rows",
+    "p-value": "Test of the borders",
     "groups": "Groups among the clusters",
     "untested": "Not tested",
     "stability": "Stability",

@@ -356,6 +356,7 @@ def tree_lines(outcome: Outcome) -> dict[str, Any] | None:
                 "p": node.p_text,
                 "level": None if np.isnan(node.level) else f"{node.level:.2g}",
                 "probability": None if np.isnan(node.probability) else node.probability,
+                "evidence": "" if np.isnan(node.effect) else node.evidence_text,
                 "leading": [_column(outcome, j) for j, _ in node.leading],
                 # The lists of a split end after its last child.
                 "closes": closes if node.is_leaf else 0,

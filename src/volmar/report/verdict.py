@@ -118,7 +118,7 @@ def _one_cluster(outcome: Outcome, deciding: Evidence | None) -> Verdict:
         what = "Not enough evidence" if is_hint else "No evidence"
         title = f"{what} for more than one group ({deciding.p_text})"
         headline = f"{title}."
-        lede = f"The {n} rows stay in one cluster: held-out rows do not confirm a split. "
+        lede = f"The {n} rows stay in one cluster: no border is confirmed. "
         lede += (
             "They hint at a gap, but more rows are needed to decide."
             if is_hint
@@ -238,8 +238,8 @@ def _what_was_confirmed(outcome: Outcome, joins: list[Evidence]) -> str:
     tree = getattr(outcome.estimator, "tree_", None)
     if tree is not None and all(np.isfinite(node.p_value) for node in tree.splits()):
         what = "The split" if outcome.k == 2 else "Every split"
-        return f"{what} was confirmed on held-out rows, which were not used to find it."
-    return "A test on held-out rows finds more than one group."
+        return f"{what} was confirmed: the density at its border is clearly below its sides'."
+    return "A test finds more than one group."
 
 
 # ------------------------------------------------------------------------------ unsupported

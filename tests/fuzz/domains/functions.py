@@ -119,7 +119,7 @@ ARGUMENTS = {
         ("reg", "beta", "eta", "mu", "rho", "tol", "max_work", "separation"), "numbers"
     ),
     **dict.fromkeys(("W", "Q"), MATRICES),
-    **dict.fromkeys(("h", "scores"), VECTORS),
+    "h": VECTORS,
     **dict.fromkeys(("alpha", "share", "q", "delta", "factor"), FRACTIONS),
     **dict.fromkeys(("n_levels", "n_revealed"), COUNTS),
     **dict.fromkeys(("n_features", "centers"), COUNTS),
