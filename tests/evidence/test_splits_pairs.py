@@ -1,4 +1,4 @@
-"""Pairs of cells in their convex regions, the final split, and merged clusters."""
+"""Pairs of cells in their convex regions."""
 
 import itertools
 
@@ -140,3 +140,19 @@ def _scattered(rng):
 
 
 # ---------------------------------------------------------------------- merging
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**20), st.integers(2, 6))
+def test_the_bottleneck_is_the_best_of_all_bipartitions(seed, k):
+    rng = np.random.default_rng(seed)
+    strength = {e: float(rng.random()) for e in itertools.combinations(range(k), 2)}
+    valleys = {e: Valley(0.0, 0.5, value) for e, value in strength.items()}
+    tree, sides = _bottleneck(k, valleys)
+    assert len(tree) == k - 1
+    assert all(tree[e] == strength[e] for e in tree)
+    clearest = max(tree, key=tree.get)
+    assert sides[clearest[1]]
+    assert not sides[clearest[0]]
+    across = [value for e, value in strength.items() if sides[e[0]] != sides[e[1]]]
+    assert min(across) == tree[clearest] == brute_force_bottleneck(k, strength)
